@@ -1,0 +1,131 @@
+//! What can go wrong, in words that say what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on a table failed. Nothing was changed unless the variant says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A system call failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory that the call was about.
+        path: PathBuf,
+        /// What the system answered.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not hold what it must hold.
+    #[error("{}: corrupt at byte {offset}: {detail}; `icefield check` lists every fault, `icefield salvage` rescues what is readable", file.display())]
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// The byte in the file at which the fault was noticed.
+        offset: u64,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// Another process (or another handle of this one) has the table open.
+    #[error("the table is in use by process {pid}; close it there, or open it read-only when no writer has it")]
+    Locked {
+        /// The process that holds the lock; 0 when it could not be read.
+        pid: u32,
+    },
+    /// The table on disk has another design, other key or other value types.
+    #[error("{}: this is a {found}, not a {expected}", path.display())]
+    TypeMismatch {
+        /// The table's directory.
+        path: PathBuf,
+        /// What was asked for, e.g. `dash-eh<u64, bytes>`.
+        expected: String,
+        /// What the superblock says.
+        found: String,
+    },
+    /// The table was written by another version of the file format.
+    #[error("{}: format version {found}; this build reads version {supported}", path.display())]
+    FormatVersion {
+        /// The table's directory.
+        path: PathBuf,
+        /// The version in the superblock.
+        found: u32,
+        /// The version that this build reads and writes.
+        supported: u32,
+    },
+    /// The directory holds no table.
+    #[error("{}: no table here; create one first, or check the path", path.display())]
+    NotFound {
+        /// The path that was opened.
+        path: PathBuf,
+    },
+    /// `create` found something at the path.
+    #[error("{}: already exists; open it, or choose another path", path.display())]
+    AlreadyExists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file system, or the table's `max_bytes`, has no room left. The table stays open, readable and consistent,
+    /// and works again when there is space.
+    #[error("{}: no space for {needed_bytes} more bytes; free some, or raise max_bytes", path.display())]
+    NoSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+        /// How many bytes were asked for.
+        needed_bytes: u64,
+    },
+    /// A table of fixed size has no slot left for this key.
+    #[error("the table is full and may not grow")]
+    Full,
+    /// A key is longer than the design stores.
+    #[error("a key of {len} bytes; at most {max} are possible")]
+    KeyTooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest key that the design stores.
+        max: usize,
+    },
+    /// A value is longer than the design stores.
+    #[error("a value of {len} bytes; at most {max} are possible")]
+    ValueTooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest value that the design stores.
+        max: usize,
+    },
+    /// A change was asked of a table that was opened read-only.
+    #[error("the table is open read-only")]
+    ReadOnly,
+    /// An earlier sync failed, so what the medium holds is unknown. Reads go on; every change fails until the table is
+    /// opened anew.
+    #[error("an earlier sync failed: close the table and open it again to see what survived")]
+    Poisoned,
+    /// The table was opened by the parent of this process. Only the parent may change it.
+    #[error("this process was forked from the one that opened the table: open it again here, after the parent closed it")]
+    Forked,
+    /// The design cannot do what was asked, on any machine.
+    #[error("{0}")]
+    Unsupported(String),
+    /// An option or argument has a value that makes no sense.
+    #[error("{option}: {detail}")]
+    InvalidOption {
+        /// The option or argument.
+        option: &'static str,
+        /// What is wrong with its value.
+        detail: String,
+    },
+}
+
+impl Error {
+    /// Wraps what the system answered about `path`; a full device becomes [`Error::NoSpace`].
+    pub(crate) fn io(path: impl Into<PathBuf>, source: impl Into<io::Error>) -> Self {
+        Self::Io { path: path.into(), source: source.into() }
+    }
+
+    /// A fault found at byte `offset` of `file`.
+    pub(crate) fn corrupt(file: impl Into<PathBuf>, offset: u64, detail: impl Into<String>) -> Self {
+        Self::Corrupt { file: file.into(), offset, detail: detail.into() }
+    }
+}

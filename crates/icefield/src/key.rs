@@ -1,0 +1,365 @@
+//! What can be a key or a value, and how it crosses the border between Rust types and stored words or bytes.
+//!
+//! Every type takes one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes, or
+//! bytes of any length. Tables see only forms; the types below are the whole of the conversion.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// How a type is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// In the slot, as a 64-bit word.
+    Word,
+    /// So many bytes, always.
+    Fixed(usize),
+    /// Any number of bytes up to the design's limit.
+    Variable,
+}
+
+/// A key or value on its way between the user and a slot.
+#[derive(Clone, Copy, Debug)]
+pub enum Raw<'a> {
+    /// The word of a [`Form::Word`] type.
+    Word(u64),
+    /// Borrowed bytes.
+    Slice(&'a [u8]),
+    /// The bytes of a fixed-size type that was passed by value.
+    Array {
+        /// The buffer; its first `len` bytes count.
+        bytes: [u8; 64],
+        /// How many bytes count.
+        len: u8,
+    },
+}
+
+impl Raw<'_> {
+    /// The word, or 0 for bytes.
+    #[inline]
+    #[must_use]
+    pub fn word(&self) -> u64 {
+        match self {
+            Raw::Word(word) => *word,
+            _ => 0,
+        }
+    }
+
+    /// The bytes, or nothing for a word.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Raw::Word(_) => &[],
+            Raw::Slice(bytes) => bytes,
+            Raw::Array { bytes, len } => &bytes[..usize::from(*len)],
+        }
+    }
+}
+
+/// What a table stores: the common part of [`Key`] and [`Value`].
+///
+/// Implemented here for every [`Word`], for `u128` and byte arrays of 16, 32 and 64, for `[u8]` and for `str`; user
+/// types join by implementing [`Word`].
+pub trait Data: 'static {
+    /// How calls take it: by value for words and arrays, `&[u8]`, `&str`.
+    type Arg<'a>: Copy + fmt::Debug + Send + Sync;
+    /// How calls give it back: by value, `Vec<u8>`, `String`.
+    type Owned: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
+    /// The type's name in superblocks, in the CLI and in messages.
+    const TYPE: &'static str;
+    /// How it is stored.
+    const FORM: Form;
+
+    /// Towards the slot.
+    fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a>;
+    /// An owned value as an argument.
+    fn arg(owned: &Self::Owned) -> Self::Arg<'_>;
+    /// Shows stored `raw` to `f`; `None` when it is no value of this type (a corrupt file).
+    fn view<R>(raw: Raw<'_>, f: impl FnOnce(&Self) -> R) -> Option<R>;
+    /// A shown value as an owned one.
+    fn own_ref(&self) -> Self::Owned;
+    /// Takes stored `raw` out; `None` when it is no value of this type (a corrupt file).
+    fn own(raw: Raw<'_>) -> Option<Self::Owned>;
+}
+
+/// A type that can be a key.
+pub trait Key: Data {}
+
+/// A type that can be a value.
+pub trait Value: Data {}
+
+/// A type that fits into 64 bits and is stored in the slot itself.
+///
+/// Implement it for a newtype to use that as a key or value:
+/// ```
+/// use icefield::Word;
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// struct OrderId(u32);
+/// impl Word for OrderId {
+///     const TYPE: &'static str = "order-id";
+///     fn to_word(self) -> u64 { u64::from(self.0) }
+///     fn from_word(word: u64) -> Option<Self> { u32::try_from(word).ok().map(OrderId) }
+/// }
+/// ```
+pub trait Word: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
+    /// The type's name in superblocks and messages; a table opens only under the name it was created with.
+    const TYPE: &'static str;
+    /// Whether it can be a key: equal values must have equal words, which floats do not promise.
+    const IS_KEY: bool = true;
+    /// The word that stands for it.
+    fn to_word(self) -> u64;
+    /// The inverse of [`Word::to_word`]; `None` for a word that stands for nothing.
+    fn from_word(word: u64) -> Option<Self>;
+}
+
+impl<W: Word> Data for W {
+    type Arg<'a> = W;
+    type Owned = W;
+    const TYPE: &'static str = <W as Word>::TYPE;
+    const FORM: Form = Form::Word;
+
+    #[inline]
+    fn raw<'a>(arg: W) -> Raw<'a> {
+        Raw::Word(arg.to_word())
+    }
+    #[inline]
+    fn arg(owned: &W) -> W {
+        *owned
+    }
+    #[inline]
+    fn view<R>(raw: Raw<'_>, f: impl FnOnce(&W) -> R) -> Option<R> {
+        W::from_word(raw.word()).map(|word| f(&word))
+    }
+    #[inline]
+    fn own_ref(&self) -> W {
+        *self
+    }
+    #[inline]
+    fn own(raw: Raw<'_>) -> Option<W> {
+        W::from_word(raw.word())
+    }
+}
+
+impl<W: Word> Key for W {}
+impl<W: Word> Value for W {}
+
+macro_rules! word_as_integer {
+    ($($ty:ty => $unsigned:ty),*) => {$(
+        impl Word for $ty {
+            const TYPE: &'static str = stringify!($ty);
+            #[inline]
+            fn to_word(self) -> u64 {
+                u64::from(self as $unsigned)
+            }
+            #[inline]
+            fn from_word(word: u64) -> Option<Self> {
+                <$unsigned>::try_from(word).ok().map(|bits| bits as $ty)
+            }
+        }
+    )*};
+}
+word_as_integer!(u8 => u8, u16 => u16, u32 => u32, u64 => u64, i8 => u8, i16 => u16, i32 => u32, i64 => u64);
+
+impl Word for bool {
+    const TYPE: &'static str = "bool";
+    #[inline]
+    fn to_word(self) -> u64 {
+        u64::from(self)
+    }
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        (word < 2).then_some(word == 1)
+    }
+}
+
+impl Word for char {
+    const TYPE: &'static str = "char";
+    #[inline]
+    fn to_word(self) -> u64 {
+        u64::from(u32::from(self))
+    }
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        u32::try_from(word).ok().and_then(char::from_u32)
+    }
+}
+
+impl Word for f32 {
+    const TYPE: &'static str = "f32";
+    const IS_KEY: bool = false;
+    #[inline]
+    fn to_word(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        u32::try_from(word).ok().map(f32::from_bits)
+    }
+}
+
+impl Word for f64 {
+    const TYPE: &'static str = "f64";
+    const IS_KEY: bool = false;
+    #[inline]
+    fn to_word(self) -> u64 {
+        self.to_bits()
+    }
+    #[inline]
+    fn from_word(word: u64) -> Option<Self> {
+        Some(f64::from_bits(word))
+    }
+}
+
+macro_rules! word_as_array {
+    ($($len:literal),*) => {$(
+        impl Word for [u8; $len] {
+            const TYPE: &'static str = concat!("[u8; ", $len, "]");
+            #[inline]
+            fn to_word(self) -> u64 {
+                let mut bytes = [0; 8];
+                bytes[..$len].copy_from_slice(&self);
+                u64::from_le_bytes(bytes)
+            }
+            #[inline]
+            fn from_word(word: u64) -> Option<Self> {
+                let bytes = word.to_le_bytes();
+                let (head, rest) = bytes.split_at($len);
+                if rest.iter().any(|&byte| byte != 0) {
+                    return None;
+                }
+                head.try_into().ok()
+            }
+        }
+    )*};
+}
+word_as_array!(1, 2, 3, 4, 5, 6, 7, 8);
+
+/// A fixed-size type as an array: the buffer that [`Raw::Array`] carries.
+fn raw_array(bytes: &[u8]) -> Raw<'static> {
+    let mut buffer = [0; 64];
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    Raw::Array { bytes: buffer, len: bytes.len() as u8 }
+}
+
+macro_rules! data_as_array {
+    ($($ty:ty, $name:literal, $len:literal, $to:expr, $from:expr);*) => {$(
+        impl Data for $ty {
+            type Arg<'a> = $ty;
+            type Owned = $ty;
+            const TYPE: &'static str = $name;
+            const FORM: Form = Form::Fixed($len);
+
+            #[inline]
+            fn raw<'a>(arg: $ty) -> Raw<'a> {
+                let to: fn(&$ty) -> [u8; $len] = $to;
+                raw_array(&to(&arg))
+            }
+            #[inline]
+            fn arg(owned: &$ty) -> $ty {
+                *owned
+            }
+            #[inline]
+            fn view<R>(raw: Raw<'_>, f: impl FnOnce(&$ty) -> R) -> Option<R> {
+                Self::own(raw).map(|value| f(&value))
+            }
+            #[inline]
+            fn own_ref(&self) -> $ty {
+                *self
+            }
+            #[inline]
+            fn own(raw: Raw<'_>) -> Option<$ty> {
+                let from: fn([u8; $len]) -> $ty = $from;
+                raw.bytes().try_into().ok().map(from)
+            }
+        }
+        impl Key for $ty {}
+        impl Value for $ty {}
+    )*};
+}
+data_as_array!(
+    u128, "u128", 16, |v| v.to_le_bytes(), u128::from_le_bytes;
+    [u8; 16], "[u8; 16]", 16, |v| *v, |b| b;
+    [u8; 32], "[u8; 32]", 32, |v| *v, |b| b;
+    [u8; 64], "[u8; 64]", 64, |v| *v, |b| b
+);
+
+macro_rules! data_as_bytes {
+    ($($ty:ty, $owned:ty, $name:literal, $from:expr);*) => {$(
+        impl Data for $ty {
+            type Arg<'a> = &'a $ty;
+            type Owned = $owned;
+            const TYPE: &'static str = $name;
+            const FORM: Form = Form::Variable;
+
+            #[inline]
+            fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a> {
+                Raw::Slice(arg.as_ref())
+            }
+            #[inline]
+            fn arg(owned: &$owned) -> &$ty {
+                owned.deref()
+            }
+            #[inline]
+            fn view<R>(raw: Raw<'_>, f: impl FnOnce(&$ty) -> R) -> Option<R> {
+                let from: fn(&[u8]) -> Option<&$ty> = $from;
+                from(raw.bytes()).map(f)
+            }
+            #[inline]
+            fn own_ref(&self) -> $owned {
+                self.to_owned()
+            }
+            #[inline]
+            fn own(raw: Raw<'_>) -> Option<$owned> {
+                Self::view(raw, |value| value.to_owned())
+            }
+        }
+        impl Key for $ty {}
+        impl Value for $ty {}
+    )*};
+}
+data_as_bytes!(
+    [u8], Vec<u8>, "bytes", |bytes| Some(bytes);
+    str, String, "str", |bytes| std::str::from_utf8(bytes).ok()
+);
+
+/// Fails to compile for a key type whose equal values may have different words.
+#[inline]
+pub(crate) const fn assert_key<W: Word>() {
+    assert!(W::IS_KEY, "floats cannot be keys: equal values may have different bits");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round_trip<W: Word>(value: W) {
+        assert_eq!(W::from_word(value.to_word()), Some(value));
+    }
+
+    #[test]
+    fn words_round_trip_at_their_limits() {
+        round_trip(u64::MAX);
+        round_trip(i64::MIN);
+        round_trip(-1_i8);
+        round_trip(i32::MIN);
+        round_trip('\u{10FFFF}');
+        round_trip(true);
+        round_trip(f64::NEG_INFINITY);
+        round_trip([1_u8, 2, 3]);
+        round_trip([255_u8; 8]);
+    }
+
+    #[test]
+    fn words_of_other_types_are_refused() {
+        assert_eq!(u8::from_word(256), None);
+        assert_eq!(bool::from_word(2), None);
+        assert_eq!(char::from_word(0xD800), None);
+        assert_eq!(<[u8; 3]>::from_word(1 << 24), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_refused() {
+        assert_eq!(<str as Data>::own(Raw::Slice(&[0xFF])), None);
+        assert_eq!(<str as Data>::own(Raw::Slice("née".as_bytes())), Some("née".to_owned()));
+    }
+}

@@ -1,0 +1,97 @@
+//! Typed cells: the only way in which tables touch words on a medium.
+//!
+//! On real media each method is the plain atomic instruction; on the simulated one it is recorded. A cell is
+//! `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid whatever other threads or the file
+//! system do to the bytes beneath it. Everything else in a mapping is bulk bytes ([`super::Medium::write_bytes`]).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Medium;
+
+macro_rules! durable_cell {
+    ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $bits:literal) => {
+        #[doc = concat!("A durable ", $bits, "-bit word on a medium.")]
+        #[repr(transparent)]
+        pub struct $name($atomic);
+
+        impl $name {
+            /// The present value.
+            #[inline(always)]
+            #[track_caller]
+            pub fn load(&self, pm: &impl Medium, order: Ordering) -> $word {
+                pm.$load(&self.0, order)
+            }
+
+            /// Stores `value`; durable once the line is flushed and fenced.
+            #[inline(always)]
+            #[track_caller]
+            pub fn store(&self, pm: &impl Medium, value: $word, order: Ordering) {
+                pm.$store(&self.0, value, order);
+            }
+        }
+    };
+}
+durable_cell!(Cell32, AtomicU32, u32, load32, store32, "32");
+durable_cell!(Cell64, AtomicU64, u64, load64, store64, "64");
+
+macro_rules! volatile_cell {
+    ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $cas:ident, $bits:literal) => {
+        #[doc = concat!("A ", $bits, "-bit word that lives on a medium but means nothing after a crash or a reopening.")]
+        #[repr(transparent)]
+        pub struct $name($atomic);
+
+        impl $name {
+            /// The present value.
+            #[inline(always)]
+            #[track_caller]
+            pub fn load(&self, pm: &impl Medium, order: Ordering) -> $word {
+                pm.$load(&self.0, order)
+            }
+
+            /// Stores `value`. Never flushed for its own sake.
+            #[inline(always)]
+            #[track_caller]
+            pub fn store(&self, pm: &impl Medium, value: $word, order: Ordering) {
+                pm.$store(&self.0, value, order);
+            }
+
+            /// Replaces `current` by `new`; `Err` holds what was there instead.
+            ///
+            /// # Errors
+            /// The cell held something else (or the weak exchange failed spuriously).
+            #[inline(always)]
+            #[track_caller]
+            pub fn compare_exchange_weak(
+                &self,
+                pm: &impl Medium,
+                current: $word,
+                new: $word,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$word, $word> {
+                pm.$cas(&self.0, current, new, success, failure)
+            }
+        }
+    };
+}
+volatile_cell!(Volatile32, AtomicU32, u32, load_volatile32, store_volatile32, cas_volatile32, "32");
+volatile_cell!(Volatile64, AtomicU64, u64, load_volatile64, store_volatile64, cas_volatile64, "64");
+
+/// A type whose every byte belongs to a cell (or is padding that nobody touches), so that it may be laid over any bytes
+/// of a mapping.
+///
+/// # Safety
+/// The type is `repr(C)` or `repr(transparent)`, holds only cells, arrays of them, and other `Overlay` types, and has no
+/// alignment above 64.
+pub unsafe trait Overlay: Sized {}
+
+// SAFETY: transparent over an atomic integer: every bit pattern is valid, and shared mutation is what atomics are for.
+unsafe impl Overlay for Cell32 {}
+// SAFETY: as for `Cell32`.
+unsafe impl Overlay for Cell64 {}
+// SAFETY: as for `Cell32`.
+unsafe impl Overlay for Volatile32 {}
+// SAFETY: as for `Cell32`.
+unsafe impl Overlay for Volatile64 {}
+// SAFETY: an array of overlays has no bytes of its own.
+unsafe impl<T: Overlay, const N: usize> Overlay for [T; N] {}

@@ -1,0 +1,207 @@
+//! The one vocabulary of all media: map and grow regions, load and store words, flush lines, fence.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Region;
+use crate::Result;
+
+/// What a table's files survive, and what a fence costs for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// `Pmem` where the kernel grants `MAP_SYNC` on the directory's file system, `Process` elsewhere.
+    #[default]
+    Auto,
+    /// Nothing survives: anonymous memory.
+    Memory,
+    /// Survives the death of the process at any instruction, but no power cut: a shared mapping of any file. A fence costs
+    /// nothing.
+    Process,
+    /// Survives a power cut: persistent memory. A fence costs line write-backs and a store fence.
+    Pmem,
+    /// `Pmem`'s instructions on whatever file is there, for tests and measurements on machines without persistent
+    /// memory. Survives what the file's own medium survives.
+    PmemForced,
+    /// Survives a power cut on SSDs and disks: a fence costs an `fdatasync` of the dirty ranges.
+    Disk,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Memory => "memory",
+            Self::Process => "process",
+            Self::Pmem => "pmem",
+            Self::PmemForced => "pmem-forced",
+            Self::Disk => "disk",
+        })
+    }
+}
+
+impl std::str::FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "memory" => Self::Memory,
+            "process" => Self::Process,
+            "pmem" => Self::Pmem,
+            "pmem-forced" => Self::PmemForced,
+            "disk" => Self::Disk,
+            _ => return Err(format!("`{text}` is none of auto, memory, process, pmem, pmem-forced, disk")),
+        })
+    }
+}
+
+/// An opened table directory on some medium. Implemented by [`super::Mapped`] and by [`super::sim::Sim`] only.
+///
+/// The word calls are for the cells of [`super::cell`]; tables use those. They take `#[track_caller]` so that the
+/// simulator can name, skip and reorder each site in the code.
+pub trait Medium: Send + Sync + Sized + 'static {
+    /// Maps the region `name`, creating an empty one when the directory has none, and reserves address space for
+    /// `max_bytes`. The same name gives the same region.
+    ///
+    /// # Errors
+    /// The file cannot be opened, sized or mapped.
+    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
+
+    /// Makes at least the first `bytes` of `region` usable; new bytes are zero. The space is reserved before the length is
+    /// published, so a later store cannot run out of it. Crash-safe: a crash leaves the old or the new length.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room; nothing has changed then.
+    fn grow(&self, region: &Region, bytes: u64) -> Result<()>;
+
+    /// Gives the pages that lie wholly inside the range back to the file system; they read as zero afterwards.
+    ///
+    /// # Errors
+    /// The system call failed; the range holds what it held.
+    fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
+
+    /// Fails when this process may not change the table (read-only, poisoned by a failed sync, forked). Every call that
+    /// changes a table begins with it; it costs one load.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Poisoned`] or [`crate::Error::Forked`].
+    fn writable(&self) -> Result<()>;
+
+    /// What the files survive; never `Auto`.
+    fn durability(&self) -> Durability;
+
+    /// The table's directory (a made-up name for memory and the simulator).
+    fn path(&self) -> &Path;
+
+    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence.
+    #[track_caller]
+    fn flush(&self, start: *const u8, bytes: usize);
+
+    /// Returns when every line that this thread has flushed is durable. Failure (on `Disk` only) poisons the medium: later
+    /// calls of [`Medium::writable`] say so, and so must the operation that fenced.
+    #[track_caller]
+    fn fence(&self);
+
+    /// Flushes one object and fences.
+    #[inline(always)]
+    #[track_caller]
+    fn persist<T>(&self, object: &T) {
+        self.flush_object(object);
+        self.fence();
+    }
+
+    /// Flushes the lines of one object.
+    #[inline(always)]
+    #[track_caller]
+    fn flush_object<T>(&self, object: &T) {
+        self.flush(std::ptr::from_ref(object).cast(), size_of::<T>());
+    }
+
+    /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be there.
+    ///
+    /// # Safety
+    /// No other thread reads or writes the range meanwhile, and nobody holds a reference from [`Medium::read_bytes`] to it.
+    ///
+    /// # Panics
+    /// The range lies outside the region.
+    #[track_caller]
+    unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]);
+
+    /// The bytes at `offset`, or `None` when they lie outside the region.
+    ///
+    /// # Safety
+    /// The range was written before by [`Medium::write_bytes`] (or by a former process), that write happens before this
+    /// call, and nobody writes the range again while the reference lives.
+    unsafe fn read_bytes<'a>(&self, region: &'a Region, offset: u64, bytes: usize) -> Option<&'a [u8]>;
+
+    /// Loads a durable word.
+    #[track_caller]
+    fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32;
+    /// Loads a durable word.
+    #[track_caller]
+    fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64;
+    /// Stores a durable word.
+    #[track_caller]
+    fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering);
+    /// Stores a durable word.
+    #[track_caller]
+    fn store64(&self, cell: &AtomicU64, value: u64, order: Ordering);
+
+    /// Loads a volatile word.
+    #[track_caller]
+    fn load_volatile32(&self, cell: &AtomicU32, order: Ordering) -> u32;
+    /// Loads a volatile word.
+    #[track_caller]
+    fn load_volatile64(&self, cell: &AtomicU64, order: Ordering) -> u64;
+    /// Stores a volatile word.
+    #[track_caller]
+    fn store_volatile32(&self, cell: &AtomicU32, value: u32, order: Ordering);
+    /// Stores a volatile word.
+    #[track_caller]
+    fn store_volatile64(&self, cell: &AtomicU64, value: u64, order: Ordering);
+    /// Weak compare-and-exchange of a volatile word.
+    ///
+    /// # Errors
+    /// What the cell held instead.
+    #[track_caller]
+    fn cas_volatile32(
+        &self,
+        cell: &AtomicU32,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u32, u32>;
+    /// Weak compare-and-exchange of a volatile word.
+    ///
+    /// # Errors
+    /// What the cell held instead.
+    #[track_caller]
+    fn cas_volatile64(
+        &self,
+        cell: &AtomicU64,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64>;
+
+    /// Called in every loop that waits for another thread, with the number of rounds so far: spins, then yields.
+    fn wait(&self, rounds: u32) {
+        if rounds < 64 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Called once when a new table is complete on the medium: makes it findable under its path, all at once.
+    ///
+    /// # Errors
+    /// The directory could not be synced or renamed; the path holds no table then.
+    fn publish_created(&self) -> Result<()>;
+
+    /// Ends the medium's use by a table: called once by the table's `Drop`, after its last store.
+    fn close(&self);
+}

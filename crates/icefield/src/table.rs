@@ -1,0 +1,580 @@
+//! The one interface over all tables: operations, their outcomes, reports.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::key::{Data, Key, Value, Word};
+use crate::pm::Durability;
+use crate::{Error, Result};
+
+/// How calls take a `D`.
+pub type Arg<'a, D> = <D as Data>::Arg<'a>;
+/// How calls give a `D` back.
+pub type Owned<D> = <D as Data>::Owned;
+
+/// The key is present; holds its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupied<O>(pub O);
+
+impl<O> Occupied<O> {
+    /// The present value.
+    pub fn into_inner(self) -> O {
+        self.0
+    }
+}
+
+impl<O> fmt::Display for Occupied<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the key is present")
+    }
+}
+
+impl<O: fmt::Debug> std::error::Error for Occupied<O> {}
+
+/// What [`Table::try_insert`] says of one key.
+pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
+
+/// What a [`Table::compute`] closure decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision<O> {
+    /// Leave the key as it is.
+    Keep,
+    /// Insert or replace.
+    Put(O),
+    /// Remove the key, if present.
+    Remove,
+}
+
+/// What [`Table::compute`] did, with the value before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Computed<O> {
+    /// Nothing; the value, if present.
+    Kept(Option<O>),
+    /// Put a value; the one it replaced.
+    Put(Option<O>),
+    /// Removed the key; the value it had.
+    Removed(Option<O>),
+}
+
+impl<O> Computed<O> {
+    /// The value before the call.
+    pub fn before(self) -> Option<O> {
+        match self {
+            Self::Kept(before) | Self::Put(before) | Self::Removed(before) => before,
+        }
+    }
+}
+
+/// One operation of a mixed batch ([`Table::execute`]); the last field of each is filled in when it runs.
+#[derive(Clone, Debug)]
+pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
+    /// [`Table::get`].
+    Get(Arg<'a, K>, Option<Owned<V>>),
+    /// [`Table::try_insert`]; `Ok` until it runs.
+    TryInsert(Arg<'a, K>, Arg<'a, V>, TryInsert<V>),
+    /// [`Table::insert`], with the previous value.
+    Insert(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),
+    /// [`Table::put`].
+    Put(Arg<'a, K>, Arg<'a, V>),
+    /// [`Table::update`], with the previous value.
+    Update(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),
+    /// [`Table::remove`], with the value removed.
+    Remove(Arg<'a, K>, Option<Owned<V>>),
+}
+
+impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
+    /// Reads `key`.
+    pub fn get(key: Arg<'a, K>) -> Self {
+        Self::Get(key, None)
+    }
+    /// Inserts `key` if absent.
+    pub fn try_insert(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
+        Self::TryInsert(key, value, Ok(()))
+    }
+    /// Inserts or replaces, telling the previous value.
+    pub fn insert(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
+        Self::Insert(key, value, None)
+    }
+    /// Inserts or replaces, blindly.
+    pub fn put(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
+        Self::Put(key, value)
+    }
+    /// Replaces if present.
+    pub fn update(key: Arg<'a, K>, value: Arg<'a, V>) -> Self {
+        Self::Update(key, value, None)
+    }
+    /// Removes `key`.
+    pub fn remove(key: Arg<'a, K>) -> Self {
+        Self::Remove(key, None)
+    }
+    /// The operation's key.
+    pub fn key(&self) -> Arg<'a, K> {
+        match self {
+            Self::Get(key, _)
+            | Self::TryInsert(key, ..)
+            | Self::Insert(key, ..)
+            | Self::Put(key, _)
+            | Self::Update(key, ..)
+            | Self::Remove(key, _) => *key,
+        }
+    }
+    /// Whether the operation, having run, found its key occupied (`TryInsert`) or absent (`Get`, `Update`, `Remove`).
+    pub fn failed(&self) -> bool {
+        match self {
+            Self::Get(_, found) | Self::Update(_, _, found) | Self::Remove(_, found) => found.is_none(),
+            Self::TryInsert(_, _, outcome) => outcome.is_err(),
+            Self::Insert(..) | Self::Put(..) => false,
+        }
+    }
+}
+
+/// Whether a mixed batch goes on after an operation that found its key occupied or absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Run every operation.
+    Continue,
+    /// End after the first such operation.
+    Stop,
+}
+
+/// Where a [`Table::scan`] goes on. Survives resizes, splits and reopening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor(pub u64);
+
+impl Cursor {
+    /// The beginning of the table.
+    pub const START: Self = Self(0);
+}
+
+/// A part of a table, from [`Table::scan`].
+#[derive(Clone, Debug)]
+pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
+    /// The records, in the table's own order.
+    pub records: Vec<(Owned<K>, Owned<V>)>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<Cursor>,
+}
+
+/// What a table is made of just now. Constant time.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// About how many records there are: exact when quiescent and cleanly opened; after a crash it counts from the last
+    /// exact count until [`Table::len`] is called.
+    pub len_estimate: u64,
+    /// How many records fit before the table must grow.
+    pub capacity: u64,
+    /// Bytes of the table's regions on the medium (their lengths).
+    pub pm_bytes: u64,
+    /// Bytes of DRAM that the table keeps beside them.
+    pub dram_bytes: u64,
+    /// The medium.
+    pub durability: Option<Durability>,
+    /// The design's own counts (segments, depth, splits ...), by name.
+    pub details: Vec<(&'static str, u64)>,
+}
+
+/// What opening found, and what it did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RecoveryReport {
+    /// Whether the table had been closed properly.
+    pub was_clean: bool,
+    /// How often the table has been opened, this time included.
+    pub generation: u64,
+    /// Structure changes that a crash had interrupted and that opening finished or undid.
+    pub resolved: u64,
+    /// How long opening took.
+    pub open_time: Duration,
+}
+
+/// What [`Durable::check`] found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Records seen.
+    pub records: u64,
+    /// Every broken invariant, by its number in the table's header, in words.
+    pub faults: Vec<String>,
+    /// Blocks that belong neither to the table nor to a free list. Any is a fault.
+    pub leaked: u64,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty() && self.leaked == 0
+    }
+}
+
+/// What [`Durable::backup`] did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct BackupReport {
+    /// Bytes copied.
+    pub bytes: u64,
+    /// How long writers had to wait.
+    pub pause: Duration,
+}
+
+/// What [`Durable::salvage`] rescued.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SalvageReport {
+    /// Records copied to the new table.
+    pub records: u64,
+    /// What could not be read, in words.
+    pub lost: Vec<String>,
+}
+
+/// Every operation, on every map of this crate. All calls may be made by any number of threads at once; each is
+/// linearizable, and on a durable table what a returned call did, or told, survives any crash that the medium covers.
+///
+/// The types' inherent methods have the same names, so the trait is only needed for generic code.
+pub trait Table: Send + Sync {
+    /// The key type.
+    type Key: Key + ?Sized;
+    /// The value type.
+    type Value: Value + ?Sized;
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a file was damaged.
+    fn get(&self, key: Arg<'_, Self::Key>) -> Result<Option<Owned<Self::Value>>> {
+        self.get_with(key, |value| Self::Value::own_ref(value))
+    }
+
+    /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn get_with<R>(&self, key: Arg<'_, Self::Key>, f: impl FnOnce(&Self::Value) -> R) -> Result<Option<R>>;
+
+    /// Whether `key` is present.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn contains(&self, key: Arg<'_, Self::Key>) -> Result<bool> {
+        Ok(self.get_with(key, |_| ())?.is_some())
+    }
+
+    /// Inserts `key` only if it is absent; else gives the present value.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::KeyTooLong`], ...; nothing was changed then.
+    fn try_insert(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<TryInsert<Self::Value>>;
+
+    /// Inserts or replaces; gives the previous value.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn insert(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<Option<Owned<Self::Value>>>;
+
+    /// Inserts or replaces, saying nothing of the previous value.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn put(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<()>;
+
+    /// Replaces the value only if `key` is present; gives the previous one.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn update(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<Option<Owned<Self::Value>>>;
+
+    /// Removes `key`; gives the value it had.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::Corrupt`].
+    fn remove(&self, key: Arg<'_, Self::Key>) -> Result<Option<Owned<Self::Value>>>;
+
+    /// Removes `key`, saying nothing of whether it was there.
+    ///
+    /// # Errors
+    /// As [`Table::remove`].
+    fn delete(&self, key: Arg<'_, Self::Key>) -> Result<()>;
+
+    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when another
+    /// thread came between. No lock is held while `f` runs.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn compute(
+        &self,
+        key: Arg<'_, Self::Key>,
+        f: impl FnMut(Option<&Self::Value>) -> Decision<Owned<Self::Value>>,
+    ) -> Result<Computed<Owned<Self::Value>>>;
+
+    /// Replaces the value by `new` if it is `current`; `Err` holds what it was instead.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn compare_exchange(
+        &self,
+        key: Arg<'_, Self::Key>,
+        current: Arg<'_, Self::Value>,
+        new: Arg<'_, Self::Value>,
+    ) -> Result<std::result::Result<(), Option<Owned<Self::Value>>>>
+    where
+        Self::Value: Word + Data<Owned = Self::Value>,
+    {
+        let (current, new) = (<Self::Value as Data>::own(Self::Value::raw(current)), Self::Value::own(Self::Value::raw(new)));
+        let computed = self.compute(key, |value| match (value, &current, &new) {
+            (Some(value), Some(current), Some(new)) if value == current => Decision::Put(*new),
+            _ => Decision::Keep,
+        })?;
+        Ok(match computed {
+            Computed::Put(_) => Ok(()),
+            other => Err(other.before()),
+        })
+    }
+
+    /// Adds `delta` to the value of `key` (absent counts as zero), wrapping around; gives the value before.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn fetch_add(&self, key: Arg<'_, Self::Key>, delta: Self::Value) -> Result<Self::Value>
+    where
+        Self::Value: Counter + Data<Owned = Self::Value>,
+    {
+        let computed = self.compute(key, |value| Decision::Put(value.copied().unwrap_or(Self::Value::ZERO).wrapping_add(delta)))?;
+        Ok(computed.before().unwrap_or(Self::Value::ZERO))
+    }
+
+    /// How many records there are: exact when quiescent. After a crash the first call counts them all.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn len(&self) -> Result<u64>;
+
+    /// Whether there is no record.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// How many records fit before the table must grow.
+    fn capacity(&self) -> u64;
+
+    /// What the table is made of. Constant time.
+    fn stats(&self) -> Stats;
+
+    /// About `n` records from `cursor` on. Weakly consistent: over a whole pass every key that is present throughout is seen
+    /// exactly once, also across splits.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<Self::Key, Self::Value>>;
+
+    /// Calls `f` with every record, as [`Table::scan`] sees them, until it breaks. No lock is held meanwhile.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn for_each(&self, mut f: impl FnMut(&Owned<Self::Key>, &Owned<Self::Value>) -> ControlFlow<()>) -> Result<()> {
+        let mut next = Some(Cursor::START);
+        while let Some(cursor) = next {
+            let page = self.scan(cursor, SCAN_PAGE)?;
+            for (key, value) in &page.records {
+                if f(key, value).is_break() {
+                    return Ok(());
+                }
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+
+    /// Removes every record, all at once: a crash leaves all or none of them.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`].
+    fn clear(&self) -> Result<()>;
+
+    /// Makes room for `additional` more records, so that inserting them meets few splits or none.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; what room was made stays.
+    fn reserve(&self, additional: u64) -> Result<()>;
+
+    /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+    ///
+    /// # Errors
+    /// As [`Table::remove`].
+    fn retain(&self, mut f: impl FnMut(&Self::Value, Arg<'_, Self::Key>) -> bool) -> Result<()> {
+        let mut next = Some(Cursor::START);
+        while let Some(cursor) = next {
+            let page = self.scan(cursor, SCAN_PAGE)?;
+            for (key, _) in &page.records {
+                let key = Self::Key::arg(key);
+                self.compute(key, |value| match value {
+                    Some(value) if !f(value, key) => Decision::Remove,
+                    _ => Decision::Keep,
+                })?;
+            }
+            next = page.next;
+        }
+        Ok(())
+    }
+
+    /// [`Table::get`] of each key in order, memory latencies overlapped.
+    ///
+    /// # Errors
+    /// As [`Table::get`]; [`Error::InvalidOption`] when the slices differ in length.
+    fn get_batch(&self, keys: &[Arg<'_, Self::Key>], found: &mut [Option<Owned<Self::Value>>]) -> Result<()>;
+
+    /// [`Table::insert`] of each pair in order; durable when it returns, the flushes sharing fences. After a crash inside it
+    /// any subset of the keys may have been inserted, per key a prefix.
+    ///
+    /// # Errors
+    /// As [`Table::try_insert`]; the operations before the failing one are durable and filled in.
+    fn insert_batch(
+        &self,
+        pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)],
+        previous: &mut [Option<Owned<Self::Value>>],
+    ) -> Result<()>;
+
+    /// [`Table::put`] of each pair, as [`Table::insert_batch`].
+    ///
+    /// # Errors
+    /// As [`Table::insert_batch`].
+    fn put_batch(&self, pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)]) -> Result<()>;
+
+    /// [`Table::update`] of each pair, as [`Table::insert_batch`].
+    ///
+    /// # Errors
+    /// As [`Table::insert_batch`].
+    fn update_batch(
+        &self,
+        pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)],
+        previous: &mut [Option<Owned<Self::Value>>],
+    ) -> Result<()>;
+
+    /// [`Table::try_insert`] of each pair, as [`Table::insert_batch`].
+    ///
+    /// # Errors
+    /// As [`Table::insert_batch`].
+    fn try_insert_batch(
+        &self,
+        pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)],
+        outcomes: &mut [TryInsert<Self::Value>],
+    ) -> Result<()>;
+
+    /// [`Table::remove`] of each key, as [`Table::insert_batch`].
+    ///
+    /// # Errors
+    /// As [`Table::insert_batch`].
+    fn remove_batch(&self, keys: &[Arg<'_, Self::Key>], removed: &mut [Option<Owned<Self::Value>>]) -> Result<()>;
+
+    /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
+    ///
+    /// # Errors
+    /// As [`Table::insert_batch`].
+    fn execute(&self, ops: &mut [Op<'_, Self::Key, Self::Value>], on_failure: OnFailure) -> Result<usize>;
+
+    /// Hints that `key` will be asked for soon.
+    fn prefetch(&self, key: Arg<'_, Self::Key>);
+
+    /// Prefetches, yields to the executor once, then reads.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    fn get_async(
+        &self,
+        key: Arg<'_, Self::Key>,
+    ) -> impl Future<Output = Result<Option<Owned<Self::Value>>>> + Send {
+        async move {
+            self.prefetch(key);
+            YieldOnce(false).await;
+            self.get(key)
+        }
+    }
+}
+
+/// What a durable table can do beyond [`Table`].
+pub trait Durable: Table {
+    /// Returns when everything done before is durable. Needed only after relaxed writes; otherwise every call is durable
+    /// when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when a sync failed.
+    fn sync(&self) -> Result<()>;
+
+    /// Checks every invariant and checksum, changing nothing. Call it on a quiescent table.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the files cannot be read at all.
+    fn check(&self) -> Result<CheckReport>;
+
+    /// Copies whatever can still be read to a new table at `path`.
+    ///
+    /// # Errors
+    /// The new table could not be written.
+    fn salvage(&self, path: &Path) -> Result<SalvageReport>;
+
+    /// Makes a copy of the table's directory at `path` that opens as a table. Writers pause, readers go on.
+    ///
+    /// # Errors
+    /// The copy could not be written; nothing is left at `path` then.
+    fn backup(&self, path: &Path) -> Result<BackupReport>;
+
+    /// The table's directory.
+    fn path(&self) -> &Path;
+
+    /// What opening found and did.
+    fn recovery(&self) -> RecoveryReport;
+}
+
+/// A word that can be added to.
+pub trait Counter: Word {
+    /// Nothing.
+    const ZERO: Self;
+    /// The sum, wrapping around at the type's width.
+    #[must_use]
+    fn wrapping_add(self, delta: Self) -> Self;
+}
+
+macro_rules! counter {
+    ($($ty:ty),*) => {$(
+        impl Counter for $ty {
+            const ZERO: Self = 0;
+            #[inline]
+            fn wrapping_add(self, delta: Self) -> Self {
+                <$ty>::wrapping_add(self, delta)
+            }
+        }
+    )*};
+}
+counter!(u8, u16, u32, u64, i8, i16, i32, i64);
+
+/// Records per page of a whole-table pass.
+pub(crate) const SCAN_PAGE: usize = 1024;
+
+/// A future that is pending exactly once.
+struct YieldOnce(bool);
+
+impl Future for YieldOnce {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        if self.0 {
+            return std::task::Poll::Ready(());
+        }
+        self.0 = true;
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    }
+}
+
+/// Refuses slices of different lengths by name.
+pub(crate) fn same_length(keys: usize, results: usize) -> Result<()> {
+    if keys == results {
+        return Ok(());
+    }
+    Err(Error::InvalidOption { option: "results", detail: format!("{results} places for the results of {keys} operations") })
+}
