@@ -39,6 +39,8 @@ pub struct FileOptions {
     pub variant: u64,
     /// The medium.
     pub durability: Durability,
+    /// Most bytes that the table's files may take together.
+    pub max_bytes: Option<u64>,
     /// System calls that shall fail or kill.
     pub faults: Option<Arc<FaultPlan>>,
 }
