@@ -85,6 +85,15 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// The system call failed; the range holds what it held.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
+    /// Takes space for a range that may have been punched, before it is stored to again: a store into a hole of a file on a
+    /// full device would kill the process.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`]; the range holds what it held.
+    fn reserve(&self, _region: &Region, _offset: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Fails when this process may not change the table (read-only, poisoned by a failed sync, forked). Every call that
     /// changes a table begins with it; it costs one load.
     ///
