@@ -85,12 +85,13 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// The system call failed; the range holds what it held.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
-    /// Takes space for a range that may have been punched, before it is stored to again: a store into a hole of a file on a
-    /// full device would kill the process.
+    /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it may
+    /// have been punched, or the file copied sparsely. Media whose bytes always have space need not do anything.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`]; the range holds what it held.
-    fn reserve(&self, _region: &Region, _offset: u64, _bytes: u64) -> Result<()> {
+    /// [`crate::Error::NoSpace`] when the file system has no room.
+    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let _ = (region, offset, bytes);
         Ok(())
     }
 

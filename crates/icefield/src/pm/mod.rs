@@ -11,6 +11,7 @@
 //! - `flush` names lines, `fence` makes the lines that this thread flushed before it durable.
 //! - References on the medium are offsets or indices, checked against the region's length before use.
 
+pub mod blob;
 pub mod cell;
 pub mod medium;
 pub mod region;
@@ -19,7 +20,6 @@ pub mod superblock;
 
 mod alloc;
 mod arch;
-mod blob;
 mod io;
 mod mapped;
 
