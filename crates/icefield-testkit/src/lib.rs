@@ -1,6 +1,7 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
 pub mod call;
+pub mod crash;
 pub mod failure;
 pub mod file_subject;
 pub mod model;
