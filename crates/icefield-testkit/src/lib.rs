@@ -2,9 +2,14 @@
 
 pub mod call;
 pub mod failure;
+pub mod faulty;
 pub mod file_subject;
+pub mod history;
+pub mod kill;
+pub mod linear;
 pub mod model;
 pub mod place;
+pub mod pool;
 pub mod reference;
 pub mod rng;
 pub mod shrink;
