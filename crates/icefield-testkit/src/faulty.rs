@@ -7,5 +7,5 @@ use icefield::pm::{FaultAction, FaultAt, FaultMode, FaultPlan};
 /// The process dies at the `nth` system call of the persistent layer, counted from 1.
 #[must_use]
 pub fn kill_at(nth: u64) -> Arc<FaultPlan> {
-    FaultPlan::new(FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Kill })
+    Arc::new(FaultPlan::new(FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Kill }))
 }

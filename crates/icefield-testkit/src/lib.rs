@@ -1,6 +1,7 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
 pub mod call;
+pub mod corrupt;
 pub mod failure;
 pub mod faulty;
 pub mod file_subject;
