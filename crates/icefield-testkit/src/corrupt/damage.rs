@@ -111,7 +111,9 @@ fn pick_word(bytes: &[u8], rng: &mut Rng) -> usize {
 }
 
 fn flip_bit(files: &mut impl Files, name: &str, rng: &mut Rng) -> String {
-    let Some(bytes) = files.bytes(name).filter(|bytes| !bytes.is_empty()) else { return String::new() };
+    let Some(bytes) = files.bytes(name).filter(|bytes| !bytes.is_empty()) else {
+        return String::new();
+    };
     let at = (pick_word(bytes, rng) + rng.index(8)).min(bytes.len() - 1);
     let bit = rng.below(8);
     bytes[at] ^= 1 << bit;
@@ -159,7 +161,8 @@ fn set(bytes: &mut [u8], name: &str, at: usize, rng: &mut Rng) -> String {
 fn set_root_word(files: &mut impl Files, rng: &mut Rng) -> String {
     let Some(bytes) = files.bytes(TABLE_REGION) else { return String::new() };
     let range = if rng.one_in(4) { SESSION } else { ROOT };
-    let words: Vec<usize> = range.step_by(8).filter(|&at| read_word(bytes, at) != 0 || rng.one_in(8)).collect();
+    let words: Vec<usize> =
+        range.step_by(8).filter(|&at| read_word(bytes, at) != 0 || rng.one_in(8)).collect();
     if words.is_empty() {
         return String::new();
     }
@@ -168,7 +171,8 @@ fn set_root_word(files: &mut impl Files, rng: &mut Rng) -> String {
 
 /// Changes the identity and makes its checksum right again, in both copies or in one.
 fn set_identity(files: &mut impl Files, rng: &mut Rng) -> String {
-    let Some(bytes) = files.bytes(TABLE_REGION).filter(|bytes| bytes.len() >= 2 * COPY_BYTES) else {
+    let Some(bytes) = files.bytes(TABLE_REGION).filter(|bytes| bytes.len() >= 2 * COPY_BYTES)
+    else {
         return String::new();
     };
     let at = pick_word(&bytes[..COPY_BODY - 8], rng);
@@ -194,7 +198,9 @@ fn aligned(limit: usize, run: usize, rng: &mut Rng) -> usize {
 
 fn copy_within(files: &mut impl Files, name: &str, rng: &mut Rng) -> String {
     let run = run_length(rng);
-    let Some(bytes) = files.bytes(name).filter(|bytes| bytes.len() >= run) else { return String::new() };
+    let Some(bytes) = files.bytes(name).filter(|bytes| bytes.len() >= run) else {
+        return String::new();
+    };
     let (from, to) = (aligned(bytes.len(), run, rng), aligned(bytes.len(), run, rng));
     bytes.copy_within(from..from + run, to);
     format!("{name}: {run} bytes at {from} copied to {to}")
@@ -202,7 +208,9 @@ fn copy_within(files: &mut impl Files, name: &str, rng: &mut Rng) -> String {
 
 fn splice(files: &mut impl Files, other: &mut impl Files, name: &str, rng: &mut Rng) -> String {
     let run = run_length(rng);
-    let (Some(bytes), Some(source)) = (files.bytes(name), other.bytes(name)) else { return String::new() };
+    let (Some(bytes), Some(source)) = (files.bytes(name), other.bytes(name)) else {
+        return String::new();
+    };
     if bytes.len().min(source.len()) < run {
         return String::new();
     }
@@ -234,7 +242,9 @@ fn lengthen(files: &mut impl Files, name: &str, rng: &mut Rng) -> String {
 fn fill(files: &mut impl Files, name: &str, rng: &mut Rng) -> String {
     let run = run_length(rng);
     let fill = *rng.pick(&[0, 0xFF]);
-    let Some(bytes) = files.bytes(name).filter(|bytes| bytes.len() >= run) else { return String::new() };
+    let Some(bytes) = files.bytes(name).filter(|bytes| bytes.len() >= run) else {
+        return String::new();
+    };
     let at = aligned(bytes.len(), run, rng);
     bytes[at..at + run].fill(fill);
     format!("{name}: {run} bytes at {at} set to {fill:#x}")
@@ -247,7 +257,10 @@ mod tests {
     #[test]
     fn damage_of_every_kind_changes_something_and_never_panics() {
         let file = |fill: u8, len: usize| (0..len).map(|at| fill ^ at as u8).collect::<Vec<u8>>();
-        let whole = Directory(vec![(TABLE_REGION.to_owned(), file(1, 8192)), ("b".to_owned(), file(2, 100))]);
+        let whole = Directory(vec![
+            (TABLE_REGION.to_owned(), file(1, 8192)),
+            ("b".to_owned(), file(2, 100)),
+        ]);
         let mut rng = Rng::new(5);
         let mut changed = 0;
         for _ in 0..5000 {

@@ -100,7 +100,8 @@ impl Counts {
             );
             return Err(Failure::new(NAME, seed, what).with_trace(self.examples));
         }
-        if self.mutations >= 100 && (self.refused == 0 || self.noticed == 0 || self.unnoticed == 0) {
+        if self.mutations >= 100 && (self.refused == 0 || self.noticed == 0 || self.unnoticed == 0)
+        {
             return Err(Failure::new(NAME, seed, format!("the damage was not varied: {self:?}")));
         }
         Ok(self)
@@ -114,7 +115,8 @@ impl Counts {
 /// The undamaged tables could not be made.
 pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure> {
     let pool = Pool::default();
-    let bases = images::<T>(seed, &pool).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
+    let bases = images::<T>(seed, &pool)
+        .map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let mut counts = Counts::default();
     for n in 0..mutations {
         let mut rng = Rng::fork(seed, 100 + n);
@@ -133,7 +135,11 @@ pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure
 ///
 /// # Errors
 /// The undamaged tables could not be made, or the files could not be written.
-pub fn scenario_on_files<T: FileSubject>(seed: u64, mutations: u64, place: &Path) -> Result<Counts, Failure> {
+pub fn scenario_on_files<T: FileSubject>(
+    seed: u64,
+    mutations: u64,
+    place: &Path,
+) -> Result<Counts, Failure> {
     let fail = |what: String| Failure::new(NAME, seed, what);
     let bases = directories::<T>(seed, place).map_err(fail)?;
     let path = place.join("damaged");
@@ -143,10 +149,12 @@ pub fn scenario_on_files<T: FileSubject>(seed: u64, mutations: u64, place: &Path
         let (base, known) = rng.pick(&bases);
         let mut files = base.clone();
         let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
-        write_directory(&path, &files).map_err(|error| fail(format!("{}: {error}", path.display())))?;
+        write_directory(&path, &files)
+            .map_err(|error| fail(format!("{}: {error}", path.display())))?;
         let outcome = probe(|| T::open_at(&path, FileOptions::default()), known, n, || ());
         counts.count(outcome, || format!("mutation {n} of files: {how}"));
-        std::fs::remove_dir_all(&path).map_err(|error| fail(format!("{}: {error}", path.display())))?;
+        std::fs::remove_dir_all(&path)
+            .map_err(|error| fail(format!("{}: {error}", path.display())))?;
     }
     Ok(counts)
 }
@@ -157,7 +165,13 @@ fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng) -> String 
 }
 
 fn looking(seed: u64, pool: &Pool) -> SimOptions {
-    SimOptions { seed, recording: false, step_budget: STEP_BUDGET, pool: pool.clone(), ..SimOptions::default() }
+    SimOptions {
+        seed,
+        recording: false,
+        step_budget: STEP_BUDGET,
+        pool: pool.clone(),
+        ..SimOptions::default()
+    }
 }
 
 /// Tables of different sizes and geometries, some closed properly and some not.
@@ -180,14 +194,19 @@ fn directories<T: FileSubject>(seed: u64, place: &Path) -> Result<Vec<(Directory
         let table = T::create_at(&path, how).map_err(|error| error.to_string())?;
         let known = load(&table, seed ^ n, 20 + 100 * n).map_err(|error| error.to_string())?;
         drop(table);
-        let files = read_directory(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let files =
+            read_directory(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok((files, known))
     };
     (0..3).map(directory).collect()
 }
 
 /// Fills a table and removes some of it again.
-fn load<T: Durable<Key: Sample, Value: Sample>>(table: &T, seed: u64, operations: u64) -> Result<Known, Error> {
+fn load<T: Durable<Key: Sample, Value: Sample>>(
+    table: &T,
+    seed: u64,
+    operations: u64,
+) -> Result<Known, Error> {
     let mut rng = Rng::fork(seed, 8);
     let mut known = Known::default();
     for n in 0..operations {
@@ -203,7 +222,8 @@ fn read_directory(path: &Path) -> std::io::Result<Directory> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        files.push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+        files
+            .push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
     }
     files.sort();
     Ok(Directory(files))

@@ -139,7 +139,11 @@ impl<T: Durable<Key: Sample, Value: Sample>> Probe<'_, T> {
         let old: Vec<u64> = self.known.written.keys().copied().take(40).collect();
         for n in 0..30 {
             (self.begin)();
-            let key = if n % 2 == 0 && !old.is_empty() { *rng.pick(&old) } else { 5_000 + rng.below(1000) };
+            let key = if n % 2 == 0 && !old.is_empty() {
+                *rng.pick(&old)
+            } else {
+                5_000 + rng.below(1000)
+            };
             let action = *rng.pick(&[
                 Action::Insert(900 + n),
                 Action::Insert(900 + n),
@@ -151,7 +155,8 @@ impl<T: Durable<Key: Sample, Value: Sample>> Probe<'_, T> {
             self.note(reply);
         }
         (self.begin)();
-        let calls: Vec<Call> = (0..20).map(|n| Call { key: 7_000 + n, action: Action::Put(n) }).collect();
+        let calls: Vec<Call> =
+            (0..20).map(|n| Call { key: 7_000 + n, action: Action::Put(n) }).collect();
         let replies = ask_batch(self.table, BatchKind::Put, &calls);
         self.note(replies);
         if rng.one_in(8) {
