@@ -7,7 +7,7 @@
 mod plan;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use icefield::pm::sim::{Model, Sim, SimOptions};
 use icefield::{Error, Table};
@@ -15,7 +15,7 @@ use icefield::{Error, Table};
 use crate::call::{Action, Call, Reply, ask, ask_batch};
 use crate::failure::{Failure, guarded};
 use crate::history::{Event, Violation, check, overlapping, with_replies_swapped};
-use crate::pool::Pool;
+use crate::pool::{Pool, lock};
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
 use plan::{Move, Plan};
@@ -29,7 +29,9 @@ const SWAP_EVERY: u64 = 16;
 /// The share of operations on hot keys that must have met another one there for the histories to mean anything.
 pub const MIN_OVERLAP: f64 = 0.9;
 /// The simulated medium gives the processor away once in so many events.
-const YIELD_ONE_IN: u64 = 6;
+const YIELD_ONE_IN: u32 = 6;
+/// One table in so many runs with the detector of reads that are ahead of the medium; it costs a lock for each load.
+const DETECT_ONE_IN: u64 = 8;
 
 /// What concurrent histories did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,15 +105,26 @@ pub fn scenario<T: Subject>(
     model: Model,
     pool: &Pool,
 ) -> Result<Counts, Failure> {
+    let memory = icefield::pm::sim::Pool::default();
     let make = |seed: u64| {
-        let sim = Sim::new(SimOptions { seed, model, ..SimOptions::default() });
+        let detecting = seed.is_multiple_of(DETECT_ONE_IN);
+        let sim = Sim::new(SimOptions {
+            seed,
+            model,
+            recording: detecting,
+            detecting,
+            exempt: T::EXEMPT,
+            pool: memory.clone(),
+            ..SimOptions::default()
+        });
+        let table = T::create_tiny(sim.clone(), seed)?;
         sim.set_yield(YIELD_ONE_IN);
-        T::create_tiny(sim, seed)
+        Ok((table, Some(sim)))
     };
     histories_on(seed, histories, pool, make)
 }
 
-/// As [`scenario`], on tables of `make`, which is told a seed.
+/// As [`scenario`], on tables of `make`, which is told a seed and may name the medium.
 ///
 /// # Errors
 /// The first history that no order explains.
@@ -119,7 +132,7 @@ pub fn histories_on<T>(
     seed: u64,
     histories: u64,
     pool: &Pool,
-    make: impl Fn(u64) -> Result<T, Error>,
+    make: impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
 ) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
@@ -139,7 +152,7 @@ fn one_table<T>(
     seed: u64,
     histories: u64,
     pool: &Pool,
-    make: &impl Fn(u64) -> Result<T, Error>,
+    make: &impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
 ) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
@@ -151,7 +164,8 @@ where
     let capacity = table.capacity();
     for history in 0..histories.min(HISTORIES_PER_TABLE) {
         let plan = Plan::new(&mut rng, history, pool.threads());
-        let events = record(&table, &plan, pool).map_err(|what| Failure::new(NAME, seed, what))?;
+        let events = record(&table, sim.as_ref(), &plan, pool)
+            .map_err(|what| Failure::new(NAME, seed, what))?;
         judge(&events, &plan, pool.threads(), &mut counts)
             .map_err(|violation| explain(seed, history, &violation))?;
         if history % SWAP_EVERY == 0 {
@@ -173,6 +187,7 @@ fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {
 /// One history while it is recorded.
 struct Stage<T> {
     table: Arc<T>,
+    sim: Option<Sim>,
     plan: Plan,
     clock: AtomicU64,
     events: Mutex<Vec<Event>>,
@@ -180,12 +195,18 @@ struct Stage<T> {
 }
 
 /// Sets up, runs the threads, and reads every key at the end; everything is part of the history.
-fn record<T>(table: &Arc<T>, plan: &Plan, pool: &Pool) -> Result<Vec<Event>, String>
+fn record<T>(
+    table: &Arc<T>,
+    sim: Option<&Sim>,
+    plan: &Plan,
+    pool: &Pool,
+) -> Result<Vec<Event>, String>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
     let stage = Arc::new(Stage {
         table: Arc::clone(table),
+        sim: sim.cloned(),
         plan: plan.clone(),
         clock: AtomicU64::new(0),
         events: Mutex::default(),
@@ -198,22 +219,23 @@ where
     pool.run(Arc::new(move |thread| shared.perform(thread, &shared.plan.threads[thread])))?;
     let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
     stage.perform(outside, &ones(reads.collect()));
-    let errors = std::mem::take(&mut *stage.errors.lock().unwrap_or_else(PoisonError::into_inner));
+    let errors = std::mem::take(&mut *lock(&stage.errors));
     if let Some(error) = errors.into_iter().next() {
         return Err(error);
     }
-    Ok(std::mem::take(&mut *stage.events.lock().unwrap_or_else(PoisonError::into_inner)))
+    Ok(std::mem::take(&mut *lock(&stage.events)))
 }
 
 impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
     fn perform(&self, thread: usize, moves: &[Move]) {
         let mut mine = Vec::with_capacity(moves.len());
         for step in moves {
+            self.begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            let answers = self.answers(step);
+            let answers = self.answers(step).map_err(|error| error.to_string());
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
-            match answers {
+            match answers.and_then(|answers| self.returned().map(|()| answers)) {
                 Ok(answers) => {
                     mine.extend(answers.into_iter().map(|(call, reply)| Event {
                         thread,
@@ -223,13 +245,26 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                         reply,
                     }));
                 }
-                Err(error) => {
-                    let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-                    errors.push(format!("thread {thread}: {step:?}: {error}"));
-                }
+                Err(what) => lock(&self.errors).push(format!("thread {thread}: {step:?}: {what}")),
             }
         }
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).extend(mine);
+        lock(&self.events).extend(mine);
+    }
+
+    fn begin(&self) {
+        if let Some(sim) = &self.sim {
+            sim.begin_op();
+        }
+    }
+
+    /// Whether what the operation said is safe from a crash.
+    fn returned(&self) -> Result<(), String> {
+        let ahead = self.sim.as_ref().map(Sim::op_returned).unwrap_or_default();
+        if ahead.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("answered before it was persistent: {ahead:?}"))
+        }
     }
 
     fn answers(&self, step: &Move) -> Result<Vec<(Call, Reply)>, Error> {
@@ -287,7 +322,7 @@ mod tests {
     #[test]
     fn a_right_table_passes_and_exchanges_are_noticed() {
         let pool = Pool::new(3);
-        let counts = histories_on(1, 300, &pool, |_| Ok(Toy::new(Bug::None)))
+        let counts = histories_on(1, 300, &pool, |_| Ok((Toy::new(Bug::None), None)))
             .unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(counts.histories, 300);
         assert!(counts.swapped_rejected > 3, "{counts:?}");
@@ -296,7 +331,7 @@ mod tests {
     #[test]
     fn a_lost_update_is_found() {
         let pool = Pool::new(3);
-        let result = histories_on(1, 5000, &pool, |_| Ok(Toy::new(Bug::LostUpdate)));
+        let result = histories_on(1, 5000, &pool, |_| Ok((Toy::new(Bug::LostUpdate), None)));
         assert!(result.is_err_and(|failure| failure.what.contains("no order")));
     }
 }
