@@ -159,8 +159,9 @@ where
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let table =
-        Arc::new(make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?);
+    let (table, sim) =
+        make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
+    let table = Arc::new(table);
     let capacity = table.capacity();
     for history in 0..histories.min(HISTORIES_PER_TABLE) {
         let plan = Plan::new(&mut rng, history, pool.threads());
