@@ -12,6 +12,8 @@ pub trait Machine: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// Whether it has only single-key calls: no batches, `clear`, `retain` and passes.
     const SIMPLE: bool = false;
+    /// Regions in which loads may run ahead of the medium.
+    const EXEMPT: &'static [&'static str] = &[];
 
     /// A new table.
     ///
@@ -92,6 +94,7 @@ pub struct Whole<S>(S);
 
 impl<S: Subject> Machine for Whole<S> {
     const NAME: &'static str = S::NAME;
+    const EXEMPT: &'static [&'static str] = S::EXEMPT;
 
     fn create(sim: Sim, variant: u64) -> Result<Self> {
         S::create_tiny(sim, variant).map(Self)

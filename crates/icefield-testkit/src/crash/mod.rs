@@ -32,9 +32,6 @@ pub use self::step::{Step, universe};
 /// The scenario's name.
 pub const NAME: &str = "crash";
 
-/// Violations after which a run ends.
-const ENOUGH_VIOLATIONS: u64 = 3;
-
 /// Crashes in a row, in the histories that do nothing else.
 const ROW: usize = 600;
 
@@ -61,8 +58,8 @@ pub struct CrashOptions {
     pub threads: bool,
     /// Shorten the first failing history.
     pub shrink: bool,
-    /// Regions in which loads may run ahead of the medium.
-    pub exempt: &'static [&'static str],
+    /// Violations after which the run ends.
+    pub enough: u64,
     /// What to change about one site of the code.
     pub mutation: Option<Arc<Mutation>>,
     /// Where to log the sites of the code.
@@ -82,7 +79,7 @@ impl Default for CrashOptions {
             recover_one_in: 12,
             threads: true,
             shrink: true,
-            exempt: &[],
+            enough: 3,
             mutation: None,
             sites: None,
         }
@@ -118,7 +115,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(options: &CrashOptions) -> Self {
+    fn new<M: Machine>(options: &CrashOptions) -> Self {
         Self {
             keys: step::universe(options.keys).into(),
             length: options.length,
@@ -129,7 +126,7 @@ impl Plan {
                 model: options.model,
                 mutation: options.mutation.clone(),
                 sites: options.sites.clone(),
-                exempt: options.exempt,
+                exempt: M::EXEMPT,
                 step_budget: 20_000_000,
                 ..SimOptions::default()
             },
@@ -146,10 +143,10 @@ pub fn run<S: Subject>(options: &CrashOptions) -> CrashReport {
 /// The same for anything that can be asked.
 #[must_use]
 pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
-    let plan = Plan::new(options);
+    let plan = Plan::new::<M>(options);
     let mut report = CrashReport::default();
     let mut seed = options.seed;
-    while report.states < options.states && report.violations < ENOUGH_VIOLATIONS {
+    while report.states < options.states && report.violations < options.enough {
         let number = report.histories;
         let mut counts = Counts::default();
         let result = match number % 16 {

@@ -63,6 +63,7 @@ pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
         states: options.survey_states,
         threads: false,
         shrink: false,
+        enough: 1,
         recover_one_in: 6,
         ..CrashOptions::default()
     };
