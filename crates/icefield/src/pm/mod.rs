@@ -16,12 +16,16 @@ pub mod cell;
 pub mod medium;
 pub mod region;
 pub mod sim;
+pub mod superblock;
 
 mod alloc;
 mod arch;
 mod io;
 mod mapped;
-mod superblock;
+
+#[doc(hidden)]
+pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
+pub use mapped::{Mapped, MappedOptions};
 
 pub use cell::{Cell32, Cell64, Volatile32, Volatile64};
 pub use medium::{Durability, Medium};
