@@ -3,6 +3,7 @@
 pub mod call;
 pub mod corrupt;
 pub mod failure;
+pub mod faults;
 pub mod faulty;
 pub mod file_subject;
 pub mod history;
