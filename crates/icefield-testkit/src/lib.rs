@@ -1,5 +1,6 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
+pub mod budget;
 pub mod call;
 pub mod corrupt;
 pub mod failure;
@@ -7,6 +8,7 @@ pub mod faults;
 pub mod faulty;
 pub mod file_subject;
 pub mod history;
+pub mod iterate;
 pub mod kill;
 pub mod linear;
 pub mod model;
