@@ -18,6 +18,7 @@ pub mod reference;
 pub mod rng;
 pub mod shrink;
 pub mod subject;
+pub mod timed;
 pub mod workload;
 
 #[cfg(test)]

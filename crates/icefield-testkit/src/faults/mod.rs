@@ -8,7 +8,6 @@ mod trial;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use icefield::pm::{Errno, FaultMode, FaultPlan};
@@ -16,6 +15,7 @@ use icefield::pm::{Errno, FaultMode, FaultPlan};
 use crate::failure::Failure;
 use crate::faulty::fail_at;
 use crate::file_subject::FileSubject;
+use crate::timed::{Ending, within};
 use trial::Trial;
 
 /// The scenario's name.
@@ -140,23 +140,10 @@ pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failu
 
 /// One trial in a thread of its own, so that one that hangs is noticed.
 fn attempt<T: FileSubject>(seed: u64, place: &Path, plan: &Arc<FaultPlan>) -> Result<u64, Trouble> {
-    let (send, receive) = channel();
     let (place, plan) = (place.to_owned(), Arc::clone(plan));
-    let thread = std::thread::spawn(move || {
-        let result = Trial::<T>::new(seed, &place, plan).run();
-        // The receiver is gone only when it gave up waiting.
-        let _ = send.send(result);
-    });
-    match receive.recv_timeout(PATIENCE) {
-        Ok(result) => {
-            // The thread has nothing left to do that could fail.
-            let _ = thread.join();
-            result.map_err(Trouble::Lost)
-        }
-        Err(RecvTimeoutError::Timeout) => Err(Trouble::Stuck),
-        Err(RecvTimeoutError::Disconnected) => match thread.join() {
-            Err(payload) => Err(Trouble::Panicked(crate::failure::panic_text(payload.as_ref()))),
-            Ok(()) => Err(Trouble::Panicked("the thread vanished".to_owned())),
-        },
+    match within(PATIENCE, move || Trial::<T>::new(seed, &place, plan).run()) {
+        Ok(result) => result.map_err(Trouble::Lost),
+        Err(Ending::Stuck) => Err(Trouble::Stuck),
+        Err(Ending::Panicked(what)) => Err(Trouble::Panicked(what)),
     }
 }
