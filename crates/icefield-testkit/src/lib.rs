@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod call;
 pub mod corrupt;
+pub mod crash;
 pub mod failure;
 pub mod faults;
 pub mod faulty;
