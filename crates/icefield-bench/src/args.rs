@@ -1,5 +1,6 @@
 //! The options of `icefield bench`.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -35,7 +36,8 @@ pub struct Args {
     #[arg(long, default_value = "uniform")]
     pub dist: Distribution,
     /// How operations are handed over: `none` (one by one), a number (batches of so many), `stream`
-    #[arg(long, value_delimiter = ',', default_value = "stream")]
+    /// [default: stream; none and 32 in amplification]
+    #[arg(long, value_delimiter = ',')]
     pub batch: Vec<Batch>,
     /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
     /// [default: pmem; sim for amplification]
@@ -47,7 +49,7 @@ pub struct Args {
     /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]
     #[arg(long, value_parser = share)]
     pub fill: Option<f64>,
-    /// Shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.1]
+    /// Shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]
     #[arg(long, value_delimiter = ',', value_parser = share)]
     pub insert_ratio: Vec<f64>,
     /// Stash buckets per segment, 2 to 4 [default: the table's; 2 and 4 in load-factor]
@@ -65,6 +67,9 @@ pub struct Args {
     /// A hundredth of the keys, measured once
     #[arg(long)]
     pub quick: bool,
+    /// The program and first arguments that start this command once more, for `recovery` [default: this program, `bench`]
+    #[arg(skip)]
+    pub program: Vec<OsString>,
 }
 
 impl Args {
@@ -80,7 +85,7 @@ impl Args {
             ops: None,
             repeat: 3,
             dist: Distribution::Uniform,
-            batch: vec![Batch::Stream],
+            batch: Vec::new(),
             medium: None,
             dir: None,
             fill: None,
@@ -90,6 +95,7 @@ impl Args {
             json: None,
             out: None,
             quick: false,
+            program: Vec::new(),
         }
     }
 }

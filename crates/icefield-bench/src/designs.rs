@@ -53,15 +53,16 @@ impl Design for Dash {
         }
     }
 
-    fn structure(&self, region: &str) -> &'static str {
-        match region {
-            "segments.ice" => "bucket",
-            "headers.ice" => "segment-header",
-            "chains.ice" => "chain",
-            "table.ice" => "root",
-            region if region.starts_with("directory") => "directory",
-            region if region.starts_with("blob") => "blob",
-            _ => "other",
-        }
+    fn regions(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("table.ice", "root"),
+            ("directory-0.ice", "directory"),
+            ("directory-1.ice", "directory"),
+            ("headers.ice", "segment-header"),
+            ("segments.ice", "bucket"),
+            ("chains.ice", "chain"),
+            ("blobs.ice", "blob"),
+            ("blobmap.ice", "blob"),
+        ]
     }
 }

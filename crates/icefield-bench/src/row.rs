@@ -92,7 +92,33 @@ pub(crate) struct PmCost {
     pub media_writes: f64,
 }
 
-/// Four significant decimals are more than any of these figures deserves.
+impl PmCost {
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            line_reads: self.line_reads + other.line_reads,
+            line_writes: self.line_writes + other.line_writes,
+            flushes: self.flushes + other.flushes,
+            fences: self.fences + other.fences,
+            media_reads: self.media_reads + other.media_reads,
+            media_writes: self.media_writes + other.media_writes,
+        }
+    }
+
+    /// The mean over so many.
+    pub fn over(self, count: u64) -> Self {
+        let mean = |sum: f64| rounded(sum / count.max(1) as f64);
+        Self {
+            line_reads: mean(self.line_reads),
+            line_writes: mean(self.line_writes),
+            flushes: mean(self.flushes),
+            fences: mean(self.fences),
+            media_reads: mean(self.media_reads),
+            media_writes: mean(self.media_writes),
+        }
+    }
+}
+
+/// Four decimals are more than any of these figures deserves.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

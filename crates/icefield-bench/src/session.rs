@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use icefield::Durability;
-use icefield::pm::sim::{Model, Sim, SimOptions};
+use icefield::pm::sim::{Sim, SimOptions};
 
 use crate::Outcome;
 use crate::args::{Args, Batch, Medium};
@@ -44,8 +44,8 @@ impl Session {
         if args.peers.iter().any(|peer| peer != "none") {
             return Err("--peers: this build has none; say `none`".into());
         }
-        if args.repeat == 0 || args.threads.contains(&0) || args.batch.is_empty() {
-            return Err("--repeat, --threads and --batch must be at least 1".into());
+        if args.repeat == 0 || args.threads.contains(&0) {
+            return Err("--repeat and --threads must be at least 1".into());
         }
         let parent = args.dir.clone().unwrap_or_else(default_dir);
         Ok(Self {
@@ -99,6 +99,11 @@ impl Session {
         }
     }
 
+    /// Each way of handing over operations to measure.
+    pub fn batches(&self, usual: &[Batch]) -> Vec<Batch> {
+        if self.args.batch.is_empty() { usual.to_vec() } else { self.args.batch.clone() }
+    }
+
     pub fn progress(&self, text: &str) {
         self.output.progress(text);
     }
@@ -115,7 +120,7 @@ impl Session {
 
     fn fresh_place(&self, medium: Medium) -> Place {
         match medium.durability() {
-            None => Place::Simulated(Sim::new(SimOptions { seed: self.args.seed, model: Model::Pmem })),
+            None => Place::Simulated(Sim::new(counting_sim(self.args.seed))),
             Some(Durability::Memory) => Place::Memory,
             Some(durability) => Place::Dir { path: self.fresh_path(), durability },
         }
@@ -223,6 +228,11 @@ impl Session {
 /// Keys in one step of loading, per thread.
 const LOAD_STEP: usize = 1 << 16;
 
+/// A simulated medium that counts, and keeps no crash images.
+pub(crate) fn counting_sim(seed: u64) -> SimOptions {
+    SimOptions { seed, recording: false, counting: true, region_bytes: 1 << 34, ..SimOptions::default() }
+}
+
 /// How a bare loop hides latency as a table does under `batch`.
 pub(crate) fn pace(batch: Batch) -> Pace {
     match batch {
@@ -242,7 +252,7 @@ pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> 
     }
 }
 
-fn chosen_designs(names: &[String]) -> Outcome<Vec<&'static dyn Design>> {
+pub(crate) fn chosen_designs(names: &[String]) -> Outcome<Vec<&'static dyn Design>> {
     if names.is_empty() {
         return Ok(DESIGNS.to_vec());
     }

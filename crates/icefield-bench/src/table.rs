@@ -87,8 +87,13 @@ pub(crate) trait Design: Sync {
     /// What the design itself says that one operation costs, without splits.
     fn cost(&self, call: Call) -> Cost;
 
-    /// What the lines of a region are, in results.
-    fn structure(&self, region: &str) -> &'static str;
+    /// The regions that a table of this design may have, each with what its lines are called in results.
+    fn regions(&self) -> &'static [(&'static str, &'static str)];
+}
+
+/// What the lines of `region` are called in results.
+pub(crate) fn structure_of(design: &dyn Design, region: &str) -> &'static str {
+    design.regions().iter().find(|(name, _)| *name == region).map_or("other", |(_, structure)| structure)
 }
 
 /// Where a table is made.

@@ -22,7 +22,7 @@ struct Point {
 pub(super) fn run(session: &mut Session) -> Outcome {
     let designs = session.designs.clone();
     for threads in session.threads() {
-        for batch in session.args.batch.clone() {
+        for batch in session.batches(&[Batch::Stream]) {
             let mut curves: Vec<Vec<Point>> = designs.iter().map(|_| Vec::new()).collect();
             for round in 0..session.repeat() {
                 for (design, curve) in designs.iter().zip(&mut curves) {

@@ -17,7 +17,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.insert_ratio.clone();
     let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
     for threads in session.threads() {
-        for batch in session.args.batch.clone() {
+        for batch in session.batches(&[Batch::Stream]) {
             for ratio in &ratios {
                 point(session, threads, batch, *ratio)?;
             }

@@ -62,7 +62,7 @@ struct Contender {
 pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
     let mut contenders: Vec<Contender> = session.designs.iter().map(|design| Contender::new(*design)).collect();
     for threads in session.threads() {
-        for batch in session.args.batch.clone() {
+        for batch in session.batches(&[Batch::Stream]) {
             for round in 0..session.repeat() {
                 for contender in &mut contenders {
                     contender.measure(session, spec, Setting { threads, batch }, round as u64)?;
