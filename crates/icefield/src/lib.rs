@@ -11,6 +11,6 @@ pub use error::{Error, Result};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied, OnFailure, Op, Owned, Page,
-    RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
+    OnFailure, Op, Owned, Page, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
 };

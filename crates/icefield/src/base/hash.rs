@@ -11,7 +11,7 @@
 //! It is not a cryptographic hash: it resists inputs that were chosen without knowledge of the seed and of hash values.
 //!
 //! The function is part of the file format: a table's superblock names it by [`HashKind::id`]. It never changes. A
-//! better one is another kind. The test vectors at the end of this file pin it.
+//! better one is another kind. The vectors in `hash/tests.rs` pin it.
 //!
 //! Which bits a table uses: the highest ones for directories, those in the middle for buckets, the lowest eight for
 //! fingerprints. They are independent enough for that; the tests below measure it.
@@ -190,3 +190,6 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 fn u32_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().map_or(0, |chunk| u64::from(u32::from_le_bytes(*chunk)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -209,3 +209,123 @@ impl<C: LockCell> Drop for WriteGuard<C> {
         self.cell.store(unlocked, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn writers_exclude_one_another() {
+        let cell = AtomicU32::new(0);
+        let guard = lock(&cell);
+        assert!(try_lock(&cell).is_none());
+        drop(guard);
+        assert!(try_lock(&cell).is_some());
+    }
+
+    #[test]
+    fn a_lock_that_changed_nothing_disturbs_no_reader() {
+        let cell = AtomicU32::new(0);
+        let version = read_begin(&cell);
+        let guard = lock(&cell);
+        assert!(validate(&cell, version));
+        assert_eq!(read_begin(&cell), version, "a reader may start under the writer bit");
+        drop(guard);
+        assert!(validate(&cell, version));
+    }
+
+    #[test]
+    fn a_change_fails_readers_until_they_start_again() {
+        let cell = AtomicU32::new(0);
+        let version = read_begin(&cell);
+        let guard = lock(&cell);
+        guard.begin_change();
+        assert!(guard.is_changing());
+        assert!(!validate(&cell, version));
+        guard.begin_change();
+        drop(guard);
+        assert!(!validate(&cell, version));
+        let version = read_begin(&cell);
+        assert!(validate(&cell, version));
+    }
+
+    #[test]
+    fn a_reader_that_starts_under_the_writer_bit_notices_its_change() {
+        let cell = AtomicU32::new(0);
+        let guard = lock(&cell);
+        let version = read_begin(&cell);
+        guard.begin_change();
+        assert!(!validate(&cell, version));
+        drop(guard);
+        assert!(!validate(&cell, version));
+    }
+
+    #[test]
+    fn the_version_wraps_without_touching_the_bits() {
+        let cell = AtomicU32::new(u32::MAX & !(WRITER | CHANGING));
+        let version = read_begin(&cell);
+        let guard = lock(&cell);
+        guard.begin_change();
+        drop(guard);
+        assert_eq!(cell.load(Ordering::Relaxed), 0);
+        assert!(!validate(&cell, version));
+    }
+
+    #[test]
+    fn recovery_frees_a_lock_whatever_it_holds() {
+        for garbage in [0, WRITER, WRITER | CHANGING, CHANGING, u32::MAX, 0xDEAD_BEEF] {
+            let cell = AtomicU32::new(garbage);
+            reset(&cell);
+            let version = read_begin(&cell);
+            assert_ne!(version.0, garbage & !WRITER);
+            assert!(validate(&cell, version) && try_lock(&cell).is_some(), "{garbage:#x}");
+        }
+    }
+
+    #[test]
+    fn unwinding_releases_the_lock() {
+        let cell = AtomicU32::new(0);
+        let result = std::panic::catch_unwind(|| {
+            let guard = lock(&cell);
+            guard.begin_change();
+            std::panic::resume_unwind(Box::new("stop"));
+        });
+        assert!(result.is_err());
+        assert_eq!(cell.load(Ordering::Relaxed), VERSION_STEP);
+    }
+
+    /// A record of two words that only belong together when they are equal.
+    #[test]
+    fn readers_never_see_half_of_a_change() {
+        let rounds: u64 = if cfg!(miri) { 50 } else { 50_000 };
+        let cell = AtomicU32::new(0);
+        let record = [AtomicU64::new(0), AtomicU64::new(0)];
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        let guard = lock(&cell);
+                        let value = record[0].load(Ordering::Relaxed);
+                        guard.begin_change();
+                        record.iter().for_each(|word| word.store(value + 1, Ordering::Relaxed));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let mut last = 0;
+                while last < 2 * rounds {
+                    let version = read_begin(&cell);
+                    let [a, b] = record.each_ref().map(|word| word.load(Ordering::Relaxed));
+                    if validate(&cell, version) {
+                        assert_eq!(a, b);
+                        assert!(a >= last, "time runs forwards");
+                        last = a;
+                    }
+                }
+            });
+        });
+        assert_eq!(record[0].load(Ordering::Relaxed), 2 * rounds, "no change was lost");
+    }
+}

@@ -51,7 +51,11 @@ impl std::str::FromStr for Durability {
             "pmem" => Self::Pmem,
             "pmem-forced" => Self::PmemForced,
             "disk" => Self::Disk,
-            _ => return Err(format!("`{text}` is none of auto, memory, process, pmem, pmem-forced, disk")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is none of auto, memory, process, pmem, pmem-forced, disk"
+                ));
+            }
         })
     }
 }
@@ -80,6 +84,16 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// # Errors
     /// The system call failed; the range holds what it held.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
+
+    /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it may
+    /// have been punched, or the file copied sparsely. Media whose bytes always have space need not do anything.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`] when the file system has no room.
+    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let _ = (region, offset, bytes);
+        Ok(())
+    }
 
     /// Fails when this process may not change the table (read-only, poisoned by a failed sync, forked). Every call that
     /// changes a table begins with it; it costs one load.
@@ -133,7 +147,12 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// # Safety
     /// The range was written before by [`Medium::write_bytes`] (or by a former process), that write happens before this
     /// call, and nobody writes the range again while the reference lives.
-    unsafe fn read_bytes<'a>(&self, region: &'a Region, offset: u64, bytes: usize) -> Option<&'a [u8]>;
+    unsafe fn read_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<&'a [u8]>;
 
     /// Loads a durable word.
     #[track_caller]
