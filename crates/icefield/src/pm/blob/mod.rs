@@ -119,7 +119,7 @@ use crate::{Error, Result};
 
 use block::{HEADER_BYTES, Header};
 use chunk::ChunkTable;
-use class::{Classes, Extent};
+use class::Classes;
 use pool::{Held, Pool, release_later};
 use recover::Scanner;
 use space::{Space, WORD_BYTES, chunks_in};
