@@ -22,7 +22,7 @@ use crate::pm::superblock::TABLE_REGION;
 use crate::{Error, Result};
 
 /// The file that is locked, with the writer's process id in it.
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 /// How many names are tried for a hidden directory: others may be creating the same table.
 const HIDDEN_NAMES: u32 = 100;
 /// Names are at most 255 bytes long; the hidden one needs some for itself.
