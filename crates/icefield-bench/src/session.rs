@@ -163,14 +163,14 @@ impl Session {
     pub fn load(&self, table: &dyn BenchTable, range: std::ops::Range<u64>) -> Outcome {
         self.progress(&format!("loading {} records", range.end - range.start));
         let threads = self.machine.cores();
-        let count = (range.end - range.start) as usize;
+        let (space, count) = (self.space, (range.end - range.start) as usize);
         let (_, parts) = self.machine.run(threads, |thread| {
             let part = part(count, thread, threads);
             let mut hits = 0;
             // In steps: a table of any size loads with a small array of keys.
             for step in part.clone().step_by(LOAD_STEP) {
                 let end = (step + LOAD_STEP).min(part.end);
-                let keys = self.space.keys(range.start + step as u64..range.start + end as u64);
+                let keys = space.keys(range.start + step as u64..range.start + end as u64);
                 hits += table.run(Call::TryInsert, &keys, Batch::Stream)?.hits;
             }
             Ok::<u64, icefield::Error>(hits)
@@ -217,10 +217,10 @@ impl Session {
 
     /// Million operations per second of a bare loop, over as many threads.
     pub fn timed_loop(&self, bare: Loop, arena: &Arena, ops: usize, threads: usize, round: u64) -> f64 {
-        let seed = |thread: usize| (self.args.seed << 20) + (round << 10) + thread as u64;
+        let seed = (self.args.seed << 20) + (round << 10);
         let (time, done) = self
             .machine
-            .run(threads, |thread| bare.run(arena, part(ops, thread, threads).len(), seed(thread)));
+            .run(threads, |thread| bare.run(arena, part(ops, thread, threads).len(), seed + thread as u64));
         done.iter().sum::<usize>() as f64 / time.as_secs_f64() / 1e6
     }
 }

@@ -198,8 +198,8 @@ const READY: &str = "ready";
 pub(super) fn child(args: &Args) -> Outcome {
     // Nobody would ever end a child whose parent is gone.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let (Some(keys), Some(path), Some(durability), [design]) =
-        (args.keys, args.dir.clone(), args.medium.and_then(Medium::durability), chosen_designs(&args.tables)?.as_slice())
+    let (designs, durability) = (chosen_designs(&args.tables)?, args.medium.and_then(Medium::durability));
+    let (Some(keys), Some(path), Some(durability), [design]) = (args.keys, args.dir.clone(), durability, &*designs)
     else {
         return Err("recovery-child is started by recovery only".into());
     };
