@@ -212,7 +212,9 @@ fn count(text: &str) -> Result<u64, String> {
         _ => (plain.as_str(), 1),
     };
     let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    number.filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is no count such as 8000000, 8M or 200k"))
+    number
+        .filter(|number| *number > 0)
+        .ok_or_else(|| format!("`{text}` is no count such as 8000000, 8M or 200k"))
 }
 
 /// A share: `0.2` or `20%`.
@@ -221,7 +223,10 @@ fn share(text: &str) -> Result<f64, String> {
         Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
         None => text.parse(),
     };
-    number.ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| format!("`{text}` is no share such as 0.2 or 20%"))
+    number
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("`{text}` is no share such as 0.2 or 20%"))
 }
 
 #[cfg(test)]
@@ -233,7 +238,12 @@ mod tests {
         assert_eq!(count("8M"), Ok(8_000_000));
         assert_eq!(count("200k"), Ok(200_000));
         assert_eq!(count("1_000"), Ok(1_000));
-        assert!(count("0").is_err() && count("").is_err() && count("x").is_err() && count("99999999999999G").is_err());
+        assert!(
+            count("0").is_err()
+                && count("").is_err()
+                && count("x").is_err()
+                && count("99999999999999G").is_err()
+        );
         assert_eq!(share("20%"), Ok(0.2));
         assert_eq!(share("1"), Ok(1.0));
         assert!(share("20").is_err());

@@ -22,7 +22,9 @@ impl Design for Dash {
         }
         Ok(match place {
             Place::Memory => Box::new(Ours(options.in_memory()?)),
-            Place::Dir { path, durability } => Box::new(Ours(options.durability(*durability).create(path)?)),
+            Place::Dir { path, durability } => {
+                Box::new(Ours(options.durability(*durability).create(path)?))
+            }
             Place::Simulated(sim) => Box::new(Ours(options.create_on(sim.clone())?)),
         })
     }
@@ -31,7 +33,9 @@ impl Design for Dash {
         let options = DashEh::<u64, u64>::options();
         Ok(match place {
             Place::Memory => Box::new(Ours(options.in_memory()?)),
-            Place::Dir { path, durability } => Box::new(Ours(options.durability(*durability).open(path)?)),
+            Place::Dir { path, durability } => {
+                Box::new(Ours(options.durability(*durability).open(path)?))
+            }
             Place::Simulated(sim) => Box::new(Ours(options.open_on(sim.clone())?)),
         })
     }

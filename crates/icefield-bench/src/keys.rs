@@ -71,7 +71,10 @@ mod tests {
         sorted.sort_unstable();
         sorted.dedup();
         assert_eq!(sorted.len(), keys.len());
-        assert_eq!(Tally::of_values(&keys[..2]).sum, value_of(keys[0]).wrapping_add(value_of(keys[1])));
+        assert_eq!(
+            Tally::of_values(&keys[..2]).sum,
+            value_of(keys[0]).wrapping_add(value_of(keys[1]))
+        );
     }
 
     #[test]

@@ -28,7 +28,11 @@ impl Machine {
 
     /// Runs `work(thread)` on so many pinned threads, all starting together. Gives the time from the common start to the
     /// last end, and the results in order. Threads that share a core are allowed, and slow.
-    pub fn run<R: Send>(&self, threads: usize, work: impl Fn(usize) -> R + Sync) -> (Duration, Vec<R>) {
+    pub fn run<R: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(usize) -> R + Sync,
+    ) -> (Duration, Vec<R>) {
         let start = Barrier::new(threads);
         let (start, work) = (&start, &work);
         let results: Vec<_> = std::thread::scope(|scope| {
@@ -43,7 +47,12 @@ impl Machine {
                     })
                 })
                 .collect();
-            spawned.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            spawned
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect()
         });
         let began = results.iter().map(|(began, ..)| *began).min();
         let ended = results.iter().map(|(_, ended, _)| *ended).max();
@@ -74,7 +83,8 @@ mod tests {
     #[test]
     fn parts_cover_everything_once() {
         for (count, threads) in [(10, 3), (2, 4), (0, 2), (1_000, 7)] {
-            let parts: Vec<usize> = (0..threads).flat_map(|thread| part(count, thread, threads)).collect();
+            let parts: Vec<usize> =
+                (0..threads).flat_map(|thread| part(count, thread, threads)).collect();
             assert_eq!(parts, (0..count).collect::<Vec<_>>());
         }
     }

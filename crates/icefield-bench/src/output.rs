@@ -35,7 +35,14 @@ impl Output {
             jsonl = Some(BufWriter::new(create(&dir.join("results.jsonl"))?));
             csv = Some(csv::WriterBuilder::new().from_writer(create(&dir.join("results.csv"))?));
         }
-        let mut output = Self { json, jsonl, csv, quiet, progress: io::stderr().is_terminal(), rows: Vec::new() };
+        let mut output = Self {
+            json,
+            jsonl,
+            csv,
+            quiet,
+            progress: io::stderr().is_terminal(),
+            rows: Vec::new(),
+        };
         if let Some(csv) = &mut output.csv {
             csv.write_record(CSV_COLUMNS)?;
         }
@@ -54,7 +61,9 @@ impl Output {
         }
         if let Some(csv) = &mut self.csv {
             let cells = flatten(&row)?;
-            csv.write_record(CSV_COLUMNS.iter().map(|column| cell(&cells, column).unwrap_or_default()))?;
+            csv.write_record(
+                CSV_COLUMNS.iter().map(|column| cell(&cells, column).unwrap_or_default()),
+            )?;
         }
         self.rows.push(row);
         Ok(())
@@ -107,9 +116,37 @@ fn create(path: &Path) -> Outcome<File> {
 }
 
 const CSV_COLUMNS: &[&str] = &[
-    "experiment", "table", "op", "peer", "threads", "keys", "ops", "batch", "medium", "dist", "mops", "mops_min", "mops_max",
-    "mean_ns", "p50_ns", "p95_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns", "bytes_per_key", "load_factor", "pm.line_reads",
-    "pm.line_writes", "pm.flushes", "pm.fences", "pm.media_reads", "pm.media_writes", "ceiling", "limit_ratio", "shape_ratio",
+    "experiment",
+    "table",
+    "op",
+    "peer",
+    "threads",
+    "keys",
+    "ops",
+    "batch",
+    "medium",
+    "dist",
+    "mops",
+    "mops_min",
+    "mops_max",
+    "mean_ns",
+    "p50_ns",
+    "p95_ns",
+    "p99_ns",
+    "p999_ns",
+    "p9999_ns",
+    "max_ns",
+    "bytes_per_key",
+    "load_factor",
+    "pm.line_reads",
+    "pm.line_writes",
+    "pm.flushes",
+    "pm.fences",
+    "pm.media_reads",
+    "pm.media_writes",
+    "ceiling",
+    "limit_ratio",
+    "shape_ratio",
     "extra",
 ];
 
@@ -123,7 +160,11 @@ fn flatten(row: &Row) -> Outcome<Vec<(String, String)>> {
         for (name, value) in fields {
             match value {
                 Value::Object(inner) if name == "pm" => {
-                    cells.extend(inner.into_iter().map(|(count, value)| (format!("pm.{count}"), plain(&value))));
+                    cells.extend(
+                        inner
+                            .into_iter()
+                            .map(|(count, value)| (format!("pm.{count}"), plain(&value))),
+                    );
                 }
                 value => cells.push((name, plain(&value))),
             }
@@ -146,15 +187,23 @@ fn cell(cells: &[(String, String)], column: &str) -> Option<String> {
 /// A line per row, a column per field that some row has; what is special to the experiment comes last.
 fn print_table(rows: &[Row]) -> Outcome {
     let cells: Vec<_> = rows.iter().map(flatten).collect::<Outcome<_>>()?;
-    let shown = |column: &&&str| !NOT_PRINTED.contains(*column) && cells.iter().any(|row| cell(row, column).is_some());
+    let shown = |column: &&&str| {
+        !NOT_PRINTED.contains(*column) && cells.iter().any(|row| cell(row, column).is_some())
+    };
     let columns: Vec<&str> = CSV_COLUMNS.iter().filter(shown).copied().collect();
     let mut lines = vec![columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>()];
-    lines.extend(cells.iter().map(|row| columns.iter().map(|column| cell(row, column).unwrap_or_default()).collect()));
-    let widths: Vec<usize> =
-        (0..columns.len()).map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0)).collect();
+    lines.extend(
+        cells.iter().map(|row| {
+            columns.iter().map(|column| cell(row, column).unwrap_or_default()).collect()
+        }),
+    );
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0))
+        .collect();
     let mut out = io::stdout().lock();
     for (i, line) in lines.iter().enumerate() {
-        let padded: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
+        let padded: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
         let extra = i.checked_sub(1).map(|row| extra_text(&rows[row])).unwrap_or_default();
         writeln!(out, "{}  {extra}", padded.join("  "))?;
     }
@@ -162,5 +211,9 @@ fn print_table(rows: &[Row]) -> Outcome {
 }
 
 fn extra_text(row: &Row) -> String {
-    row.extra.iter().map(|(name, value)| format!("{name}={}", plain(value))).collect::<Vec<_>>().join(" ")
+    row.extra
+        .iter()
+        .map(|(name, value)| format!("{name}={}", plain(value)))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -49,8 +49,12 @@ fn remove_leftovers(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
-        let gone = owner.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        let gone = owner
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
         if gone {
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -73,7 +73,10 @@ impl Row {
         self.mops = crate::stats::median(mops).map(rounded);
         self.mops_min = mops.iter().copied().reduce(f64::min).map(rounded);
         self.mops_max = mops.iter().copied().reduce(f64::max).map(rounded);
-        self.mean_ns = self.mops.filter(|mops| *mops > 0.0).map(|mops| rounded(1e3 * self.threads.unwrap_or(1) as f64 / mops));
+        self.mean_ns = self
+            .mops
+            .filter(|mops| *mops > 0.0)
+            .map(|mops| rounded(1e3 * self.threads.unwrap_or(1) as f64 / mops));
     }
 }
 

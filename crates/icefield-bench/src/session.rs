@@ -110,8 +110,13 @@ impl Session {
 
     /// A row of `design` with what the options say.
     pub fn row(&self, experiment: &'static str, design: &dyn Design, medium: Medium) -> Row {
-        let mut row =
-            Row { experiment, table: design.name().to_owned(), op: experiment, medium: Some(medium.name()), ..Row::default() };
+        let mut row = Row {
+            experiment,
+            table: design.name().to_owned(),
+            op: experiment,
+            medium: Some(medium.name()),
+            ..Row::default()
+        };
         if medium == Medium::Pmem {
             row.extra("backing", backing(&self.parent));
         }
@@ -177,14 +182,25 @@ impl Session {
         });
         let loaded: u64 = parts.into_iter().sum::<Result<u64, _>>()?;
         if loaded != count as u64 {
-            return Err(format!("loading {count} new records, the table took {loaded} for new").into());
+            return Err(
+                format!("loading {count} new records, the table took {loaded} for new").into()
+            );
         }
         Ok(())
     }
 
     /// Makes `call` for all `keys` on so many threads; gives million operations per second and what was answered.
-    pub fn timed(&self, table: &dyn BenchTable, call: Call, keys: &[u64], threads: usize, batch: Batch) -> Outcome<(f64, Tally)> {
-        let (time, parts) = self.machine.run(threads, |thread| table.run(call, &keys[part(keys.len(), thread, threads)], batch));
+    pub fn timed(
+        &self,
+        table: &dyn BenchTable,
+        call: Call,
+        keys: &[u64],
+        threads: usize,
+        batch: Batch,
+    ) -> Outcome<(f64, Tally)> {
+        let (time, parts) = self.machine.run(threads, |thread| {
+            table.run(call, &keys[part(keys.len(), thread, threads)], batch)
+        });
         let mut tally = Tally::default();
         for part in parts {
             tally.add(part?);
@@ -207,7 +223,9 @@ impl Session {
     pub fn arena(&self, medium: Medium, bytes: u64) -> Outcome<(Arena, RemovedDir)> {
         self.progress("touching memory for the ceiling");
         Ok(match medium.durability() {
-            None | Some(Durability::Memory) => (Arena::anonymous(bytes, Pages::AsMapped)?, RemovedDir(None)),
+            None | Some(Durability::Memory) => {
+                (Arena::anonymous(bytes, Pages::AsMapped)?, RemovedDir(None))
+            }
             Some(durability) => {
                 let path = self.fresh_path();
                 (Arena::in_dir(&path, durability, bytes)?, RemovedDir(Some(path)))
@@ -216,11 +234,18 @@ impl Session {
     }
 
     /// Million operations per second of a bare loop, over as many threads.
-    pub fn timed_loop(&self, bare: Loop, arena: &Arena, ops: usize, threads: usize, round: u64) -> f64 {
+    pub fn timed_loop(
+        &self,
+        bare: Loop,
+        arena: &Arena,
+        ops: usize,
+        threads: usize,
+        round: u64,
+    ) -> f64 {
         let seed = (self.args.seed << 20) + (round << 10);
-        let (time, done) = self
-            .machine
-            .run(threads, |thread| bare.run(arena, part(ops, thread, threads).len(), seed + thread as u64));
+        let (time, done) = self.machine.run(threads, |thread| {
+            bare.run(arena, part(ops, thread, threads).len(), seed + thread as u64)
+        });
         done.iter().sum::<usize>() as f64 / time.as_secs_f64() / 1e6
     }
 }
@@ -230,7 +255,13 @@ const LOAD_STEP: usize = 1 << 16;
 
 /// A simulated medium that counts, and keeps no crash images.
 pub(crate) fn counting_sim(seed: u64) -> SimOptions {
-    SimOptions { seed, recording: false, counting: true, region_bytes: 1 << 34, ..SimOptions::default() }
+    SimOptions {
+        seed,
+        recording: false,
+        counting: true,
+        region_bytes: 1 << 34,
+        ..SimOptions::default()
+    }
 }
 
 /// How a bare loop hides latency as a table does under `batch`.
@@ -273,8 +304,13 @@ fn default_dir() -> PathBuf {
 fn backing(dir: &Path) -> &'static str {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     match rustix::fs::statfs(dir) {
-        #[allow(clippy::unnecessary_cast, reason = "the field's type differs between architectures")]
-        Ok(stat) if stat.f_type as i64 == TMPFS_MAGIC => "tmpfs: real flush instructions, DRAM behind them",
+        #[allow(
+            clippy::unnecessary_cast,
+            reason = "the field's type differs between architectures"
+        )]
+        Ok(stat) if stat.f_type as i64 == TMPFS_MAGIC => {
+            "tmpfs: real flush instructions, DRAM behind them"
+        }
         _ => "ordinary file: real flush instructions, page cache behind them",
     }
 }

@@ -28,7 +28,12 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub fn new() -> Self {
-        Self { counts: vec![0; ((POWERS - SUB_BITS + 1) << SUB_BITS) as usize], total: 0, sum_ns: 0, max_ns: 0 }
+        Self {
+            counts: vec![0; ((POWERS - SUB_BITS + 1) << SUB_BITS) as usize],
+            total: 0,
+            sum_ns: 0,
+            max_ns: 0,
+        }
     }
 
     #[inline]
@@ -113,7 +118,10 @@ mod tests {
         for ns in (0..5_000).chain((13..39).map(|power| (1u64 << power) + 7)) {
             let bucket = bucket_of(ns);
             assert!(bucket >= last, "{ns} goes back");
-            assert!(top_of(bucket) >= ns && (bucket == 0 || top_of(bucket - 1) < ns), "{ns} is outside its bucket");
+            assert!(
+                top_of(bucket) >= ns && (bucket == 0 || top_of(bucket - 1) < ns),
+                "{ns} is outside its bucket"
+            );
             last = bucket;
         }
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use icefield::pm::sim::Sim;
-use icefield::{Durability, Op, OnFailure, Result, Stats, Table};
+use icefield::{Durability, OnFailure, Op, Result, Stats, Table};
 
 use crate::args::Batch;
 use crate::keys::{Tally, value_of};
@@ -93,7 +93,11 @@ pub(crate) trait Design: Sync {
 
 /// What the lines of `region` are called in results.
 pub(crate) fn structure_of(design: &dyn Design, region: &str) -> &'static str {
-    design.regions().iter().find(|(name, _)| *name == region).map_or("other", |(_, structure)| structure)
+    design
+        .regions()
+        .iter()
+        .find(|(name, _)| *name == region)
+        .map_or("other", |(_, structure)| structure)
 }
 
 /// Where a table is made.
@@ -190,18 +194,26 @@ impl<T: Table<Key = u64, Value = u64>> Ours<T> {
         let table = &self.0;
         let mut tally = Tally::default();
         match call {
-            Call::Get | Call::GetMiss => keys.iter().try_for_each(|&key| table.get(key).map(|found| tally.answer(found)))?,
-            Call::TryInsert => keys
-                .iter()
-                .try_for_each(|&key| table.try_insert(key, value_of(key)).map(|outcome| tally.insert(outcome.is_ok())))?,
-            Call::Insert => keys
-                .iter()
-                .try_for_each(|&key| table.insert(key, value_of(key)).map(|previous| tally.insert(previous.is_none())))?,
-            Call::Put => keys.iter().try_for_each(|&key| table.put(key, value_of(key)).map(|()| tally.insert(true)))?,
-            Call::Update => {
-                keys.iter().try_for_each(|&key| table.update(key, value_of(key)).map(|previous| tally.answer(previous)))?;
+            Call::Get | Call::GetMiss => {
+                keys.iter().try_for_each(|&key| table.get(key).map(|found| tally.answer(found)))?
             }
-            Call::Remove => keys.iter().try_for_each(|&key| table.remove(key).map(|removed| tally.answer(removed)))?,
+            Call::TryInsert => keys.iter().try_for_each(|&key| {
+                table.try_insert(key, value_of(key)).map(|outcome| tally.insert(outcome.is_ok()))
+            })?,
+            Call::Insert => keys.iter().try_for_each(|&key| {
+                table.insert(key, value_of(key)).map(|previous| tally.insert(previous.is_none()))
+            })?,
+            Call::Put => keys
+                .iter()
+                .try_for_each(|&key| table.put(key, value_of(key)).map(|()| tally.insert(true)))?,
+            Call::Update => {
+                keys.iter().try_for_each(|&key| {
+                    table.update(key, value_of(key)).map(|previous| tally.answer(previous))
+                })?;
+            }
+            Call::Remove => keys
+                .iter()
+                .try_for_each(|&key| table.remove(key).map(|removed| tally.answer(removed)))?,
             Call::InsDel => {
                 for &key in keys {
                     tally.insert(table.try_insert(key, value_of(key))?.is_ok());
@@ -235,9 +247,15 @@ impl<T: Table<Key = u64, Value = u64>> Ours<T> {
                 table.remove_batch(chunk, answers)?;
             }
             match call {
-                Call::Get | Call::GetMiss | Call::Update | Call::Remove => answers.iter().for_each(|answer| tally.answer(*answer)),
-                Call::TryInsert => outcomes.iter().for_each(|outcome| tally.insert(outcome.is_ok())),
-                Call::Insert => answers.iter().for_each(|previous| tally.insert(previous.is_none())),
+                Call::Get | Call::GetMiss | Call::Update | Call::Remove => {
+                    answers.iter().for_each(|answer| tally.answer(*answer))
+                }
+                Call::TryInsert => {
+                    outcomes.iter().for_each(|outcome| tally.insert(outcome.is_ok()))
+                }
+                Call::Insert => {
+                    answers.iter().for_each(|previous| tally.insert(previous.is_none()))
+                }
                 Call::Put => tally.hits += chunk.len() as u64,
                 Call::InsDel => {
                     outcomes.iter().for_each(|outcome| tally.insert(outcome.is_ok()));

@@ -13,9 +13,33 @@ use serde_json::{Map, Value};
 
 /// Every field that a row may have, as documented.
 const FIELDS: &[&str] = &[
-    "experiment", "table", "op", "peer", "threads", "keys", "ops", "batch", "medium", "dist", "mops", "mops_min", "mops_max",
-    "mean_ns", "p50_ns", "p95_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns", "bytes_per_key", "load_factor", "pm", "ceiling",
-    "limit_ratio", "shape_ratio", "extra",
+    "experiment",
+    "table",
+    "op",
+    "peer",
+    "threads",
+    "keys",
+    "ops",
+    "batch",
+    "medium",
+    "dist",
+    "mops",
+    "mops_min",
+    "mops_max",
+    "mean_ns",
+    "p50_ns",
+    "p95_ns",
+    "p99_ns",
+    "p999_ns",
+    "p9999_ns",
+    "max_ns",
+    "bytes_per_key",
+    "load_factor",
+    "pm",
+    "ceiling",
+    "limit_ratio",
+    "shape_ratio",
+    "extra",
 ];
 
 const TESTS: &[(&str, fn())] = &[
@@ -76,9 +100,11 @@ fn rows(mut args: Args) -> Vec<Map<String, Value>> {
     args.json = Some(file.to_str().unwrap().to_owned());
     assert!(run(args).unwrap(), "a table answered wrongly");
     let text = std::fs::read_to_string(file).unwrap();
-    let rows: Vec<Map<String, Value>> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<Map<String, Value>> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for row in &rows {
-        let unknown: Vec<_> = row.keys().filter(|field| !FIELDS.contains(&field.as_str())).collect();
+        let unknown: Vec<_> =
+            row.keys().filter(|field| !FIELDS.contains(&field.as_str())).collect();
         assert!(unknown.is_empty(), "undocumented fields {unknown:?}");
         assert!(row.values().all(|value| !value.is_null()), "absent fields are left out: {row:?}");
         assert!(row["experiment"].is_string() && row["table"].is_string() && row["op"].is_string());
@@ -107,8 +133,20 @@ fn list_names_every_experiment() {
     assert!(run(args).unwrap());
     let listed = std::fs::read_to_string(file).unwrap();
     for name in [
-        "limit", "get", "get-miss", "insert", "populate", "insdel", "delete", "mixed", "load-factor", "fill-curve",
-        "amplification", "recovery", "latency", "space",
+        "limit",
+        "get",
+        "get-miss",
+        "insert",
+        "populate",
+        "insdel",
+        "delete",
+        "mixed",
+        "load-factor",
+        "fill-curve",
+        "amplification",
+        "recovery",
+        "latency",
+        "space",
     ] {
         assert!(listed.contains(&format!("\"{name}\"")), "{name} is missing");
     }
@@ -137,8 +175,18 @@ fn limits_are_measured_on_every_kind_of_memory() {
     for pages in ["4 KiB", "2 MiB", "as mapped"] {
         assert!(rows.iter().any(|row| row["extra"]["pages"] == pages));
     }
-    for ceiling in ["read-chase", "read-ring-64", "read-batch-32", "cas8-batch-32", "store-flush-fence", "store-flush-32-fence"] {
-        assert!(rows.iter().any(|row| row["ceiling"] == ceiling && number(row, "mops") > 0.0), "no {ceiling}");
+    for ceiling in [
+        "read-chase",
+        "read-ring-64",
+        "read-batch-32",
+        "cas8-batch-32",
+        "store-flush-fence",
+        "store-flush-32-fence",
+    ] {
+        assert!(
+            rows.iter().any(|row| row["ceiling"] == ceiling && number(row, "mops") > 0.0),
+            "no {ceiling}"
+        );
     }
 }
 
@@ -151,9 +199,15 @@ fn throughput_comes_with_its_ceilings() {
         assert_eq!(rows.len(), 2, "a row per number of threads");
         for row in rows {
             assert_eq!((&row["experiment"], &row["op"]), (&experiment.into(), &experiment.into()));
-            assert_eq!((&row["table"], &row["medium"], &row["batch"]), (&"dash-eh".into(), &"pmem".into(), &"stream".into()));
+            assert_eq!(
+                (&row["table"], &row["medium"], &row["batch"]),
+                (&"dash-eh".into(), &"pmem".into(), &"stream".into())
+            );
             assert_eq!((number(&row, "keys"), number(&row, "ops")), (20_000.0, 20_000.0));
-            assert!(number(&row, "mops_min") <= number(&row, "mops") && number(&row, "mops") <= number(&row, "mops_max"));
+            assert!(
+                number(&row, "mops_min") <= number(&row, "mops")
+                    && number(&row, "mops") <= number(&row, "mops_max")
+            );
             assert!(number(&row, "limit_ratio") > 0.0 && number(&row, "shape_ratio") > 0.0);
         }
     }
@@ -179,7 +233,10 @@ fn the_ceiling_fits_the_medium_and_the_batch() {
 
 fn mixed_sweeps_the_share_of_inserts() {
     let all = rows(small("mixed"));
-    assert_eq!(all.iter().map(|row| extra(row, "insert_ratio")).collect::<Vec<_>>(), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
+    assert_eq!(
+        all.iter().map(|row| extra(row, "insert_ratio")).collect::<Vec<_>>(),
+        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    );
     let mut args = small("mixed");
     (args.insert_ratio, args.batch) = (vec![0.2], vec![Batch::None]);
     assert_eq!(rows(args).len(), 1);
@@ -191,8 +248,11 @@ fn growth_tells_load_factors() {
     let rows = rows(args);
     assert_eq!(rows.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(), [2.0, 4.0]);
     for row in rows {
-        let (min, mean, peak) =
-            (extra(&row, "min_load_factor"), extra(&row, "mean_load_factor"), extra(&row, "peak_load_factor"));
+        let (min, mean, peak) = (
+            extra(&row, "min_load_factor"),
+            extra(&row, "mean_load_factor"),
+            extra(&row, "peak_load_factor"),
+        );
         assert!(0.0 < min && min <= mean && mean <= peak && peak <= 1.0, "{row:?}");
         assert!((0.9..=1.0).contains(&extra(&row, "split_load_factor")), "{row:?}");
     }
@@ -202,7 +262,11 @@ fn a_fill_curve_has_twenty_points() {
     let rows = rows(small("fill-curve"));
     assert_eq!(rows.len(), 20);
     for row in &rows {
-        assert!(number(row, "mops") > 0.0 && extra(row, "get_mops") > 0.0 && extra(row, "get_miss_mops") > 0.0);
+        assert!(
+            number(row, "mops") > 0.0
+                && extra(row, "get_mops") > 0.0
+                && extra(row, "get_miss_mops") > 0.0
+        );
     }
     assert_eq!(extra(&rows[19], "fill"), 1.0);
 }
@@ -216,7 +280,10 @@ fn costs_are_counted_per_call() {
     let by_name = |op: &str| rows.iter().find(|row| row["op"] == op).unwrap();
     for op in ["get", "get-miss"] {
         let row = by_name(op);
-        assert_eq!((pm(row, "line_writes"), pm(row, "flushes"), pm(row, "fences")), (0.0, 0.0, 0.0));
+        assert_eq!(
+            (pm(row, "line_writes"), pm(row, "flushes"), pm(row, "fences")),
+            (0.0, 0.0, 0.0)
+        );
         assert!(row["extra"]["lines"]["bucket"].as_f64().unwrap() >= 1.0);
     }
     assert!(by_name("get-miss")["extra"]["lines"]["bucket"].as_f64().unwrap() <= 2.1);
@@ -257,8 +324,10 @@ fn latencies_are_in_order() {
     let rows = rows(small("latency"));
     assert_eq!(rows.len(), 7);
     for row in rows {
-        let times: Vec<f64> =
-            ["p50_ns", "p95_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"].iter().map(|field| number(&row, field)).collect();
+        let times: Vec<f64> = ["p50_ns", "p95_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"]
+            .iter()
+            .map(|field| number(&row, field))
+            .collect();
         assert!(times.is_sorted() && times[0] > 0.0, "{row:?}");
         assert_eq!(extra(&row, "samples"), 20_000.0);
     }

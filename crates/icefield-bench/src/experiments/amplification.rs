@@ -19,8 +19,11 @@ use crate::session::{Placed, Session};
 use crate::table::{Call, Design, Place, structure_of};
 
 /// What an insert met, the dearest first.
-const MEETINGS: [(&str, &[&str]); 3] =
-    [("split", &["splits"]), ("displacement", &["displacements"]), ("stash", &["stash_inserts", "chain_inserts"])];
+const MEETINGS: [(&str, &[&str]); 3] = [
+    ("split", &["splits"]),
+    ("displacement", &["displacements"]),
+    ("stash", &["stash_inserts", "chain_inserts"]),
+];
 
 /// What the others met: nothing.
 const DIRECT: &str = "direct";
@@ -43,7 +46,9 @@ fn one_table(session: &mut Session, design: &dyn Design, batch: Batch) -> Outcom
     let keys = session.keys(Medium::Sim);
     let ops = session.args.ops.unwrap_or((keys / 4).max(1));
     let placed = session.create(design, Medium::Sim, session.setup(1024))?;
-    let Place::Simulated(sim) = &placed.place else { return Err("the table is not on the simulated medium".into()) };
+    let Place::Simulated(sim) = &placed.place else {
+        return Err("the table is not on the simulated medium".into());
+    };
     let grow = session.space.keys(0..keys);
     call_row(session, design, (&placed, sim), ("try_insert", Call::TryInsert, batch), keys, &grow)?;
     for (name, call) in CALLS.into_iter().filter(|(_, call)| *call != Call::TryInsert) {
@@ -96,7 +101,8 @@ fn count(
 }
 
 fn met(before: &Stats, after: &Stats) -> &'static str {
-    let happened = |names: &[&str]| names.iter().any(|name| detail(before, name) != detail(after, name));
+    let happened =
+        |names: &[&str]| names.iter().any(|name| detail(before, name) != detail(after, name));
     MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
 }
 
@@ -118,7 +124,11 @@ impl Class {
         self.calls += 1;
         self.ops += ops as u64;
         for (region, count) in &after.line_reads {
-            let earlier = before.line_reads.iter().find(|(name, _)| name == region).map_or(0, |(_, count)| *count);
+            let earlier = before
+                .line_reads
+                .iter()
+                .find(|(name, _)| name == region)
+                .map_or(0, |(_, count)| *count);
             if count - earlier > 0 {
                 *self.lines.entry(structure_of(design, region)).or_default() += count - earlier;
                 self.cost.line_reads += (count - earlier) as f64;
@@ -139,8 +149,14 @@ impl Class {
         self.ops += other.ops;
         self.cost = self.cost.plus(other.cost);
         other.lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
-        other.flushes.iter().for_each(|(number, calls)| *self.flushes.entry(*number).or_default() += calls);
-        other.fences.iter().for_each(|(number, calls)| *self.fences.entry(*number).or_default() += calls);
+        other
+            .flushes
+            .iter()
+            .for_each(|(number, calls)| *self.flushes.entry(*number).or_default() += calls);
+        other
+            .fences
+            .iter()
+            .for_each(|(number, calls)| *self.fences.entry(*number).or_default() += calls);
     }
 
     fn per_op(&self) -> PmCost {
@@ -148,7 +164,12 @@ impl Class {
     }
 
     fn lines_per_op(&self) -> Value {
-        self.lines.iter().map(|(name, count)| ((*name).to_owned(), json!(rounded(*count as f64 / self.ops as f64)))).collect()
+        self.lines
+            .iter()
+            .map(|(name, count)| {
+                ((*name).to_owned(), json!(rounded(*count as f64 / self.ops as f64)))
+            })
+            .collect()
     }
 
     /// Per call, that is per batch where there are batches.

@@ -53,7 +53,13 @@ fn fill_up(
     let capacity = table.stats().capacity.max(STEPS);
     let absent = space.keys(2 * capacity..2 * capacity + capacity / STEPS);
     // Maps the table's pages.
-    session.timed(table, Call::GetMiss, &space.keys(0..capacity), session.machine.cores(), Batch::Stream)?;
+    session.timed(
+        table,
+        Call::GetMiss,
+        &space.keys(0..capacity),
+        session.machine.cores(),
+        Batch::Stream,
+    )?;
     for step in 0..STEPS {
         let (from, to) = (capacity * step / STEPS, capacity * (step + 1) / STEPS);
         session.progress(&format!("fill-curve {}: {to} of {capacity}", design.name()));
@@ -64,7 +70,11 @@ fn fill_up(
             session.check(&format!("fill-curve {}", design.name()), found, call.expected(keys));
             Ok(mops)
         };
-        let mops = [phase(Call::TryInsert, &new)?, phase(Call::Get, &drawn)?, phase(Call::GetMiss, &absent)?];
+        let mops = [
+            phase(Call::TryInsert, &new)?,
+            phase(Call::Get, &drawn)?,
+            phase(Call::GetMiss, &absent)?,
+        ];
         if curve.len() == step as usize {
             let mut row = session.row("fill-curve", design, medium);
             (row.threads, row.batch, row.keys) = (Some(threads), Some(batch), Some(to));

@@ -22,7 +22,9 @@ pub(super) fn detail(stats: &Stats, name: &str) -> Option<u64> {
 
 /// Records per slot.
 fn load_factor_of(stats: &Stats) -> Option<f64> {
-    detail(stats, "slots").filter(|slots| *slots > 0).map(|slots| stats.len_estimate as f64 / slots as f64)
+    detail(stats, "slots")
+        .filter(|slots| *slots > 0)
+        .map(|slots| stats.len_estimate as f64 / slots as f64)
 }
 
 /// Bytes per record and how full the slots are, as the table itself says.
@@ -31,7 +33,8 @@ pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
     if stats.len_estimate == 0 {
         return;
     }
-    row.bytes_per_key = Some(rounded((stats.pm_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
+    row.bytes_per_key =
+        Some(rounded((stats.pm_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
     row.load_factor = load_factor_of(&stats).map(rounded);
 }
 
@@ -68,7 +71,8 @@ fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32) -> Outco
     // The medium changes no count, so a fast one will do.
     let medium = session.args.medium.unwrap_or(Medium::Process);
     let keys = session.keys(medium);
-    let placed = session.create(design, medium, Setup { capacity: 1024, stash_buckets: Some(stash) })?;
+    let placed =
+        session.create(design, medium, Setup { capacity: 1024, stash_buckets: Some(stash) })?;
     let table = &*placed.table;
     let mut samples = Samples::default();
     let step = (keys / SAMPLES).max(1);
@@ -76,8 +80,13 @@ fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32) -> Outco
         let end = (begin + step).min(keys);
         let new = session.space.keys(begin..end);
         let found = table.run(Call::TryInsert, &new, Batch::Stream)?;
-        session.check(&format!("load-factor {}", design.name()), found, Call::TryInsert.expected(&new));
-        if let Some(load) = load_factor_of(&table.stats()).filter(|_| end >= SETTLED.min(keys / 2)) {
+        session.check(
+            &format!("load-factor {}", design.name()),
+            found,
+            Call::TryInsert.expected(&new),
+        );
+        if let Some(load) = load_factor_of(&table.stats()).filter(|_| end >= SETTLED.min(keys / 2))
+        {
             samples.take(load);
         }
         session.progress(&format!("load-factor {}: {end} of {keys}", design.name()));
@@ -96,7 +105,9 @@ fn describe_growth(row: &mut Row, samples: &Samples, stats: &Stats) {
         row.extra("mean_load_factor", rounded(samples.sum / f64::from(samples.count)));
         row.extra("min_load_factor", rounded(samples.lowest));
     }
-    if let (Some(records), Some(slots @ 1..)) = (detail(stats, "split_records"), detail(stats, "split_slots")) {
+    if let (Some(records), Some(slots @ 1..)) =
+        (detail(stats, "split_records"), detail(stats, "split_slots"))
+    {
         row.extra("split_load_factor", rounded(records as f64 / slots as f64));
     }
     if let Some(splits) = detail(stats, "splits") {

@@ -91,10 +91,18 @@ fn one_table(
 }
 
 /// Reads, updates and removals ask for loaded keys; each kind of insert brings new keys of its own.
-pub(super) fn phase_keys(session: &Session, call: Call, keys: u64, ops: u64, round: u64) -> Vec<u64> {
+pub(super) fn phase_keys(
+    session: &Session,
+    call: Call,
+    keys: u64,
+    ops: u64,
+    round: u64,
+) -> Vec<u64> {
     let space = session.space;
     match call {
-        Call::Get | Call::Update => space.draw(session.args.dist, keys, ops as usize, session.args.seed + round),
+        Call::Get | Call::Update => {
+            space.draw(session.args.dist, keys, ops as usize, session.args.seed + round)
+        }
         Call::Remove => space.keys(0..ops.min(keys)),
         Call::Insert => space.keys(keys + ops..keys + 2 * ops),
         Call::Put => space.keys(keys + 2 * ops..keys + 3 * ops),

@@ -68,12 +68,17 @@ fn measure(session: &mut Session, kind: &Kind, arena: &Arena, threads: usize) ->
     let mut samples: Vec<Vec<f64>> = loops.iter().map(|_| Vec::new()).collect();
     for round in 0..session.repeat() {
         for ((bare, _), samples) in loops.iter().zip(&mut samples) {
-            session.progress(&format!("{} on pages {}, {threads} threads", bare.name(), kind.pages));
+            session.progress(&format!(
+                "{} on pages {}, {threads} threads",
+                bare.name(),
+                kind.pages
+            ));
             samples.push(session.timed_loop(*bare, arena, ops, threads, round as u64));
         }
     }
     for ((bare, batch), mops) in loops.into_iter().zip(&samples) {
-        let mut row = Row { experiment: "limit", table: "machine".to_owned(), op: "limit", ..Row::default() };
+        let mut row =
+            Row { experiment: "limit", table: "machine".to_owned(), op: "limit", ..Row::default() };
         (row.threads, row.ops, row.batch) = (Some(threads), Some(ops as u64), *batch);
         (row.medium, row.ceiling) = (Some(kind.medium.name()), Some(bare.name()));
         row.throughput(mops);

@@ -28,16 +28,18 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 
 fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Outcome {
     let designs = session.designs.clone();
-    let mut rows: Vec<_> = designs.iter().map(|design| session.row("mixed", *design, session.medium())).collect();
+    let mut rows: Vec<_> =
+        designs.iter().map(|design| session.row("mixed", *design, session.medium())).collect();
     let mut mops: Vec<Vec<f64>> = designs.iter().map(|_| Vec::new()).collect();
     for round in 0..session.repeat() {
         for (i, design) in designs.iter().enumerate() {
             let (placed, keys) = session.create_loaded(*design, session.medium())?;
             let (ops, expected) = operations(session, keys, ratio, round as u64);
-            session.progress(&format!("mixed {}: {ratio} inserts, {threads} threads", design.name()));
-            let (time, parts) = session
-                .machine
-                .run(threads, |thread| placed.table.run_mixed(&ops[part(ops.len(), thread, threads)], batch));
+            session
+                .progress(&format!("mixed {}: {ratio} inserts, {threads} threads", design.name()));
+            let (time, parts) = session.machine.run(threads, |thread| {
+                placed.table.run_mixed(&ops[part(ops.len(), thread, threads)], batch)
+            });
             mops[i].push(ops.len() as f64 / time.as_secs_f64() / 1e6);
             let mut found = Tally::default();
             for part in parts {

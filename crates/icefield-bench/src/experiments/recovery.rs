@@ -65,10 +65,12 @@ struct Times {
 
 fn one_size(session: &mut Session, design: &dyn Design, medium: Medium, keys: u64) -> Outcome {
     let mut row = session.row("recovery", design, medium);
-    (row.keys, row.threads, row.batch) = (Some(keys), Some(session.machine.cores()), Some(Batch::Of(WATCHED)));
+    (row.keys, row.threads, row.batch) =
+        (Some(keys), Some(session.machine.cores()), Some(Batch::Of(WATCHED)));
     let mut times = Times::default();
     for round in 0..session.repeat() {
-        session.progress(&format!("recovery {}: loading {keys} records to be killed", design.name()));
+        session
+            .progress(&format!("recovery {}: loading {keys} records to be killed", design.name()));
         let path = session.fresh_path();
         let _removed = RemovedDir(Some(path.clone()));
         leave_killed(&session.args, design, medium, &path, keys)?;
@@ -80,15 +82,18 @@ fn one_size(session: &mut Session, design: &dyn Design, medium: Medium, keys: u6
             row.extra("first_answer_lines", cost.line_reads);
         }
         session.progress(&format!("recovery {}: opening {keys} records", design.name()));
-        let place = Place::Dir { path, durability: medium.durability().unwrap_or(Durability::Process) };
+        let place =
+            Place::Dir { path, durability: medium.durability().unwrap_or(Durability::Process) };
         let table = reopen(session, design, &place, keys, round as u64, &mut times)?;
         describe_space(&mut row, &*table);
     }
     row.ops = Some(watched_reads(keys) as u64);
     row.throughput(&times.mops);
-    for (name, values) in
-        [("open_ms", &times.open_ms), ("first_answer_ms", &times.first_answer_ms), ("full_speed_ms", &times.full_speed_ms)]
-    {
+    for (name, values) in [
+        ("open_ms", &times.open_ms),
+        ("first_answer_ms", &times.first_answer_ms),
+        ("full_speed_ms", &times.full_speed_ms),
+    ] {
         row.extra(name, median(values).map(rounded));
     }
     session.output.row(row)
@@ -156,12 +161,21 @@ fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
     let last = stamps.len() - 1;
     let usual = speed(last / 2, last);
     let windows = 0..last.saturating_sub(WINDOW);
-    let reached = windows.clone().find(|from| speed(*from, from + WINDOW) >= 0.9 * usual).unwrap_or(windows.end);
+    let reached = windows
+        .clone()
+        .find(|from| speed(*from, from + WINDOW) >= 0.9 * usual)
+        .unwrap_or(windows.end);
     (milliseconds(stamps[reached].0), usual)
 }
 
 /// Lets a child process load a table at `path` and kills it.
-fn leave_killed(args: &Args, design: &dyn Design, medium: Medium, path: &Path, keys: u64) -> Outcome {
+fn leave_killed(
+    args: &Args,
+    design: &dyn Design,
+    medium: Medium,
+    path: &Path,
+    keys: u64,
+) -> Outcome {
     let mut program = args.program.clone();
     if program.is_empty() {
         program = vec![std::env::current_exe()?.into(), "bench".into()];
@@ -171,7 +185,11 @@ fn leave_killed(args: &Args, design: &dyn Design, medium: Medium, path: &Path, k
         .arg(CHILD)
         .args(["--tables", design.name(), "--medium", medium.name()])
         .args(["--keys", &keys.to_string(), "--seed", &args.seed.to_string()])
-        .args(args.stash_buckets.iter().flat_map(|stash| ["--stash-buckets".to_owned(), stash.to_string()]))
+        .args(
+            args.stash_buckets
+                .iter()
+                .flat_map(|stash| ["--stash-buckets".to_owned(), stash.to_string()]),
+        )
         .arg("--dir")
         .arg(path)
         .stdin(Stdio::null())
@@ -189,7 +207,11 @@ fn wait_until_ready(child: &mut Child) -> Outcome {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
     }
-    if line.trim() == READY { Ok(()) } else { Err("the process that was to load the table ended early".into()) }
+    if line.trim() == READY {
+        Ok(())
+    } else {
+        Err("the process that was to load the table ended early".into())
+    }
 }
 
 const READY: &str = "ready";
@@ -198,8 +220,10 @@ const READY: &str = "ready";
 pub(super) fn child(args: &Args) -> Outcome {
     // Nobody would ever end a child whose parent is gone.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let (designs, durability) = (chosen_designs(&args.tables)?, args.medium.and_then(Medium::durability));
-    let (Some(keys), Some(path), Some(durability), [design]) = (args.keys, args.dir.clone(), durability, &*designs)
+    let (designs, durability) =
+        (chosen_designs(&args.tables)?, args.medium.and_then(Medium::durability));
+    let (Some(keys), Some(path), Some(durability), [design]) =
+        (args.keys, args.dir.clone(), durability, &*designs)
     else {
         return Err("recovery-child is started by recovery only".into());
     };
@@ -224,12 +248,19 @@ pub(super) fn child(args: &Args) -> Outcome {
 const CHILD_STEP: u64 = 1 << 16;
 
 /// Opens a copy of the files on the simulated medium and counts what happens until the first answer.
-fn lines_to_first_answer(session: &mut Session, design: &dyn Design, path: &Path) -> Outcome<(PmCost, Value)> {
+fn lines_to_first_answer(
+    session: &mut Session,
+    design: &dyn Design,
+    path: &Path,
+) -> Outcome<(PmCost, Value)> {
     let mut image = Image::default();
     for (region, _) in design.regions() {
         let file: PathBuf = path.join(region);
         if file.exists() {
-            image.set_region(region, std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?);
+            image.set_region(
+                region,
+                std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?,
+            );
         }
     }
     let sim = Sim::from_image(&image, counting_sim(session.args.seed));
@@ -240,7 +271,11 @@ fn lines_to_first_answer(session: &mut Session, design: &dyn Design, path: &Path
     let key = session.space.key(0);
     let found = table.run(Call::Get, &[key], Batch::None)?;
     let after = sim.counters();
-    session.check("the first answer on the simulated medium", found, Tally { hits: 1, sum: value_of(key) });
+    session.check(
+        "the first answer on the simulated medium",
+        found,
+        Tally { hits: 1, sum: value_of(key) },
+    );
     Ok(difference(design, &before, &after))
 }
 
@@ -255,7 +290,11 @@ fn difference(design: &dyn Design, before: &Counters, after: &Counters) -> (PmCo
         line_reads: 0.0,
     };
     for (region, count) in &after.line_reads {
-        let earlier = before.line_reads.iter().find(|(name, _)| name == region).map_or(0, |(_, count)| *count);
+        let earlier = before
+            .line_reads
+            .iter()
+            .find(|(name, _)| name == region)
+            .map_or(0, |(_, count)| *count);
         cost.line_reads += (count - earlier) as f64;
         let structure = lines.entry(structure_of(design, region)).or_insert(json!(0));
         *structure = json!(structure.as_u64().unwrap_or(0) + count - earlier);

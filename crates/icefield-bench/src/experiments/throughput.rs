@@ -30,12 +30,18 @@ pub(super) struct Spec {
     uses_up: bool,
 }
 
-pub(super) const GET: Spec = Spec { name: "get", call: Call::Get, start: Start::Loaded, uses_up: false };
-pub(super) const GET_MISS: Spec = Spec { name: "get-miss", call: Call::GetMiss, start: Start::Loaded, uses_up: false };
-pub(super) const INSERT: Spec = Spec { name: "insert", call: Call::TryInsert, start: Start::Sized, uses_up: true };
-pub(super) const POPULATE: Spec = Spec { name: "populate", call: Call::TryInsert, start: Start::Tiny, uses_up: true };
-pub(super) const INSDEL: Spec = Spec { name: "insdel", call: Call::InsDel, start: Start::Loaded, uses_up: false };
-pub(super) const DELETE: Spec = Spec { name: "delete", call: Call::Remove, start: Start::Loaded, uses_up: true };
+pub(super) const GET: Spec =
+    Spec { name: "get", call: Call::Get, start: Start::Loaded, uses_up: false };
+pub(super) const GET_MISS: Spec =
+    Spec { name: "get-miss", call: Call::GetMiss, start: Start::Loaded, uses_up: false };
+pub(super) const INSERT: Spec =
+    Spec { name: "insert", call: Call::TryInsert, start: Start::Sized, uses_up: true };
+pub(super) const POPULATE: Spec =
+    Spec { name: "populate", call: Call::TryInsert, start: Start::Tiny, uses_up: true };
+pub(super) const INSDEL: Spec =
+    Spec { name: "insdel", call: Call::InsDel, start: Start::Loaded, uses_up: false };
+pub(super) const DELETE: Spec =
+    Spec { name: "delete", call: Call::Remove, start: Start::Loaded, uses_up: true };
 
 /// What one row is about.
 #[derive(Clone, Copy)]
@@ -60,7 +66,8 @@ struct Contender {
 }
 
 pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
-    let mut contenders: Vec<Contender> = session.designs.iter().map(|design| Contender::new(*design)).collect();
+    let mut contenders: Vec<Contender> =
+        session.designs.iter().map(|design| Contender::new(*design)).collect();
     for threads in session.threads() {
         for batch in session.batches(&[Batch::Stream]) {
             for round in 0..session.repeat() {
@@ -80,18 +87,39 @@ pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
 impl Contender {
     fn new(design: &'static dyn Design) -> Self {
         let (table, ceiling, shape) = (Vec::new(), Vec::new(), Vec::new());
-        Self { design, placed: None, keys: 0, arena: None, row: Row::default(), table, ceiling, shape }
+        Self {
+            design,
+            placed: None,
+            keys: 0,
+            arena: None,
+            row: Row::default(),
+            table,
+            ceiling,
+            shape,
+        }
     }
 
     /// One round: the table, then the loops that it is compared with.
-    fn measure(&mut self, session: &mut Session, spec: &Spec, setting: Setting, round: u64) -> Outcome {
+    fn measure(
+        &mut self,
+        session: &mut Session,
+        spec: &Spec,
+        setting: Setting,
+        round: u64,
+    ) -> Outcome {
         let medium = session.medium();
         self.ready(session, spec, medium)?;
         let Some(Placed { table, .. }) = &self.placed else { return Ok(()) };
         let keys = phase_keys(session, spec, self.keys, round);
         if spec.start == Start::Sized {
             // Maps every page of the table; none of the keys is there yet.
-            session.timed(&**table, Call::GetMiss, &keys, session.machine.cores(), Batch::Stream)?;
+            session.timed(
+                &**table,
+                Call::GetMiss,
+                &keys,
+                session.machine.cores(),
+                Batch::Stream,
+            )?;
         }
         let Setting { threads, batch } = setting;
         let what = format!("{} {}", spec.name, self.design.name());
@@ -131,9 +159,18 @@ impl Contender {
     }
 
     /// The ceiling and the shape of the call, in turn with the table.
-    fn measure_loops(&mut self, session: &Session, call: Call, setting: Setting, (ops, round): (usize, u64)) -> Outcome {
+    fn measure_loops(
+        &mut self,
+        session: &Session,
+        call: Call,
+        setting: Setting,
+        (ops, round): (usize, u64),
+    ) -> Outcome {
         let (Setting { threads, batch }, medium) = (setting, session.medium());
-        let (Some(bare), Some(Placed { table, .. })) = (ceiling(call, medium, batch), &self.placed) else { return Ok(()) };
+        let (Some(bare), Some(Placed { table, .. })) = (ceiling(call, medium, batch), &self.placed)
+        else {
+            return Ok(());
+        };
         if self.arena.is_none() {
             self.arena = Some(session.arena(medium, table.stats().pm_bytes)?);
         }
@@ -150,9 +187,12 @@ impl Contender {
     /// The row of all rounds of a setting; the next setting starts afresh.
     fn report(&mut self) -> Row {
         let mut row = std::mem::take(&mut self.row);
-        let [table, ceiling, shape] = [&mut self.table, &mut self.ceiling, &mut self.shape].map(std::mem::take);
+        let [table, ceiling, shape] =
+            [&mut self.table, &mut self.ceiling, &mut self.shape].map(std::mem::take);
         row.throughput(&table);
-        if let (Some(mops), Some(ceiling), Some(shape)) = (median(&table), median(&ceiling), median(&shape)) {
+        if let (Some(mops), Some(ceiling), Some(shape)) =
+            (median(&table), median(&ceiling), median(&shape))
+        {
             row.limit_ratio = Some(rounded(mops / ceiling));
             row.shape_ratio = Some(rounded(mops / shape));
             row.extra("ceiling_mops", rounded(ceiling));
@@ -167,7 +207,9 @@ fn phase_keys(session: &Session, spec: &Spec, present: u64, round: u64) -> Vec<u
     let ops = session.ops(present);
     let space = session.space;
     match spec.call {
-        Call::Get => space.draw(session.args.dist, present, ops as usize, session.args.seed + round),
+        Call::Get => {
+            space.draw(session.args.dist, present, ops as usize, session.args.seed + round)
+        }
         Call::GetMiss => space.keys(present..present + ops),
         Call::InsDel => space.keys(present..present + ops.div_ceil(2)),
         Call::Remove => space.keys(0..ops.min(present)),

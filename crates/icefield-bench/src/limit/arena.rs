@@ -9,7 +9,6 @@ use icefield_testkit::Rng;
 use icefield_testkit::rng::mix;
 use rustix::mm::Advice;
 
-
 /// One cache line of words that threads share.
 #[repr(C, align(64))]
 pub(crate) struct Line(pub [AtomicU64; 8]);
@@ -62,7 +61,9 @@ impl Arena {
     pub fn lines(&self) -> &[Line] {
         // SAFETY: the region is page-aligned, at least so long (grown in `on`), mapped while `self.pm` lives, and touched
         // by nobody but through this slice of atomics.
-        unsafe { std::slice::from_raw_parts(self.region.base().as_ptr().cast::<Line>(), self.lines) }
+        unsafe {
+            std::slice::from_raw_parts(self.region.base().as_ptr().cast::<Line>(), self.lines)
+        }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -101,5 +102,7 @@ fn advise(region: &Region, pages: Pages) {
         Pages::Huge => Advice::LinuxHugepage,
     };
     // SAFETY: the range is the region's own reservation; the advice changes no content.
-    let _ = unsafe { rustix::mm::madvise(region.base().as_ptr().cast(), region.max_bytes() as usize, advice) };
+    let _ = unsafe {
+        rustix::mm::madvise(region.base().as_ptr().cast(), region.max_bytes() as usize, advice)
+    };
 }

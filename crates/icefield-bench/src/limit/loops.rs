@@ -73,7 +73,9 @@ impl Loop {
         let mut random = Rng::new(seed);
         let sum = match self {
             Self::Chase => chase(lines, ops, &mut random),
-            Self::Read(pace) => paced(lines, ops, &mut random, pace, |line| line.0[0].load(Relaxed)),
+            Self::Read(pace) => {
+                paced(lines, ops, &mut random, pace, |line| line.0[0].load(Relaxed))
+            }
             Self::Modify(pace) => paced(lines, ops, &mut random, pace, |line| {
                 let word = line.0[0].load(Relaxed);
                 line.0[0].store(word.wrapping_add(2), Release);
@@ -84,7 +86,9 @@ impl Loop {
                 line.0[0].compare_exchange(word, word.wrapping_add(2), AcqRel, Relaxed).unwrap_or(0)
             }),
             Self::Persist(per_fence) => persist(arena, ops, &mut random, per_fence),
-            Self::SequentialRead => return sequential(lines, ops, &mut random, |line| line.0[0].load(Relaxed)),
+            Self::SequentialRead => {
+                return sequential(lines, ops, &mut random, |line| line.0[0].load(Relaxed));
+            }
             Self::SequentialWrite => {
                 return sequential(lines, ops, &mut random, |line| {
                     // The first two words keep what the other loops need.
@@ -92,7 +96,9 @@ impl Loop {
                     0
                 });
             }
-            Self::Shape(cost, pace) if cost.fences == 0 => shape_read(lines, ops, &mut random, cost.reads, pace),
+            Self::Shape(cost, pace) if cost.fences == 0 => {
+                shape_read(lines, ops, &mut random, cost.reads, pace)
+            }
             Self::Shape(cost, pace) => shape_write(arena, ops, &mut random, cost, pace),
         };
         black_box(sum);
@@ -120,7 +126,13 @@ fn pick<'a>(lines: &'a [Line], random: &mut Rng) -> &'a Line {
 }
 
 #[inline]
-fn paced(lines: &[Line], ops: usize, random: &mut Rng, pace: Pace, act: impl Fn(&Line) -> u64) -> u64 {
+fn paced(
+    lines: &[Line],
+    ops: usize,
+    random: &mut Rng,
+    pace: Pace,
+    act: impl Fn(&Line) -> u64,
+) -> u64 {
     let mut sum = 0u64;
     match pace {
         Pace::Single => {
@@ -202,7 +214,9 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: 
     match pace {
         Pace::Single => {
             for _ in 0..ops {
-                sum = branch_on(sum.wrapping_add(read_all(&pick_some(lines, random, reads)[..reads])));
+                sum = branch_on(
+                    sum.wrapping_add(read_all(&pick_some(lines, random, reads)[..reads])),
+                );
             }
         }
         Pace::Batch(size) => {
@@ -213,16 +227,20 @@ fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: 
                     *some = pick_some(lines, random, reads);
                     some[..reads].iter().for_each(|line| prefetch_read(std::ptr::from_ref(line)));
                 }
-                sum = branch_on(batch.iter().fold(sum, |sum, some| sum.wrapping_add(read_all(&some[..reads]))));
+                sum = branch_on(
+                    batch.iter().fold(sum, |sum, some| sum.wrapping_add(read_all(&some[..reads]))),
+                );
             }
         }
         Pace::Ring(size) => {
             let mut ring: Vec<_> = (0..size).map(|_| pick_some(lines, random, reads)).collect();
-            for i in 0..ops {
+            let mut slot = 0;
+            for _ in 0..ops {
                 let next = pick_some(lines, random, reads);
                 next[..reads].iter().for_each(|line| prefetch_read(std::ptr::from_ref(line)));
-                let some = std::mem::replace(&mut ring[i % size], next);
+                let some = std::mem::replace(&mut ring[slot], next);
                 sum = sum.wrapping_add(read_all(&some[..reads]));
+                slot = if slot + 1 == size { 0 } else { slot + 1 };
             }
         }
     }
@@ -238,13 +256,18 @@ fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pa
         Pace::Batch(size) => size.min(WINDOW),
         Pace::Ring(_) => WINDOW,
     };
-    let stage = |random: &mut Rng| -> Vec<_> { (0..window).map(|_| pick_some(lines, random, touched)).collect() };
+    let stage = |random: &mut Rng| -> Vec<_> {
+        (0..window).map(|_| pick_some(lines, random, touched)).collect()
+    };
     let mut current = stage(random);
     let mut ahead = current.clone();
     let mut sum = 0u64;
     for _ in (0..ops).step_by(window) {
         if pace != Pace::Single {
-            current.iter().flat_map(|some| &some[..touched]).for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+            current
+                .iter()
+                .flat_map(|some| &some[..touched])
+                .for_each(|line| prefetch_read(std::ptr::from_ref(line)));
         }
         for some in &current {
             sum = sum.wrapping_add(read_all(&some[..cost.reads.min(touched)]));
@@ -258,7 +281,10 @@ fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pa
             if fence == 0 {
                 ahead.iter_mut().for_each(|some| *some = pick_some(lines, random, touched));
                 if matches!(pace, Pace::Ring(_)) {
-                    ahead.iter().flat_map(|some| &some[..touched]).for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+                    ahead
+                        .iter()
+                        .flat_map(|some| &some[..touched])
+                        .for_each(|line| prefetch_read(std::ptr::from_ref(line)));
                 }
             }
             arena.fence();
