@@ -318,7 +318,8 @@ fn holder(io: &Io, lock_file: &OwnedFd) -> u32 {
     let mut text = [0; 16];
     let Ok(bytes) = io.read(lock_file.as_fd(), &mut text, 0) else { return 0 };
     let digits = std::str::from_utf8(&text[..bytes]).unwrap_or_default().trim();
-    let Some(pid) = digits.parse().ok().and_then(Pid::from_raw) else { return 0 };
+    let number = digits.parse::<i32>().ok().filter(|number| *number > 0);
+    let Some(pid) = number.and_then(Pid::from_raw) else { return 0 };
     if test_kill_process(pid) == Err(Errno::SRCH) {
         return 0;
     }

@@ -470,7 +470,7 @@ fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errn
 /// In what units a region of this size grows: 1/16 of it at most, so that little is wasted, and 4 MiB at most, so that no
 /// growth takes long.
 fn growth_step(bytes: u64) -> u64 {
-    (bytes / 16).next_power_of_two().clamp(page_size() as u64, 4 << 20)
+    (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20)
 }
 
 /// The next multiple of `unit`, a power of two; the last one there is when that overflows.
