@@ -30,7 +30,9 @@ pub enum Error {
         detail: String,
     },
     /// Another process (or another handle of this one) has the table open.
-    #[error("the table is in use by process {pid}; close it there, or open it read-only when no writer has it")]
+    #[error(
+        "the table is in use by process {pid}; close it there, or open it read-only when no writer has it"
+    )]
     Locked {
         /// The process that holds the lock; 0 when it could not be read.
         pid: u32,
@@ -103,7 +105,9 @@ pub enum Error {
     #[error("an earlier sync failed: close the table and open it again to see what survived")]
     Poisoned,
     /// The table was opened by the parent of this process. Only the parent may change it.
-    #[error("this process was forked from the one that opened the table: open it again here, after the parent closed it")]
+    #[error(
+        "this process was forked from the one that opened the table: open it again here, after the parent closed it"
+    )]
     Forked,
     /// The design cannot do what was asked, on any machine.
     #[error("{0}")]
@@ -125,7 +129,11 @@ impl Error {
     }
 
     /// A fault found at byte `offset` of `file`.
-    pub(crate) fn corrupt(file: impl Into<PathBuf>, offset: u64, detail: impl Into<String>) -> Self {
+    pub(crate) fn corrupt(
+        file: impl Into<PathBuf>,
+        offset: u64,
+        detail: impl Into<String>,
+    ) -> Self {
         Self::Corrupt { file: file.into(), offset, detail: detail.into() }
     }
 }

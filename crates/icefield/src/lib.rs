@@ -3,14 +3,16 @@
 pub mod base;
 pub mod pm;
 
+mod any;
 mod error;
 mod key;
 mod table;
 
+pub use any::{AnyOptions, AnyPage, AnyTable};
 pub use error::{Error, Result};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied, OnFailure, Op, Owned, Page,
-    RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
+    OnFailure, Op, Owned, Page, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
 };

@@ -123,7 +123,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     /// Whether the operation, having run, found its key occupied (`TryInsert`) or absent (`Get`, `Update`, `Remove`).
     pub fn failed(&self) -> bool {
         match self {
-            Self::Get(_, found) | Self::Update(_, _, found) | Self::Remove(_, found) => found.is_none(),
+            Self::Get(_, found) | Self::Update(_, _, found) | Self::Remove(_, found) => {
+                found.is_none()
+            }
             Self::TryInsert(_, _, outcome) => outcome.is_err(),
             Self::Insert(..) | Self::Put(..) => false,
         }
@@ -252,7 +254,11 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::get`].
-    fn get_with<R>(&self, key: Arg<'_, Self::Key>, f: impl FnOnce(&Self::Value) -> R) -> Result<Option<R>>;
+    fn get_with<R>(
+        &self,
+        key: Arg<'_, Self::Key>,
+        f: impl FnOnce(&Self::Value) -> R,
+    ) -> Result<Option<R>>;
 
     /// Whether `key` is present.
     ///
@@ -266,13 +272,21 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::KeyTooLong`], ...; nothing was changed then.
-    fn try_insert(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<TryInsert<Self::Value>>;
+    fn try_insert(
+        &self,
+        key: Arg<'_, Self::Key>,
+        value: Arg<'_, Self::Value>,
+    ) -> Result<TryInsert<Self::Value>>;
 
     /// Inserts or replaces; gives the previous value.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
-    fn insert(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<Option<Owned<Self::Value>>>;
+    fn insert(
+        &self,
+        key: Arg<'_, Self::Key>,
+        value: Arg<'_, Self::Value>,
+    ) -> Result<Option<Owned<Self::Value>>>;
 
     /// Inserts or replaces, saying nothing of the previous value.
     ///
@@ -284,7 +298,11 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::try_insert`].
-    fn update(&self, key: Arg<'_, Self::Key>, value: Arg<'_, Self::Value>) -> Result<Option<Owned<Self::Value>>>;
+    fn update(
+        &self,
+        key: Arg<'_, Self::Key>,
+        value: Arg<'_, Self::Value>,
+    ) -> Result<Option<Owned<Self::Value>>>;
 
     /// Removes `key`; gives the value it had.
     ///
@@ -322,7 +340,10 @@ pub trait Table: Send + Sync {
     where
         Self::Value: Word + Data<Owned = Self::Value>,
     {
-        let (current, new) = (<Self::Value as Data>::own(Self::Value::raw(current)), Self::Value::own(Self::Value::raw(new)));
+        let (current, new) = (
+            <Self::Value as Data>::own(Self::Value::raw(current)),
+            Self::Value::own(Self::Value::raw(new)),
+        );
         let computed = self.compute(key, |value| match (value, &current, &new) {
             (Some(value), Some(current), Some(new)) if value == current => Decision::Put(*new),
             _ => Decision::Keep,
@@ -341,7 +362,9 @@ pub trait Table: Send + Sync {
     where
         Self::Value: Counter + Data<Owned = Self::Value>,
     {
-        let computed = self.compute(key, |value| Decision::Put(value.copied().unwrap_or(Self::Value::ZERO).wrapping_add(delta)))?;
+        let computed = self.compute(key, |value| {
+            Decision::Put(value.copied().unwrap_or(Self::Value::ZERO).wrapping_add(delta))
+        })?;
         Ok(computed.before().unwrap_or(Self::Value::ZERO))
     }
 
@@ -376,7 +399,10 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::get`].
-    fn for_each(&self, mut f: impl FnMut(&Owned<Self::Key>, &Owned<Self::Value>) -> ControlFlow<()>) -> Result<()> {
+    fn for_each(
+        &self,
+        mut f: impl FnMut(&Owned<Self::Key>, &Owned<Self::Value>) -> ControlFlow<()>,
+    ) -> Result<()> {
         let mut next = Some(Cursor::START);
         while let Some(cursor) = next {
             let page = self.scan(cursor, SCAN_PAGE)?;
@@ -426,7 +452,11 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::get`]; [`Error::InvalidOption`] when the slices differ in length.
-    fn get_batch(&self, keys: &[Arg<'_, Self::Key>], found: &mut [Option<Owned<Self::Value>>]) -> Result<()>;
+    fn get_batch(
+        &self,
+        keys: &[Arg<'_, Self::Key>],
+        found: &mut [Option<Owned<Self::Value>>],
+    ) -> Result<()>;
 
     /// [`Table::insert`] of each pair in order; durable when it returns, the flushes sharing fences. After a crash inside it
     /// any subset of the keys may have been inserted, per key a prefix.
@@ -469,13 +499,21 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
-    fn remove_batch(&self, keys: &[Arg<'_, Self::Key>], removed: &mut [Option<Owned<Self::Value>>]) -> Result<()>;
+    fn remove_batch(
+        &self,
+        keys: &[Arg<'_, Self::Key>],
+        removed: &mut [Option<Owned<Self::Value>>],
+    ) -> Result<()>;
 
     /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
-    fn execute(&self, ops: &mut [Op<'_, Self::Key, Self::Value>], on_failure: OnFailure) -> Result<usize>;
+    fn execute(
+        &self,
+        ops: &mut [Op<'_, Self::Key, Self::Value>],
+        on_failure: OnFailure,
+    ) -> Result<usize>;
 
     /// Hints that `key` will be asked for soon.
     fn prefetch(&self, key: Arg<'_, Self::Key>);
@@ -561,7 +599,10 @@ struct YieldOnce(bool);
 impl Future for YieldOnce {
     type Output = ();
 
-    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<()> {
         if self.0 {
             return std::task::Poll::Ready(());
         }
@@ -576,5 +617,8 @@ pub(crate) fn same_length(keys: usize, results: usize) -> Result<()> {
     if keys == results {
         return Ok(());
     }
-    Err(Error::InvalidOption { option: "results", detail: format!("{results} places for the results of {keys} operations") })
+    Err(Error::InvalidOption {
+        option: "results",
+        detail: format!("{results} places for the results of {keys} operations"),
+    })
 }

@@ -51,7 +51,11 @@ impl std::str::FromStr for Durability {
             "pmem" => Self::Pmem,
             "pmem-forced" => Self::PmemForced,
             "disk" => Self::Disk,
-            _ => return Err(format!("`{text}` is none of auto, memory, process, pmem, pmem-forced, disk")),
+            _ => {
+                return Err(format!(
+                    "`{text}` is none of auto, memory, process, pmem, pmem-forced, disk"
+                ));
+            }
         })
     }
 }
@@ -133,7 +137,12 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// # Safety
     /// The range was written before by [`Medium::write_bytes`] (or by a former process), that write happens before this
     /// call, and nobody writes the range again while the reference lives.
-    unsafe fn read_bytes<'a>(&self, region: &'a Region, offset: u64, bytes: usize) -> Option<&'a [u8]>;
+    unsafe fn read_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<&'a [u8]>;
 
     /// Loads a durable word.
     #[track_caller]

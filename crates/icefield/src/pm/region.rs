@@ -31,7 +31,12 @@ impl Region {
     /// # Safety
     /// `base` is 4096-aligned; `max_bytes` from it are reserved for this region and the first `len` readable (and, unless
     /// the medium is read-only, writable) for as long as any clone is used.
-    pub(crate) unsafe fn new(name: &'static str, base: NonNull<u8>, len: u64, max_bytes: u64) -> Self {
+    pub(crate) unsafe fn new(
+        name: &'static str,
+        base: NonNull<u8>,
+        len: u64,
+        max_bytes: u64,
+    ) -> Self {
         Self { name, base, len: Arc::new(AtomicU64::new(len)), max_bytes }
     }
 
@@ -98,6 +103,8 @@ impl Region {
             return None;
         }
         // SAFETY: as in `at`, for each of the `count` values.
-        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize).cast::<T>(), count) })
+        Some(unsafe {
+            std::slice::from_raw_parts(self.base.as_ptr().add(offset as usize).cast::<T>(), count)
+        })
     }
 }

@@ -1,0 +1,36 @@
+//! Progress bars: on a terminal, and only there.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar over `total` bytes, or a running count where the total is unknown (a pipe).
+pub fn over_bytes(total: Option<u64>) -> ProgressBar {
+    match total {
+        Some(_) => bar(total, "{bar:32} {bytes}/{total_bytes} {bytes_per_sec} {msg} (eta {eta})"),
+        None => bar(total, "{spinner} {bytes} {bytes_per_sec} {msg}"),
+    }
+}
+
+/// A bar over `total` records under a title.
+pub fn over_records(title: &str, total: u64) -> ProgressBar {
+    let bar = bar(Some(total), "{prefix} {bar:32} {human_pos}/{human_len} {per_sec}");
+    bar.set_prefix(title.to_owned());
+    bar
+}
+
+fn bar(total: Option<u64>, template: &str) -> ProgressBar {
+    // Nobody watches a pipe, and control sequences would spoil what is read from it.
+    let target = if io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(total, target);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
