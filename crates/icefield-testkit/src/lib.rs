@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
+
+pub mod call;
+pub mod failure;
+pub mod file_subject;
+pub mod model;
+pub mod place;
+pub mod reference;
+pub mod rng;
+pub mod shrink;
+pub mod subject;
+pub mod workload;
+
+#[cfg(test)]
+mod toy;
+
+pub use failure::Failure;
+pub use file_subject::{FileOptions, FileSubject};
+pub use rng::Rng;
+pub use subject::{Sample, Subject};

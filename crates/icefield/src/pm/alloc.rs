@@ -1,1 +1,294 @@
-//! Placeholder.
+//! Crash-safe allocation of equal blocks: segments, chained buckets.
+//!
+//! # Layout
+//! [`Words`] in a table's root page: two sets of `{bump, skip, free}` (a table that clears itself in one store switches
+//! between them) and a row of intents. Blocks below `bump` have been handed out at some time (`skip - 1` was handed out
+//! before its turn); `free` heads a list of blocks through words of their own ([`Blocks::next`]).
+//!
+//! # Invariants
+//! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an intent.
+//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by a durable intent, so that at a
+//!   crash at most one intent names a block whose list change is unfinished: a block at or above `bump`, or the list's head.
+//!
+//! # Crash
+//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably, and
+//! [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the owner
+//! unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block that an intent names:
+//! owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out (A2); any other goes back on the
+//! list. Recovery only repeats these steps, so a crash inside it is no different.
+//!
+//! # Costs
+//! Two fences an allocation, three a free: for structure changes, not for single records.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::cell::Overlay;
+use super::{Cell64, Medium};
+use crate::Result;
+
+/// How many blocks can be between the list and an owner at once; further callers wait.
+const INTENTS: usize = 32;
+
+/// An allocator's words on the medium.
+#[repr(C)]
+pub struct Words {
+    sets: [Set; 2],
+    intents: [Cell64; INTENTS],
+}
+
+#[repr(C)]
+struct Set {
+    bump: Cell64,
+    skip: Cell64,
+    free: Cell64,
+    _reserved: Cell64,
+}
+
+// SAFETY: `repr(C)`, cells only.
+unsafe impl Overlay for Set {}
+// SAFETY: `repr(C)`, cells and overlays only.
+unsafe impl Overlay for Words {}
+
+/// The blocks that an allocator hands out, as their table knows them.
+pub trait Blocks {
+    /// The next word of a block on the free list: the next block plus one, or 0.
+    ///
+    /// # Errors
+    /// The block lies outside its region.
+    fn next(&self, block: u32) -> Result<u64>;
+    /// Stores and persists that word.
+    ///
+    /// # Errors
+    /// As [`Blocks::next`].
+    fn set_next(&self, block: u32, next: u64) -> Result<()>;
+    /// Makes the first `count` blocks usable.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`].
+    fn reserve(&self, count: u64) -> Result<()>;
+}
+
+/// A block on its way from the allocator to an owner.
+#[derive(Debug)]
+#[must_use = "a claimed block must be committed or abandoned"]
+pub struct Claim {
+    /// The block.
+    pub block: u32,
+    intent: usize,
+}
+
+/// The DRAM half of an allocator.
+#[derive(Debug)]
+pub struct Allocator {
+    state: Mutex<DramState>,
+}
+
+#[derive(Debug)]
+struct DramState {
+    /// Which of the two sets counts.
+    set: usize,
+    /// Bit per intent: in use.
+    busy: u32,
+}
+
+fn intent_word(block: u32, tag: u32) -> u64 {
+    u64::from(tag) << 32 | (u64::from(block) + 1)
+}
+
+impl Allocator {
+    /// An allocator that goes by the words of set `set`.
+    #[must_use]
+    pub fn new(set: usize) -> Self {
+        Self { state: Mutex::new(DramState { set, busy: 0 }) }
+    }
+
+    /// How many blocks were ever handed out in the present set: all blocks in use lie below.
+    pub fn used(&self, pm: &impl Medium, words: &Words) -> u64 {
+        let set = &words.sets[self.lock().set];
+        set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed))
+    }
+
+    /// The blocks of the free list, in order, and the block handed out before its turn. For `check`.
+    ///
+    /// # Errors
+    /// A block lies outside its region.
+    pub fn free_blocks(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks) -> Result<Vec<u32>> {
+        let set = &words.sets[self.lock().set];
+        let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
+        let mut free: Vec<u32> = (bump..skip.saturating_sub(1)).map(|block| block as u32).collect();
+        let mut next = set.free.load(pm, Relaxed);
+        while next != 0 && free.len() as u64 <= bump.max(skip) {
+            let block = (next - 1) as u32;
+            free.push(block);
+            next = blocks.next(block)?;
+        }
+        Ok(free)
+    }
+
+    /// Takes a block off the list, or a new one, for an owner that `tag` helps [`Allocator::recover`] to find.
+    ///
+    /// # Errors
+    /// No space for another block; nothing has changed.
+    pub fn claim(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks, tag: u32) -> Result<Claim> {
+        let mut rounds = 0;
+        loop {
+            let mut state = self.lock();
+            if let Some(intent) = free_bit(state.busy) {
+                let set = &words.sets[state.set];
+                let head = set.free.load(pm, Relaxed);
+                let block = if head != 0 {
+                    (head - 1) as u32
+                } else {
+                    let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
+                    let block = if bump + 1 == skip { bump + 1 } else { bump };
+                    blocks.reserve(block + 1)?;
+                    block as u32
+                };
+                // Checked before anything is stored: a block outside the region ends the call here.
+                let next = if head != 0 { blocks.next(block)? } else { 0 };
+                state.busy |= 1 << intent;
+                // P1: whoever recovers knows that the block may be out.
+                words.intents[intent].store(pm, intent_word(block, tag), Release);
+                pm.persist(&words.intents[intent]);
+                // P2: the block is out.
+                if head != 0 {
+                    set.free.store(pm, next, Release);
+                    pm.persist(&set.free);
+                } else {
+                    set.bump.store(pm, u64::from(block) + 1, Release);
+                    pm.persist(&set.bump);
+                }
+                return Ok(Claim { block, intent });
+            }
+            drop(state);
+            pm.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        }
+    }
+
+    /// The owner has linked the block durably: its intent ends.
+    pub fn commit(&self, pm: &impl Medium, words: &Words, claim: Claim) {
+        erase(pm, words, &claim);
+        self.lock().busy &= !(1 << claim.intent);
+    }
+
+    /// The owner does not want the block after all.
+    ///
+    /// # Errors
+    /// The block lies outside its region.
+    pub fn abandon(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks, claim: Claim) -> Result<()> {
+        let mut state = self.lock();
+        push(pm, &words.sets[state.set], blocks, claim.block)?;
+        // Under the mutex: the block may be claimed again only when no older intent names it.
+        erase(pm, words, &claim);
+        state.busy &= !(1 << claim.intent);
+        Ok(())
+    }
+
+    /// Unlinks a block from its owner by `unlink`, which persists that, and puts it on the list. Readers that may still
+    /// look at the block must expect to find another owner's data in it.
+    ///
+    /// # Errors
+    /// The block lies outside its region, or `unlink` failed.
+    pub fn free(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        (block, tag): (u32, u32),
+        unlink: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let claim = self.announce(pm, words, block, tag);
+        unlink()?;
+        self.abandon(pm, words, blocks, claim)
+    }
+
+    fn announce(&self, pm: &impl Medium, words: &Words, block: u32, tag: u32) -> Claim {
+        let mut rounds = 0;
+        let intent = loop {
+            let mut state = self.lock();
+            if let Some(intent) = free_bit(state.busy) {
+                state.busy |= 1 << intent;
+                break intent;
+            }
+            drop(state);
+            pm.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        };
+        words.intents[intent].store(pm, intent_word(block, tag), Release);
+        // P1 of freeing.
+        pm.persist(&words.intents[intent]);
+        Claim { block, intent }
+    }
+
+    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were.
+    ///
+    /// # Errors
+    /// An intent or list names a block outside the region.
+    pub fn recover(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
+    ) -> Result<u64> {
+        let set = &words.sets[self.lock().set];
+        let mut resolved = 0;
+        for intent in &words.intents {
+            let word = intent.load(pm, Acquire);
+            if word == 0 {
+                continue;
+            }
+            resolved += 1;
+            let (block, tag) = ((word as u32).wrapping_sub(1), (word >> 32) as u32);
+            let beyond = u64::from(block) >= set.bump.load(pm, Relaxed) && u64::from(block) + 1 != set.skip.load(pm, Relaxed);
+            let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
+            if !beyond && !at_head && !is_owned(block, tag)? {
+                push(pm, set, blocks, block)?;
+            }
+            intent.store(pm, 0, Release);
+            pm.persist(intent);
+        }
+        Ok(resolved)
+    }
+
+    /// Prepares the other set so that all blocks but `keep` are free in it; persisted. [`Allocator::switch`] follows once the
+    /// owner has switched durably.
+    pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
+        let set = &words.sets[1 - self.lock().set];
+        set.bump.store(pm, 0, Release);
+        set.skip.store(pm, keep.map_or(0, |block| u64::from(block) + 1), Release);
+        set.free.store(pm, 0, Release);
+        pm.persist(set);
+    }
+
+    /// Goes by the other set from now on.
+    pub fn switch(&self) {
+        let mut state = self.lock();
+        state.set = 1 - state.set;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, DramState> {
+        // The state is a pair of integers, whole after any panic.
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn free_bit(busy: u32) -> Option<usize> {
+    (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
+}
+
+/// The last step of every intent; durable, because the next one may name the same block.
+fn erase(pm: &impl Medium, words: &Words, claim: &Claim) {
+    words.intents[claim.intent].store(pm, 0, Release);
+    pm.persist(&words.intents[claim.intent]);
+}
+
+/// P2, P3 of freeing. Only the head decides whether a block is on the list, so the next word may be stored before.
+fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result<()> {
+    blocks.set_next(block, set.free.load(pm, Relaxed))?;
+    set.free.store(pm, u64::from(block) + 1, Release);
+    pm.persist(&set.free);
+    Ok(())
+}

@@ -1,1 +1,554 @@
-//! Placeholder.
+//! Every system call of the persistent layer, each with a name, so that a test can make the Nth of them fail or kill the
+//! process there ([`FaultPlan`]).
+//!
+//! Calls that undo half-made things (`remove_*`, `restore_*`, `unlock`) run even where a plan says that everything fails:
+//! a plan that disabled them would only prove that nothing can be undone without system calls. They still count, and the
+//! process can still be killed at them.
+
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat,
+};
+use rustix::io::retry_on_intr;
+use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
+use rustix::process::Signal;
+
+pub use rustix::io::Errno;
+
+use crate::Error;
+
+type Answer<T> = Result<T, Errno>;
+
+/// What a [`FaultPlan`] does when its turn comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultAction {
+    /// The call fails with this error and does nothing.
+    Fail(Errno),
+    /// The process is killed instead of making the call.
+    Kill,
+}
+
+/// Whether a fault passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultMode {
+    /// Only the Nth call is hit.
+    Once,
+    /// The Nth call and every later one are hit.
+    ForGood,
+}
+
+/// Which call is hit, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultAt {
+    /// The number of the call, from 1.
+    pub nth: u64,
+    /// Once, or from then on.
+    pub mode: FaultMode,
+    /// What happens.
+    pub action: FaultAction,
+}
+
+/// Makes a system call of the persistent layer fail, or kills the process there. For tests.
+#[derive(Debug, Default)]
+pub struct FaultPlan {
+    at: Option<FaultAt>,
+    calls: AtomicU64,
+    fired: AtomicU64,
+    sites: Mutex<Vec<&'static str>>,
+}
+
+impl FaultPlan {
+    /// A plan with one fault.
+    #[must_use]
+    pub fn new(at: FaultAt) -> Self {
+        Self { at: Some(at), ..Self::default() }
+    }
+
+    /// A plan without faults, to count calls.
+    #[must_use]
+    pub fn counting() -> Self {
+        Self::default()
+    }
+
+    /// How many calls were made.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// How many calls were made to fail.
+    #[must_use]
+    pub fn fired(&self) -> u64 {
+        self.fired.load(Ordering::Relaxed)
+    }
+
+    /// The names of the calls made so far, each once, in the order of their first use.
+    #[must_use]
+    pub fn sites(&self) -> Vec<&'static str> {
+        lock(&self.sites).clone()
+    }
+
+    fn enter(&self, site: &'static str, may_fail: bool) -> Answer<()> {
+        // Relaxed: a counter; nothing is published by it.
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        {
+            let mut sites = lock(&self.sites);
+            if !sites.contains(&site) {
+                sites.push(site);
+            }
+        }
+        let Some(at) = self.at else { return Ok(()) };
+        if call < at.nth || (call > at.nth && at.mode == FaultMode::Once) {
+            return Ok(());
+        }
+        match at.action {
+            FaultAction::Fail(errno) if may_fail => {
+                self.fired.fetch_add(1, Ordering::Relaxed);
+                Err(errno)
+            }
+            FaultAction::Fail(_) => Ok(()),
+            FaultAction::Kill => {
+                rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Locks a mutex whose data is valid at every instruction, whatever a panicking holder did.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the system answered about `path`, with `needed_bytes` for the case that the device is full.
+pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
+            Error::NoSpace { path: path.to_owned(), needed_bytes }
+        }
+        errno => Error::io(path, errno),
+    }
+}
+
+/// The door to the system. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Io {
+    plan: Option<Arc<FaultPlan>>,
+}
+
+/// Reading and writing for owner, group and others, as far as the process's umask allows.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
+
+impl Io {
+    /// Calls under `plan`, or plain ones.
+    pub(crate) fn new(plan: Option<Arc<FaultPlan>>) -> Self {
+        Self { plan }
+    }
+
+    fn enter(&self, site: &'static str) -> Answer<()> {
+        self.plan.as_ref().map_or(Ok(()), |plan| plan.enter(site, true))
+    }
+
+    fn enter_undo(&self, site: &'static str) {
+        if let Some(plan) = &self.plan {
+            // Undoing goes on whatever the plan says (see the module's header).
+            let _ = plan.enter(site, false);
+        }
+    }
+
+    /// Opens a directory by path.
+    pub(crate) fn open_directory(&self, path: &Path) -> Answer<OwnedFd> {
+        self.enter("open_directory")?;
+        retry_on_intr(|| {
+            rustix::fs::open(
+                path,
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+        })
+    }
+
+    /// Opens a directory inside another, not through a symbolic link.
+    pub(crate) fn open_directory_at(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<OwnedFd> {
+        self.enter("open_directory_at")?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        retry_on_intr(|| rustix::fs::openat(at, name, flags, Mode::empty()))
+    }
+
+    /// Opens a file of a directory, not through a symbolic link.
+    pub(crate) fn open_file(
+        &self,
+        at: BorrowedFd<'_>,
+        name: &OsStr,
+        access: Access,
+    ) -> Answer<OwnedFd> {
+        self.enter(match access {
+            Access::Read => "open_file_to_read",
+            Access::Write => "open_file",
+            Access::WriteOrCreate => "open_or_create_file",
+            Access::Create => "create_file",
+        })?;
+        // NONBLOCK: opening a FIFO or a device that somebody put there must not hang.
+        let flags = access.flags() | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        retry_on_intr(|| rustix::fs::openat(at, name, flags, FILE_MODE))
+    }
+
+    /// Makes a directory.
+    pub(crate) fn make_directory(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<()> {
+        self.enter("make_directory")?;
+        rustix::fs::mkdirat(at, name, DIRECTORY_MODE)
+    }
+
+    /// What lies at `name`, a symbolic link itself included.
+    pub(crate) fn status_at(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<Stat> {
+        self.enter("status_at")?;
+        rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// An open file's status.
+    pub(crate) fn status(&self, file: BorrowedFd<'_>) -> Answer<Stat> {
+        self.enter("status")?;
+        rustix::fs::fstat(file)
+    }
+
+    /// The names in a directory, without `.` and `..`.
+    pub(crate) fn names(&self, directory: BorrowedFd<'_>) -> Answer<Vec<std::ffi::OsString>> {
+        use std::os::unix::ffi::OsStrExt;
+        self.enter("names")?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Takes the lock on an open file, or says `WOULDBLOCK`.
+    pub(crate) fn try_lock(&self, file: BorrowedFd<'_>, exclusive: bool) -> Answer<()> {
+        self.enter("try_lock")?;
+        let how = if exclusive {
+            FlockOperation::NonBlockingLockExclusive
+        } else {
+            FlockOperation::NonBlockingLockShared
+        };
+        retry_on_intr(|| rustix::fs::flock(file, how))
+    }
+
+    /// Gives the lock back, also for processes that inherited the open file.
+    pub(crate) fn unlock(&self, file: BorrowedFd<'_>) {
+        self.enter_undo("unlock");
+        // The lock ends with the file anyway.
+        let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+    }
+
+    /// Reads up to `buffer.len()` bytes at `offset`.
+    pub(crate) fn read(
+        &self,
+        file: BorrowedFd<'_>,
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> Answer<usize> {
+        self.enter("read")?;
+        retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset))
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub(crate) fn write(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Answer<()> {
+        self.enter("write")?;
+        let mut done = 0;
+        while done < bytes.len() {
+            let written =
+                retry_on_intr(|| rustix::io::pwrite(file, &bytes[done..], offset + done as u64))?;
+            if written == 0 {
+                return Err(Errno::IO);
+            }
+            done += written;
+        }
+        Ok(())
+    }
+
+    /// Sets a file's length without reserving space.
+    pub(crate) fn set_length(&self, file: BorrowedFd<'_>, bytes: u64) -> Answer<()> {
+        self.enter("set_length")?;
+        retry_on_intr(|| rustix::fs::ftruncate(file, bytes))
+    }
+
+    /// Takes an extension back after a failure.
+    pub(crate) fn restore_length(&self, file: BorrowedFd<'_>, bytes: u64) {
+        self.enter_undo("restore_length");
+        // A file left longer holds zeros behind its old end: harmless.
+        let _ = retry_on_intr(|| rustix::fs::ftruncate(file, bytes));
+    }
+
+    /// Reserves space for a range and extends the file over it.
+    pub(crate) fn allocate(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) -> Answer<()> {
+        self.enter("allocate")?;
+        retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes))
+    }
+
+    /// Gives a range of a file back to the file system.
+    pub(crate) fn punch_hole(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) -> Answer<()> {
+        self.enter("punch_hole")?;
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        retry_on_intr(|| rustix::fs::fallocate(file, how, offset, bytes))
+    }
+
+    /// Makes a file's content durable, with as much of its status as reading it back needs.
+    pub(crate) fn sync_data(&self, file: BorrowedFd<'_>) -> Answer<()> {
+        self.enter("sync_data")?;
+        retry_on_intr(|| rustix::fs::fdatasync(file))
+    }
+
+    /// Makes a file durable.
+    pub(crate) fn sync_file(&self, file: BorrowedFd<'_>) -> Answer<()> {
+        self.enter("sync_file")?;
+        retry_on_intr(|| rustix::fs::fsync(file))
+    }
+
+    /// Makes a directory's names durable.
+    pub(crate) fn sync_directory(&self, directory: BorrowedFd<'_>) -> Answer<()> {
+        self.enter("sync_directory")?;
+        match retry_on_intr(|| rustix::fs::fsync(directory)) {
+            // Some file systems have no such call on directories: their names are as durable as they get.
+            Err(Errno::INVAL) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Gives `from` the name `to` in the same directory, where that is free.
+    pub(crate) fn rename(&self, at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
+        self.enter("rename")?;
+        rename_to_free_name(at, from, to)
+    }
+
+    /// Takes a renaming back.
+    pub(crate) fn restore_name(&self, at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) {
+        self.enter_undo("restore_name");
+        // Left under its new name the table is complete and usable.
+        let _ = rename_to_free_name(at, from, to);
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove_file(&self, at: BorrowedFd<'_>, name: &OsStr) {
+        self.enter_undo("remove_file");
+        // What stays is removed by the next creation under this name.
+        let _ = rustix::fs::unlinkat(at, name, AtFlags::empty());
+    }
+
+    /// Removes an empty directory.
+    pub(crate) fn remove_directory(&self, at: BorrowedFd<'_>, name: &OsStr) {
+        self.enter_undo("remove_directory");
+        // As for `remove_file`.
+        let _ = rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR);
+    }
+
+    /// The names in a directory that is about to be removed.
+    pub(crate) fn remove_names(&self, directory: BorrowedFd<'_>) -> Vec<std::ffi::OsString> {
+        self.enter_undo("remove_names");
+        Self::default().names(directory).unwrap_or_default()
+    }
+
+    /// Copies a whole file by sharing its blocks.
+    pub(crate) fn share_blocks(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Answer<()> {
+        self.enter("share_blocks")?;
+        rustix::fs::ioctl_ficlone(to, from)
+    }
+
+    /// Copies up to `bytes` at `offset` to the same place of another file; how many were copied.
+    pub(crate) fn copy_range(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> Answer<usize> {
+        self.enter("copy_range")?;
+        retry_on_intr(|| {
+            rustix::fs::copy_file_range(
+                from,
+                Some(&mut offset.clone()),
+                to,
+                Some(&mut offset.clone()),
+                bytes,
+            )
+        })
+    }
+
+    /// The next byte at or behind `offset` that is in no hole; `NXIO` when there is none.
+    pub(crate) fn next_data(&self, file: BorrowedFd<'_>, offset: u64) -> Answer<u64> {
+        self.enter("next_data")?;
+        rustix::fs::seek(file, SeekFrom::Data(offset))
+    }
+
+    /// The next hole at or behind `offset`; the end of the file counts as one.
+    pub(crate) fn next_hole(&self, file: BorrowedFd<'_>, offset: u64) -> Answer<u64> {
+        self.enter("next_hole")?;
+        rustix::fs::seek(file, SeekFrom::Hole(offset))
+    }
+
+    /// Reserves address space that faults on every access.
+    pub(crate) fn reserve_addresses(&self, bytes: usize) -> Answer<NonNull<u8>> {
+        self.enter("reserve_addresses")?;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        NonNull::new(base.cast()).ok_or(Errno::NOMEM)
+    }
+
+    /// Maps zeros over a part of a reservation.
+    ///
+    /// # Safety
+    /// The range is page-aligned, belongs to a reservation of the caller, and nothing in it is in use.
+    pub(crate) unsafe fn map_zeros(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
+        self.enter("map_zeros")?;
+        // SAFETY: the caller owns the range, so replacing its mapping harms nobody.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                base.as_ptr().cast(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Maps a file's beginning over a part of a reservation.
+    ///
+    /// # Safety
+    /// As for [`Io::map_zeros`].
+    pub(crate) unsafe fn map_file(
+        &self,
+        base: NonNull<u8>,
+        bytes: usize,
+        file: BorrowedFd<'_>,
+        sharing: Sharing,
+    ) -> Answer<()> {
+        self.enter("map_file")?;
+        let flags = match sharing {
+            Sharing::Shared => MapFlags::SHARED,
+            Sharing::SharedSync => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Sharing::Private => MapFlags::PRIVATE,
+        };
+        // SAFETY: the caller owns the range, so replacing its mapping harms nobody.
+        unsafe {
+            rustix::mm::mmap(
+                base.as_ptr().cast(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags | MapFlags::NORESERVE | MapFlags::FIXED,
+                file,
+                0,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Unmaps a range.
+    ///
+    /// # Safety
+    /// The range is page-aligned, belongs to the caller, and nothing in it is in use.
+    pub(crate) unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
+        self.enter_undo("unmap");
+        // SAFETY: the caller's contract. It fails only for ranges that are no such thing; then address space stays taken.
+        let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+    }
+
+    /// Tells the kernel to use huge pages for a range, where it likes to.
+    ///
+    /// # Safety
+    /// The range is page-aligned and mapped by the caller.
+    pub(crate) unsafe fn advise_huge_pages(&self, base: NonNull<u8>, bytes: usize) {
+        if self.enter("advise_huge_pages").is_ok() {
+            // SAFETY: the advice changes no content. Refused where huge pages are not configured: then small ones serve.
+            let _ =
+                unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+    }
+
+    /// Makes a page of anonymous memory read as zeros in children of this process.
+    ///
+    /// # Safety
+    /// The range is page-aligned, anonymous, private and belongs to the caller.
+    pub(crate) unsafe fn wipe_on_fork(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
+        self.enter("wipe_on_fork")?;
+        // SAFETY: nothing changes in this process.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxWipeOnFork) }
+    }
+
+    /// Makes a mapped range of a file durable.
+    ///
+    /// # Safety
+    /// The range is page-aligned and mapped by the caller.
+    pub(crate) unsafe fn sync_mapping(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
+        self.enter("sync_mapping")?;
+        // SAFETY: the content does not change.
+        retry_on_intr(|| unsafe {
+            rustix::mm::msync(base.as_ptr().cast(), bytes, MsyncFlags::SYNC)
+        })
+    }
+}
+
+fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
+    match rustix::fs::renameat_with(at, from, at, to, RenameFlags::NOREPLACE) {
+        // File systems without the flag: a plain renaming replaces at most an empty directory.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match rustix::fs::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => rustix::fs::renameat(at, from, at, to),
+            }
+        }
+        answer => answer,
+    }
+}
+
+/// What an opened file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reading; the file exists.
+    Read,
+    /// Reading and writing; the file exists.
+    Write,
+    /// Reading and writing; the file may exist.
+    WriteOrCreate,
+    /// Reading and writing; the file must not exist.
+    Create,
+}
+
+impl Access {
+    fn flags(self) -> OFlags {
+        match self {
+            Self::Read => OFlags::RDONLY,
+            Self::Write => OFlags::RDWR,
+            Self::WriteOrCreate => OFlags::RDWR | OFlags::CREATE,
+            Self::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        }
+    }
+}
+
+/// Who sees the stores to a mapping of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Everybody; the file.
+    Shared,
+    /// As `Shared`, and a written line is durable once it has left the caches (persistent memory only).
+    SharedSync,
+    /// Only this mapping.
+    Private,
+}

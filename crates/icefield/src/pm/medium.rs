@@ -85,6 +85,16 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// The system call failed; the range holds what it held.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
+    /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it may
+    /// have been punched, or the file copied sparsely. Media whose bytes always have space need not do anything.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`] when the file system has no room.
+    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let _ = (region, offset, bytes);
+        Ok(())
+    }
+
     /// Fails when this process may not change the table (read-only, poisoned by a failed sync, forked). Every call that
     /// changes a table begins with it; it costs one load.
     ///

@@ -11,17 +11,21 @@
 //! - `flush` names lines, `fence` makes the lines that this thread flushed before it durable.
 //! - References on the medium are offsets or indices, checked against the region's length before use.
 
+pub mod blob;
 pub mod cell;
 pub mod medium;
 pub mod region;
 pub mod sim;
+pub mod superblock;
 
 mod alloc;
 mod arch;
-mod blob;
 mod io;
 mod mapped;
-mod superblock;
+
+#[doc(hidden)]
+pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
+pub use mapped::{Mapped, MappedOptions};
 
 pub use cell::{Cell32, Cell64, Volatile32, Volatile64};
 pub use medium::{Durability, Medium};

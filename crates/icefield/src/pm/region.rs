@@ -1,5 +1,6 @@
 //! A growable run of bytes on a medium, mapped once at an address that never changes while the table is open.
 
+use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use super::cell::Overlay;
 /// One region: a file of the table's directory (or its image in memory), mapped.
 ///
 /// Cheap to clone; the clones share the length. The mapping belongs to the medium that made the region and stays valid
-/// until that is dropped; tables hold the medium and its regions together.
+/// until that and every clone are dropped.
 #[derive(Clone, Debug)]
 pub struct Region {
     name: &'static str,
@@ -17,6 +18,8 @@ pub struct Region {
     /// How far the region may be touched. Grows after the space behind it has been reserved, never shrinks.
     len: Arc<AtomicU64>,
     max_bytes: u64,
+    /// Keeps the mapping alive.
+    _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the bytes behind `base` are only reached through cells (atomics) and the bulk calls of a medium, whose
@@ -37,7 +40,12 @@ impl Region {
         len: u64,
         max_bytes: u64,
     ) -> Self {
-        Self { name, base, len: Arc::new(AtomicU64::new(len)), max_bytes }
+        Self { name, base, len: Arc::new(AtomicU64::new(len)), max_bytes, _owner: None }
+    }
+
+    /// The same region, keeping `owner` alive as long as itself: what makes the contract of [`Region::new`] hold.
+    pub(crate) fn kept_by(&self, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { _owner: Some(owner), ..self.clone() }
     }
 
     /// The file name of the region inside the table's directory.

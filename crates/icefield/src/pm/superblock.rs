@@ -1,1 +1,525 @@
-//! Placeholder.
+//! The first page of every table: what the table is, and which session it is in.
+//!
+//! ```text
+//! table.ice     0  identity, first copy        1024  identity, second copy        2048  zero
+//!            3072  session words               4096  the design's root words
+//!
+//! identity      0  magic                         8  format version (u32)            12  hash function (u32)
+//!              16  hash seed (2 x u64)           32  uuid (2 x u64)                  48  parameters (16 x u64)
+//!             176  lengths of the three names (u16 each), zero (u16)
+//!             184  design (96 bytes)            280  key type (256)                 536  value type (256)
+//!             792  zero                        1016  CRC-64/XZ of bytes 0..1016
+//!
+//! session       0  generation                    8  clean (1) or not                16  records at the last clean close
+//! ```
+//!
+//! All numbers are little-endian. Later formats keep the places of magic, version and checksum, so that an older build can
+//! say that a table is too new for it.
+//!
+//! # Crash
+//!
+//! - P1: both copies but for their magics are durable. A crash before leaves no magic: no table.
+//! - P2, commit point of creation: the magics are durable. A crash between leaves none, one or both; each copy is valid on
+//!   its own.
+//! - P3: a session's first persist stores `clean = 0` and the next generation. Either order of the two words is right:
+//!   nothing else has been changed yet.
+//! - P4, P5: closing makes the record count durable, then `clean = 1`.
+
+use std::sync::atomic::Ordering;
+
+use super::cell::Overlay;
+use super::{Cell64, Medium, Region};
+use crate::{Error, Result};
+
+/// The region that holds the superblock.
+pub const TABLE_REGION: &str = "table.ice";
+/// Where the design's root words begin in [`TABLE_REGION`].
+pub const ROOT_OFFSET: u64 = 4096;
+/// How many bytes the design's root words have.
+pub const ROOT_BYTES: u64 = 4096;
+/// The version of the file format that this build reads and writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+const TABLE_BYTES: u64 = ROOT_OFFSET + ROOT_BYTES;
+const MAGIC: u64 = u64::from_le_bytes(*b"icefield");
+const COPY_BYTES: usize = 1024;
+const COPY_WORDS: usize = COPY_BYTES / 8;
+const COPIES: [u64; 2] = [0, COPY_BYTES as u64];
+const SESSION_OFFSET: u64 = 3072;
+const CLEAN: u64 = 1;
+
+const VERSION_AT: usize = 8;
+const HASH_AT: usize = 12;
+const SEED_AT: usize = 16;
+const UUID_AT: usize = 32;
+const PARAMS_AT: usize = 48;
+const LENGTHS_AT: usize = 176;
+/// Where each name begins, and how long it may be.
+const NAMES: [(usize, usize); 3] = [(184, 96), (280, 256), (536, 256)];
+const CHECKSUM_AT: usize = 1016;
+const _: () = assert!(NAMES[2].0 + NAMES[2].1 <= CHECKSUM_AT && CHECKSUM_AT + 8 == COPY_BYTES);
+const _: () =
+    assert!(NAMES[0].0 + NAMES[0].1 == NAMES[1].0 && NAMES[1].0 + NAMES[1].1 == NAMES[2].0);
+const _: () = assert!(PARAMS_AT + 16 * 8 == LENGTHS_AT && LENGTHS_AT + 8 == NAMES[0].0);
+
+/// What a table is. Fixed at its creation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The design's name, e.g. `dash-eh`.
+    pub design: String,
+    /// The key type's name.
+    pub key_type: String,
+    /// The value type's name.
+    pub value_type: String,
+    /// The hash function.
+    pub hash_id: u32,
+    /// Its seed.
+    pub hash_seed: [u64; 2],
+    /// The design's parameters.
+    pub params: [u64; 16],
+    /// Tells tables apart.
+    pub uuid: [u64; 2],
+}
+
+/// One copy of the identity, word by word.
+type Copy = [Cell64; COPY_WORDS];
+
+/// The words that change with each opening and closing.
+#[repr(C)]
+struct Session {
+    generation: Cell64,
+    clean: Cell64,
+    records: Cell64,
+}
+
+// SAFETY: repr(C), cells only.
+unsafe impl Overlay for Session {}
+
+/// What a new session found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionStart {
+    /// This session's number; no earlier session of the table had it.
+    pub generation: u64,
+    /// Whether the last session ended by [`end_session`].
+    pub was_clean: bool,
+    /// How many records the table had at the last clean close. Means nothing when `was_clean` is false.
+    pub records: u64,
+}
+
+/// Maps a new table's first region, with a superblock that is not valid yet.
+///
+/// # Errors
+/// The region could not be made or grown.
+pub fn create(pm: &impl Medium) -> Result<Region> {
+    let region = pm.region(TABLE_REGION, TABLE_BYTES)?;
+    pm.grow(&region, TABLE_BYTES)?;
+    Ok(region)
+}
+
+/// Writes the superblock: the commit point of creation. Everything else that the new table needs is durable before.
+///
+/// # Errors
+/// [`Error::InvalidOption`] when a name is too long, [`Error::Poisoned`] when the medium could not be synced.
+pub fn seal(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<()> {
+    let words = encode(identity)?;
+    let copies = copies(pm, region)?;
+    for copy in copies {
+        for (cell, word) in copy.iter().zip(words).skip(1).filter(|(_, word)| *word != 0) {
+            cell.store(pm, word, Ordering::Relaxed);
+        }
+        pm.flush_object(copy);
+    }
+    // P1: whatever says that it is a table is one.
+    pm.fence();
+    for copy in copies {
+        copy[0].store(pm, MAGIC, Ordering::Release);
+        pm.flush_object(&copy[0]);
+    }
+    // P2, commit point: the table exists.
+    pm.fence();
+    pm.writable()
+}
+
+/// Finds out what the table on `pm` is. One good copy suffices.
+///
+/// # Errors
+/// [`Error::NotFound`] when no table was ever completed here, [`Error::FormatVersion`] when another version wrote it,
+/// [`Error::Corrupt`] when neither copy is whole.
+pub fn read(pm: &impl Medium) -> Result<(Region, Identity)> {
+    let region = pm.region(TABLE_REGION, TABLE_BYTES)?;
+    if region.is_empty() {
+        return Err(Error::NotFound { path: pm.path().to_owned() });
+    }
+    let identity = identity(pm, &region)?;
+    Ok((region, identity))
+}
+
+fn identity(pm: &impl Medium, region: &Region) -> Result<Identity> {
+    let mut unsealed = 0;
+    let mut other_version = None;
+    let mut fault = None;
+    for (copy, offset) in copies(pm, region)?.into_iter().zip(COPIES) {
+        match decode(&load(pm, copy)) {
+            Ok(identity) => return Ok(identity),
+            Err(Flaw::Unsealed) => unsealed += 1,
+            Err(Flaw::Version(found)) => other_version = Some(found),
+            Err(Flaw::Corrupt(at, detail)) => fault = fault.or(Some((offset + at as u64, detail))),
+        }
+    }
+    if let Some(found) = other_version {
+        return Err(Error::FormatVersion {
+            path: pm.path().to_owned(),
+            found,
+            supported: FORMAT_VERSION,
+        });
+    }
+    if unsealed == COPIES.len() {
+        return Err(Error::NotFound { path: pm.path().to_owned() });
+    }
+    let (offset, detail) = fault.unwrap_or((0, "no magic number"));
+    Err(Error::corrupt(
+        pm.path().join(TABLE_REGION),
+        offset,
+        format!("{detail}, and the other copy is no better"),
+    ))
+}
+
+/// Starts a session: from here on the table counts as not closed.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the region is too short, [`Error::Poisoned`] when the medium could not be synced.
+pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> {
+    let session = session(pm, region)?;
+    let was_clean = session.clean.load(pm, Ordering::Relaxed) == CLEAN;
+    let records = session.records.load(pm, Ordering::Relaxed);
+    // Zero is what a fresh file holds: no session has that number, whatever the word said.
+    let generation = session.generation.load(pm, Ordering::Relaxed).wrapping_add(1).max(1);
+    session.clean.store(pm, 0, Ordering::Relaxed);
+    session.generation.store(pm, generation, Ordering::Release);
+    // P3: before the first change of the session.
+    pm.persist(session);
+    sound(pm)?;
+    Ok(SessionStart { generation, was_clean, records })
+}
+
+/// Ends a session cleanly. Everything else is durable before.
+///
+/// # Errors
+/// As [`begin_session`].
+pub fn end_session(pm: &impl Medium, region: &Region, records: u64) -> Result<()> {
+    let session = session(pm, region)?;
+    session.records.store(pm, records, Ordering::Relaxed);
+    // P4: a clean flag vouches for the count, also where the words of a line have no order (`Disk`).
+    pm.persist(&session.records);
+    sound(pm)?;
+    session.clean.store(pm, CLEAN, Ordering::Release);
+    // P5, commit point: the next opening need not recover.
+    pm.persist(&session.clean);
+    sound(pm)
+}
+
+/// Fails when a sync failed. Read-only media store to private pages and have nothing to sync.
+fn sound(pm: &impl Medium) -> Result<()> {
+    match pm.writable() {
+        Err(Error::ReadOnly) => Ok(()),
+        answer => answer,
+    }
+}
+
+fn too_short(pm: &impl Medium, region: &Region) -> Error {
+    let detail = format!("{} bytes where at least {TABLE_BYTES} are needed", region.len());
+    Error::corrupt(pm.path().join(TABLE_REGION), region.len(), detail)
+}
+
+fn copies<'a>(pm: &impl Medium, region: &'a Region) -> Result<[&'a Copy; 2]> {
+    if region.len() < TABLE_BYTES {
+        return Err(too_short(pm, region));
+    }
+    match COPIES.map(|offset| region.at::<Copy>(offset)) {
+        [Some(first), Some(second)] => Ok([first, second]),
+        _ => Err(too_short(pm, region)),
+    }
+}
+
+fn session<'a>(pm: &impl Medium, region: &'a Region) -> Result<&'a Session> {
+    region.at::<Session>(SESSION_OFFSET).ok_or_else(|| too_short(pm, region))
+}
+
+fn load(pm: &impl Medium, copy: &Copy) -> [u8; COPY_BYTES] {
+    let mut bytes = [0; COPY_BYTES];
+    for (cell, target) in copy.iter().zip(bytes.chunks_exact_mut(8)) {
+        target.copy_from_slice(&cell.load(pm, Ordering::Relaxed).to_le_bytes());
+    }
+    bytes
+}
+
+/// What is wrong with a copy.
+enum Flaw {
+    Unsealed,
+    Version(u32),
+    Corrupt(usize, &'static str),
+}
+
+fn encode(identity: &Identity) -> Result<[u64; COPY_WORDS]> {
+    let mut bytes = [0; COPY_BYTES];
+    put_u64(&mut bytes, 0, MAGIC);
+    bytes[VERSION_AT..][..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[HASH_AT..][..4].copy_from_slice(&identity.hash_id.to_le_bytes());
+    for (at, words) in [
+        (SEED_AT, &identity.hash_seed[..]),
+        (UUID_AT, &identity.uuid[..]),
+        (PARAMS_AT, &identity.params[..]),
+    ] {
+        for (index, word) in words.iter().enumerate() {
+            put_u64(&mut bytes, at + index * 8, *word);
+        }
+    }
+    for (index, name) in
+        [&identity.design, &identity.key_type, &identity.value_type].into_iter().enumerate()
+    {
+        let (at, max) = NAMES[index];
+        if name.len() > max {
+            let detail = format!("`{name}` is longer than {max} bytes");
+            return Err(Error::InvalidOption { option: "type name", detail });
+        }
+        bytes[LENGTHS_AT + index * 2..][..2].copy_from_slice(&(name.len() as u16).to_le_bytes());
+        bytes[at..][..name.len()].copy_from_slice(name.as_bytes());
+    }
+    let sum = checksum(&bytes[..CHECKSUM_AT]);
+    put_u64(&mut bytes, CHECKSUM_AT, sum);
+    Ok(std::array::from_fn(|index| get_u64(&bytes, index * 8)))
+}
+
+fn decode(bytes: &[u8; COPY_BYTES]) -> std::result::Result<Identity, Flaw> {
+    match get_u64(bytes, 0) {
+        MAGIC => {}
+        0 => return Err(Flaw::Unsealed),
+        _ => return Err(Flaw::Corrupt(0, "no magic number")),
+    }
+    if get_u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT]) {
+        return Err(Flaw::Corrupt(CHECKSUM_AT, "the superblock's checksum is wrong"));
+    }
+    let version = get_u32(bytes, VERSION_AT);
+    if version != FORMAT_VERSION {
+        return Err(Flaw::Version(version));
+    }
+    Ok(Identity {
+        design: name(bytes, 0)?,
+        key_type: name(bytes, 1)?,
+        value_type: name(bytes, 2)?,
+        hash_id: get_u32(bytes, HASH_AT),
+        hash_seed: std::array::from_fn(|index| get_u64(bytes, SEED_AT + index * 8)),
+        params: std::array::from_fn(|index| get_u64(bytes, PARAMS_AT + index * 8)),
+        uuid: std::array::from_fn(|index| get_u64(bytes, UUID_AT + index * 8)),
+    })
+}
+
+fn name(bytes: &[u8; COPY_BYTES], index: usize) -> std::result::Result<String, Flaw> {
+    let (at, max) = NAMES[index];
+    let length_at = LENGTHS_AT + index * 2;
+    let len = usize::from(u16::from_le_bytes([bytes[length_at], bytes[length_at + 1]]));
+    let text = bytes[at..at + max]
+        .get(..len)
+        .ok_or(Flaw::Corrupt(length_at, "a name longer than its place"))?;
+    let text =
+        std::str::from_utf8(text).map_err(|_| Flaw::Corrupt(at, "a name that is not UTF-8"))?;
+    Ok(text.to_owned())
+}
+
+fn get_u64(bytes: &[u8; COPY_BYTES], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+fn get_u32(bytes: &[u8; COPY_BYTES], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+fn put_u64(bytes: &mut [u8; COPY_BYTES], at: usize, word: u64) {
+    bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+}
+
+/// CRC-64/XZ, a bit at a time: it runs over a kilobyte, once an opening.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u64 {
+    /// The ECMA-182 polynomial, its bits reversed.
+    const POLYNOMIAL: u64 = 0xC96C_5795_D787_0F42;
+    let mut crc = u64::MAX;
+    for byte in bytes {
+        crc ^= u64::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ if crc & 1 == 1 { POLYNOMIAL } else { 0 };
+        }
+    }
+    !crc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Durability;
+    use crate::pm::{Mapped, MappedOptions};
+
+    fn memory() -> Mapped {
+        Mapped::anonymous(MappedOptions::default()).unwrap()
+    }
+
+    fn identity() -> Identity {
+        Identity {
+            design: "dash-eh".into(),
+            key_type: "u64".into(),
+            value_type: "bytes".into(),
+            hash_id: 1,
+            hash_seed: [2, 3],
+            params: std::array::from_fn(|index| 100 + index as u64),
+            uuid: [4, 5],
+        }
+    }
+
+    fn sealed(pm: &Mapped) -> Region {
+        let region = create(pm).unwrap();
+        seal(pm, &region, &identity()).unwrap();
+        region
+    }
+
+    /// Changes a byte of the mapping.
+    fn flip(pm: &Mapped, region: &Region, offset: u64) {
+        let cell = region.at::<Cell64>(offset / 8 * 8).unwrap();
+        let word = cell.load(pm, Ordering::Relaxed) ^ (0x10 << (offset % 8 * 8));
+        cell.store(pm, word, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn the_checksum_is_crc_64_xz() {
+        assert_eq!(checksum(b"123456789"), 0x995D_C9BB_DF19_39FA);
+        assert_eq!(checksum(b""), 0);
+    }
+
+    #[test]
+    fn reads_what_was_sealed() {
+        let pm = memory();
+        let region = sealed(&pm);
+        let (again, found) = read(&pm).unwrap();
+        assert_eq!(again.base(), region.base());
+        assert_eq!(found, identity());
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_table_above() {
+        let pm = memory();
+        let region = sealed(&pm);
+        for copy in COPIES {
+            // SAFETY: nobody writes to this region any more.
+            let bytes = unsafe { pm.read_bytes(&region, copy, COPY_BYTES) }.unwrap();
+            assert_eq!(&bytes[..8], b"icefield");
+            assert_eq!(bytes[8..16], [1, 0, 0, 0, 1, 0, 0, 0]);
+            assert_eq!((bytes[16], bytes[24], bytes[32], bytes[40]), (2, 3, 4, 5));
+            assert_eq!((bytes[48], bytes[168]), (100, 115));
+            assert_eq!(bytes[176..184], [7, 0, 3, 0, 5, 0, 0, 0]);
+            assert_eq!(&bytes[184..191], b"dash-eh");
+            assert_eq!(&bytes[280..283], b"u64");
+            assert_eq!(&bytes[536..541], b"bytes");
+            assert_eq!(bytes[1016..], checksum(&bytes[..1016]).to_le_bytes());
+        }
+    }
+
+    #[test]
+    fn an_unsealed_region_is_no_table() {
+        let pm = memory();
+        assert!(matches!(read(&pm), Err(Error::NotFound { .. })));
+        create(&pm).unwrap();
+        assert!(matches!(read(&pm), Err(Error::NotFound { .. })));
+    }
+
+    #[test]
+    fn one_good_copy_suffices() {
+        for damaged in [0, 8, 200, 1016, 1024, 1024 + 500] {
+            let pm = memory();
+            let region = sealed(&pm);
+            flip(&pm, &region, damaged);
+            assert_eq!(read(&pm).unwrap().1, identity(), "byte {damaged}");
+            flip(&pm, &region, if damaged < 1024 { 1024 + 48 } else { 48 });
+            assert!(matches!(read(&pm), Err(Error::Corrupt { .. })), "byte {damaged}");
+        }
+    }
+
+    #[test]
+    fn every_flipped_byte_of_both_copies_is_noticed() {
+        let pm = memory();
+        let region = sealed(&pm);
+        for byte in 0..COPY_BYTES as u64 {
+            let both = COPIES.map(|copy| copy + byte);
+            both.iter().for_each(|byte| flip(&pm, &region, *byte));
+            assert!(matches!(read(&pm), Err(Error::Corrupt { .. })), "byte {byte}");
+            both.iter().for_each(|byte| flip(&pm, &region, *byte));
+        }
+        assert!(read(&pm).is_ok());
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let pm = memory();
+        let region = sealed(&pm);
+        for copy in copies(&pm, &region).unwrap() {
+            let mut bytes = load(&pm, copy);
+            bytes[VERSION_AT] = 9;
+            let sum = checksum(&bytes[..CHECKSUM_AT]);
+            copy[1].store(&pm, get_u64(&bytes, 8), Ordering::Relaxed);
+            copy[CHECKSUM_AT / 8].store(&pm, sum, Ordering::Relaxed);
+        }
+        assert!(matches!(
+            read(&pm),
+            Err(Error::FormatVersion { found: 9, supported: FORMAT_VERSION, .. })
+        ));
+    }
+
+    #[test]
+    fn names_have_their_bounds() {
+        let pm = memory();
+        let region = create(&pm).unwrap();
+        let longest = Identity { design: "d".repeat(96), key_type: "k".repeat(256), ..identity() };
+        seal(&pm, &region, &longest).unwrap();
+        assert_eq!(read(&pm).unwrap().1, longest);
+        let too_long = Identity { design: "d".repeat(97), ..identity() };
+        assert!(matches!(seal(&pm, &region, &too_long), Err(Error::InvalidOption { .. })));
+        // A length that lies beyond the place of its name, under a checksum that holds.
+        let first = copies(&pm, &region).unwrap()[0];
+        let mut bytes = load(&pm, first);
+        bytes[LENGTHS_AT] = 200;
+        let sum = checksum(&bytes[..CHECKSUM_AT]);
+        put_u64(&mut bytes, CHECKSUM_AT, sum);
+        assert!(matches!(decode(&bytes), Err(Flaw::Corrupt(LENGTHS_AT, _))));
+    }
+
+    #[test]
+    fn sessions_count_up_and_tell_a_clean_close() {
+        let pm = memory();
+        let region = sealed(&pm);
+        let first = begin_session(&pm, &region).unwrap();
+        assert_eq!(first, SessionStart { generation: 1, was_clean: false, records: 0 });
+        end_session(&pm, &region, 42).unwrap();
+        let second = begin_session(&pm, &region).unwrap();
+        assert_eq!(second, SessionStart { generation: 2, was_clean: true, records: 42 });
+        let third = begin_session(&pm, &region).unwrap();
+        assert_eq!((third.generation, third.was_clean), (3, false));
+        region.at::<Session>(SESSION_OFFSET).unwrap().generation.store(
+            &pm,
+            u64::MAX,
+            Ordering::Relaxed,
+        );
+        assert_eq!(begin_session(&pm, &region).unwrap().generation, 1, "zero is no session");
+    }
+
+    #[test]
+    fn a_short_region_is_corrupt() {
+        let pm = memory();
+        let region = pm.region(TABLE_REGION, TABLE_BYTES).unwrap();
+        pm.grow(&region, 4096).unwrap();
+        assert!(matches!(read(&pm), Err(Error::Corrupt { offset: 4096, .. })));
+        assert!(matches!(seal(&pm, &region, &identity()), Err(Error::Corrupt { .. })));
+        assert_eq!(pm.durability(), Durability::Memory);
+    }
+}

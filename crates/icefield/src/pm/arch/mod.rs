@@ -1,1 +1,76 @@
-//! Placeholder.
+//! The processor's part of persistence: writing cache lines back, and waiting until they are.
+//!
+//! One file per instruction set, each with the same two items: `Instruction` (which write-back the processor has, asked
+//! of it when a medium opens) and `store_fence`. [`flush_range`] is the only caller that knows about ranges.
+
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod generic;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as native;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+use generic as native;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as native;
+
+pub(crate) use native::{Instruction, store_fence};
+
+use super::LINE_BYTES;
+
+/// Starts the write-back of every line that overlaps `bytes` bytes from `start`.
+#[inline]
+pub(crate) fn flush_range(instruction: Instruction, start: *const u8, bytes: usize) {
+    let lines = lines(start, bytes);
+    let mut line = start.map_addr(|address| address & !(LINE_BYTES - 1));
+    for _ in 0..lines {
+        // SAFETY: the line overlaps `start..start + bytes`, which the caller has mapped: lines do not cross pages.
+        unsafe { instruction.write_back(line) };
+        line = line.wrapping_add(LINE_BYTES);
+    }
+}
+
+/// How many lines overlap the range.
+fn lines(start: *const u8, bytes: usize) -> usize {
+    if bytes == 0 {
+        return 0;
+    }
+    let skipped = start.addr() & (LINE_BYTES - 1);
+    (skipped + bytes).div_ceil(LINE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_the_lines_that_a_range_touches() {
+        let at = |address: usize| std::ptr::without_provenance::<u8>(address);
+        for (start, bytes, expected) in [
+            (0, 0, 0),
+            (63, 0, 0),
+            (0, 1, 1),
+            (0, 64, 1),
+            (0, 65, 2),
+            (63, 1, 1),
+            (63, 2, 2),
+            (8, 64, 2),
+            (1, 129, 3),
+        ] {
+            assert_eq!(lines(at(4096 + start), bytes), expected, "{bytes} bytes from {start}");
+        }
+    }
+
+    #[test]
+    fn flushing_keeps_what_was_stored() {
+        let bytes = vec![7_u8; 1000];
+        for instruction in Instruction::all() {
+            flush_range(instruction, bytes[3..].as_ptr(), 900);
+            store_fence();
+        }
+        assert!(bytes.iter().all(|byte| *byte == 7));
+    }
+}

@@ -1,1 +1,788 @@
-//! Placeholder.
+//! The simulated medium: runs a table in memory, knows at every moment what a crash would leave, and counts what each
+//! operation costs.
+//!
+//! # Model
+//!
+//! Every durable store is logged with its line. A flush notes how far its lines' logs go; the same thread's next fence
+//! makes them persistent that far. What is still in a log may be there after a crash or not:
+//!
+//! - [`Model::Pmem`]: per line, a Release store is there only if every earlier atomic store to the line is; Relaxed stores
+//!   after it, and each word of a bulk write, come or stay away freely. Lines are independent.
+//! - [`Model::Disk`]: per 8-byte word any version since the last sync, in no order against any other word.
+//! - Volatile words hold garbage in every image, crash or not.
+//! - A region's length is durable when `grow` returns, and so are punched pages.
+//!
+//! [`CrashPoint`] hands the images out; [`Sim::on_event`] gives the moments. The simulator keeps a shadow of every region
+//! and stops with "unrecorded store" when the mapping differs from it. [`Sim::op_returned`] reports what a thread has read
+//! and built upon before it was persistent. [`Mutation`] makes single sites of the code ineffective.
+//!
+//! # Cost of the simulation
+//!
+//! Loads take the lock only while counting or detecting; without `recording` (reopened images that are only looked at)
+//! stores do not either. Arenas and logs are recycled through a [`Pool`].
+
+mod arena;
+mod cost;
+mod detect;
+mod image;
+mod mutate;
+mod space;
+mod state;
+
+use std::panic::Location;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::arena::Arena;
+use self::image::ImageRegion;
+use self::state::{State, StoreKind};
+use super::{Durability, LINE_BYTES, Medium, Region};
+use crate::{Error, Result};
+
+pub use self::arena::Pool;
+pub use self::cost::Counters;
+pub use self::detect::ReadAhead;
+pub use self::image::Image;
+pub use self::mutate::{Mutation, Site, SiteKind, SiteLog};
+pub use self::space::{CrashPoint, CrashSpace, Event, EventKind, Pick};
+
+/// How the panic message begins when one operation takes more steps than the budget allows.
+pub const HANG: &str = "hang: the operation exceeded its step budget";
+
+/// How the panic message begins when the mapping was changed behind the medium's back.
+pub const UNRECORDED: &str = "unrecorded store";
+
+/// What a crash may do to stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Model {
+    /// Persistent memory: order within a line.
+    #[default]
+    Pmem,
+    /// A page cache over a disk: order within an 8-byte word.
+    Disk,
+}
+
+/// How a simulated medium behaves.
+#[derive(Clone, Debug)]
+pub struct SimOptions {
+    /// What garbage and yields are drawn from.
+    pub seed: u64,
+    /// What a crash may do.
+    pub model: Model,
+    /// Log stores, so that crash images can be taken and unrecorded stores be found. Without it the medium is fast and
+    /// only good for looking.
+    pub recording: bool,
+    /// Count costs ([`Sim::counters`]).
+    pub counting: bool,
+    /// Note loads of words that other threads stored and nobody persisted ([`Sim::op_returned`]).
+    pub detecting: bool,
+    /// Also report a thread that *stores* anything while a word it has read in the same operation is not persistent.
+    pub strict_stores: bool,
+    /// Regions in which loads may run ahead of the medium.
+    pub exempt: &'static [&'static str],
+    /// Steps (loads, stores, waits) within one operation after which the medium panics with [`HANG`].
+    pub step_budget: u64,
+    /// Give up the processor at one in so many steps; 0: never.
+    pub yield_one_in: u32,
+    /// Where to log the sites in the code.
+    pub sites: Option<SiteLog>,
+    /// What to change about one of them.
+    pub mutation: Option<Arc<Mutation>>,
+    /// Address space per region, a power of two.
+    pub region_bytes: u64,
+    /// Bytes that all regions together may have; growing further is [`Error::NoSpace`].
+    pub space_bytes: u64,
+    /// Where memory comes from and goes to.
+    pub pool: Pool,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            model: Model::Pmem,
+            recording: true,
+            counting: false,
+            detecting: false,
+            strict_stores: false,
+            exempt: &[],
+            step_budget: 100_000_000,
+            yield_one_in: 0,
+            sites: None,
+            mutation: None,
+            // Miri pays for address space.
+            region_bytes: if cfg!(miri) { 1 << 18 } else { 1 << 24 },
+            space_bytes: u64::MAX,
+            pool: Pool::default(),
+        }
+    }
+}
+
+/// Bits of `Inner::modes`: what the fast paths have to do besides the access itself.
+mod mode {
+    pub(super) const RECORD: u32 = 1;
+    pub(super) const COUNT: u32 = 2;
+    pub(super) const DETECT: u32 = 4;
+    pub(super) const YIELD: u32 = 8;
+}
+
+/// A simulated medium. Clones are handles of the same one.
+#[derive(Clone)]
+pub struct Sim(Arc<Inner>);
+
+struct Inner {
+    base: NonNull<u8>,
+    slot_shift: u32,
+    modes: AtomicU32,
+    steps: AtomicU64,
+    step_budget: AtomicU64,
+    yield_one_in: AtomicU32,
+    yields: AtomicU64,
+    state: Mutex<State>,
+    arena: Option<Arena>,
+    pool: Pool,
+}
+
+// SAFETY: `base` points into `arena`, which is Send; access to the bytes is by atomics, or under the medium's contracts.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let state = std::mem::take(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if let Some(arena) = self.arena.take() {
+            self.pool.put(arena, state);
+        }
+    }
+}
+
+impl std::fmt::Debug for Sim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sim")
+    }
+}
+
+impl Sim {
+    /// An empty medium.
+    ///
+    /// # Panics
+    /// The system has no address space left.
+    #[must_use]
+    pub fn new(options: SimOptions) -> Self {
+        let slot_bytes = options.region_bytes.next_power_of_two().max(4096) as usize;
+        let (arena, mut state) = options
+            .pool
+            .take(slot_bytes)
+            .expect("address space for the simulated medium; lower `region_bytes`");
+        state.model = options.model;
+        state.seed = options.seed;
+        state.recording = options.recording;
+        state.counting = options.counting;
+        state.strict = options.strict_stores;
+        state.space = options.space_bytes;
+        state.exempt = options.exempt;
+        state.mutator.sites = options.sites;
+        state.mutator.mutation = options.mutation;
+        let flag = |on: bool, bit: u32| if on { bit } else { 0 };
+        let modes = flag(options.recording, mode::RECORD)
+            | flag(options.counting, mode::COUNT)
+            | flag(options.detecting, mode::DETECT)
+            | flag(options.yield_one_in > 0, mode::YIELD);
+        Self(Arc::new(Inner {
+            base: arena.base(),
+            slot_shift: slot_bytes.trailing_zeros(),
+            modes: AtomicU32::new(modes),
+            steps: AtomicU64::new(0),
+            step_budget: AtomicU64::new(options.step_budget),
+            yield_one_in: AtomicU32::new(options.yield_one_in),
+            yields: AtomicU64::new(image::mix(options.seed) | 1),
+            state: Mutex::new(state),
+            arena: Some(arena),
+            pool: options.pool,
+        }))
+    }
+
+    /// A medium that holds `image`, everything persistent.
+    ///
+    /// # Panics
+    /// A region of the image is longer than `region_bytes`, or the system has no address space left.
+    #[must_use]
+    pub fn from_image(image: &Image, options: SimOptions) -> Self {
+        let sim = Self::new(options);
+        {
+            let mut state = sim.state();
+            for region in &image.regions {
+                let len = region.bytes.len();
+                assert!(
+                    len <= 1 << sim.0.slot_shift,
+                    "{} has {len} bytes; raise `region_bytes`",
+                    region.name
+                );
+                let slot = state.add_region(region.name);
+                state.load_image(slot, region);
+                // SAFETY: the slot is that long (just checked), and nobody else knows the medium yet.
+                unsafe {
+                    sim.slot(slot)
+                        .copy_from_nonoverlapping(NonNull::from(&region.bytes[..]).cast(), len)
+                };
+            }
+        }
+        sim
+    }
+
+    /// What a clean shutdown just now would leave: the mapping as it is, volatile words replaced by garbage.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        let state = self.state();
+        let copy = |(slot, region): (usize, &state::RegionState)| ImageRegion {
+            name: region.name,
+            bytes: self.bytes(slot, region.len).to_vec(),
+            volatile: region.volatile.clone(),
+        };
+        let mut image = Image { regions: state.regions().iter().enumerate().map(copy).collect() };
+        image.scramble(state.seed);
+        image
+    }
+
+    /// Calls `observer` at every store, flush, fence, growth and punch, with every other thread stopped. The observer must
+    /// not use this medium; opening images on others is what it is for.
+    pub fn on_event(&self, observer: impl FnMut(&CrashPoint<'_>) + Send + 'static) {
+        self.state().observer = Some(Box::new(observer));
+    }
+
+    /// Ends [`Sim::on_event`].
+    pub fn no_observer(&self) {
+        let observer = self.state().observer.take();
+        drop(observer);
+    }
+
+    /// Shows the present moment as a crash point, with every other thread stopped. `look` must not use this medium.
+    #[track_caller]
+    pub fn crash_point<R>(&self, look: impl FnOnce(&CrashPoint<'_>) -> R) -> R {
+        let site = Location::caller();
+        let mut state = self.state();
+        let thread = state.thread();
+        let event = Event { kind: EventKind::Asked, number: state.events(), thread, site };
+        look(&CrashPoint::new(&state, event))
+    }
+
+    /// Begins an operation of the calling thread: for the step budget, the counters, the detector and mutations.
+    pub fn begin_op(&self) {
+        // Relaxed: the budget is a safety net, not a count.
+        self.0.steps.store(0, Ordering::Relaxed);
+        if self.modes() != 0 {
+            self.state().begin_op();
+        }
+    }
+
+    /// Ends an operation of the calling thread: what it has read, or stored on the strength of, and a crash could still take
+    /// back. Needs `detecting`.
+    #[must_use]
+    pub fn op_returned(&self) -> Vec<ReadAhead> {
+        if self.modes() & mode::DETECT == 0 { Vec::new() } else { self.state().op_returned() }
+    }
+
+    /// What operations have cost so far. Needs `counting`.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.state().counters()
+    }
+
+    /// The sites reached so far, with how often, by every medium that shares the log. Empty without a log.
+    #[must_use]
+    pub fn sites(&self) -> Vec<(Site, u64)> {
+        let log = self.state().mutator.sites.clone();
+        log.map(|log| log.sites()).unwrap_or_default()
+    }
+
+    /// Changes what one site does, from now on.
+    pub fn set_mutation(&self, mutation: Option<Arc<Mutation>>) {
+        self.state().mutator.mutation = mutation;
+    }
+
+    /// Gives up the processor at one in so many steps from now on; 0: never.
+    pub fn set_yield(&self, one_in: u32) {
+        self.0.yield_one_in.store(one_in, Ordering::Relaxed);
+        let bit = mode::YIELD;
+        // Relaxed: who sees the mode late yields late.
+        if one_in > 0 {
+            self.0.modes.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.0.modes.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes how many bytes all regions together may have.
+    pub fn set_space(&self, bytes: u64) {
+        self.state().space = bytes;
+    }
+
+    /// Compares every mapping with its shadow.
+    ///
+    /// # Panics
+    /// With [`UNRECORDED`], when some code stored without telling the medium.
+    pub fn check_shadow(&self) {
+        let state = self.state();
+        let found = self.unrecorded(&state);
+        drop(state);
+        report_unrecorded(found);
+    }
+
+    fn unrecorded(&self, state: &State) -> Option<(&'static str, usize)> {
+        if !state.recording {
+            return None;
+        }
+        state.regions().iter().enumerate().find_map(|(slot, region)| {
+            let live = self.bytes(slot, region.len);
+            if live == region.shadow {
+                return None;
+            }
+            let at = live.iter().zip(&region.shadow).position(|(live, shadow)| live != shadow)?;
+            Some((region.name, at))
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of the code under test leaves nothing half-done that an image could show.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline(always)]
+    fn modes(&self) -> u32 {
+        // Relaxed: set once before the medium is shared, or a hint (`YIELD`).
+        self.0.modes.load(Ordering::Relaxed)
+    }
+
+    /// Counts one step towards the budget, and yields now and then.
+    #[inline(always)]
+    fn step(&self) -> u32 {
+        // Relaxed and not atomic together: a lost step changes nothing.
+        let steps = self.0.steps.load(Ordering::Relaxed) + 1;
+        self.0.steps.store(steps, Ordering::Relaxed);
+        if steps > self.0.step_budget.load(Ordering::Relaxed) {
+            self.hang(steps);
+        }
+        let modes = self.modes();
+        if modes & mode::YIELD != 0 {
+            self.maybe_yield();
+        }
+        modes
+    }
+
+    #[cold]
+    fn hang(&self, steps: u64) {
+        if std::thread::panicking() {
+            // Unwinding from the first report ran into the same loop: nothing can stop it any more.
+            if steps > self.0.step_budget.load(Ordering::Relaxed).saturating_mul(100) {
+                eprintln!("{HANG}, and so did unwinding from it");
+                std::process::abort();
+            }
+            return;
+        }
+        self.0.steps.store(0, Ordering::Relaxed);
+        panic!("{HANG} of {} steps", self.0.step_budget.load(Ordering::Relaxed));
+    }
+
+    #[cold]
+    fn maybe_yield(&self) {
+        // Relaxed: a racy generator is as random as any.
+        let n = image::mix(self.0.yields.load(Ordering::Relaxed));
+        self.0.yields.store(n, Ordering::Relaxed);
+        let one_in = u64::from(self.0.yield_one_in.load(Ordering::Relaxed));
+        if one_in > 0 && n.is_multiple_of(one_in) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn slot(&self, slot: usize) -> NonNull<u8> {
+        // SAFETY: slots are handed out by `State::add_region`, which keeps them inside the arena.
+        unsafe { self.0.base.add(slot << self.0.slot_shift) }
+    }
+
+    /// The mapping of a region, for the moment: the caller holds the lock, under which every recorded store happens.
+    fn bytes(&self, slot: usize, len: usize) -> &[u8] {
+        // SAFETY: inside the arena, initialised (zero) memory. Recorded stores happen under the lock that the caller
+        // holds; unrecorded ones are the very bug that this read looks for.
+        unsafe { std::slice::from_raw_parts(self.slot(slot).as_ptr(), len) }
+    }
+
+    /// The slot and the offset in it of an address in the mapping.
+    #[inline(always)]
+    fn place(&self, address: usize) -> (usize, usize) {
+        let offset = address.wrapping_sub(self.0.base.as_ptr().addr());
+        let slot = offset >> self.0.slot_shift;
+        assert!(
+            slot < arena::SLOTS,
+            "an address that belongs to no region was stored to, loaded or flushed"
+        );
+        (slot, offset & ((1 << self.0.slot_shift) - 1))
+    }
+
+    fn slot_of(&self, region: &Region) -> usize {
+        self.place(region.base().as_ptr().addr()).0
+    }
+
+    #[cold]
+    fn loaded(
+        &self,
+        address: usize,
+        bytes: usize,
+        volatile: bool,
+        modes: u32,
+        site: &'static Location<'static>,
+    ) {
+        let (slot, offset) = self.place(address);
+        let mut state = self.state();
+        if modes & mode::COUNT != 0 {
+            state.count_read(slot, offset, bytes);
+        }
+        if volatile {
+            state.regions_mut()[slot].mark(offset, bytes, true);
+        } else if modes & mode::DETECT != 0 {
+            state.note_load(slot, offset, bytes, site);
+        }
+    }
+
+    /// Does a durable store and records it.
+    fn record(
+        &self,
+        address: usize,
+        bytes: usize,
+        value: u64,
+        order: Ordering,
+        site: &'static Location<'static>,
+        store: impl FnOnce(),
+    ) {
+        let (slot, offset) = self.place(address);
+        let mut state = self.state();
+        if state.counting {
+            state.count_write(slot, offset, bytes);
+        }
+        store();
+        if state.recording {
+            let kind =
+                if order == Ordering::Relaxed { StoreKind::Relaxed } else { StoreKind::Release };
+            state.store(slot, offset, bytes, value, kind, site);
+        }
+    }
+
+    /// Does something to a volatile word; `Some` is what it holds then, `None` says that it did not change.
+    fn record_volatile<R>(
+        &self,
+        address: usize,
+        bytes: usize,
+        access: impl FnOnce() -> (R, Option<u64>),
+    ) -> R {
+        let (slot, offset) = self.place(address);
+        let mut state = self.state();
+        let counting = state.counting;
+        if counting {
+            state.count_read(slot, offset, bytes);
+        }
+        let (result, stored) = access();
+        let region = &mut state.regions_mut()[slot];
+        region.mark(offset, bytes, true);
+        if let Some(value) = stored {
+            if let Some(shadow) = region.shadow.get_mut(offset..offset + bytes) {
+                shadow.copy_from_slice(&value.to_le_bytes()[..bytes]);
+            }
+            if counting {
+                state.count_write(slot, offset, bytes);
+            }
+        }
+        result
+    }
+}
+
+fn report_unrecorded(found: Option<(&'static str, usize)>) {
+    if let Some((region, offset)) = found
+        && !std::thread::panicking()
+    {
+        panic!("{UNRECORDED} to {region} at byte {offset}");
+    }
+}
+
+/// The four word accesses, alike for both widths.
+macro_rules! word_access {
+    ($atomic:ty, $word:ty, $load:ident, $store:ident, $load_volatile:ident, $store_volatile:ident, $cas:ident) => {
+        #[inline]
+        #[track_caller]
+        fn $load(&self, cell: &$atomic, order: Ordering) -> $word {
+            let modes = self.step();
+            if modes & (mode::COUNT | mode::DETECT) != 0 {
+                let value = cell.load(order);
+                self.loaded(
+                    std::ptr::from_ref(cell).addr(),
+                    size_of::<$word>(),
+                    false,
+                    modes,
+                    Location::caller(),
+                );
+                return value;
+            }
+            cell.load(order)
+        }
+
+        #[inline]
+        #[track_caller]
+        fn $store(&self, cell: &$atomic, value: $word, order: Ordering) {
+            let modes = self.step();
+            if modes & (mode::RECORD | mode::COUNT) == 0 {
+                return cell.store(value, order);
+            }
+            let address = std::ptr::from_ref(cell).addr();
+            let store = || cell.store(value, order);
+            self.record(
+                address,
+                size_of::<$word>(),
+                u64::from(value),
+                order,
+                Location::caller(),
+                store,
+            );
+        }
+
+        #[inline]
+        #[track_caller]
+        fn $load_volatile(&self, cell: &$atomic, order: Ordering) -> $word {
+            let modes = self.step();
+            if modes & (mode::RECORD | mode::COUNT) != 0 {
+                self.loaded(
+                    std::ptr::from_ref(cell).addr(),
+                    size_of::<$word>(),
+                    true,
+                    modes,
+                    Location::caller(),
+                );
+            }
+            cell.load(order)
+        }
+
+        #[inline]
+        #[track_caller]
+        fn $store_volatile(&self, cell: &$atomic, value: $word, order: Ordering) {
+            let modes = self.step();
+            if modes & (mode::RECORD | mode::COUNT) == 0 {
+                return cell.store(value, order);
+            }
+            let store = || (cell.store(value, order), Some(u64::from(value)));
+            self.record_volatile(std::ptr::from_ref(cell).addr(), size_of::<$word>(), store);
+        }
+
+        #[inline]
+        #[track_caller]
+        fn $cas(
+            &self,
+            cell: &$atomic,
+            current: $word,
+            new: $word,
+            success: Ordering,
+            failure: Ordering,
+        ) -> std::result::Result<$word, $word> {
+            let modes = self.step();
+            if modes & (mode::RECORD | mode::COUNT) == 0 {
+                return cell.compare_exchange_weak(current, new, success, failure);
+            }
+            self.record_volatile(std::ptr::from_ref(cell).addr(), size_of::<$word>(), || {
+                let result = cell.compare_exchange_weak(current, new, success, failure);
+                (result, result.is_ok().then_some(u64::from(new)))
+            })
+        }
+    };
+}
+
+impl Medium for Sim {
+    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        let mut state = self.state();
+        let slot = state.regions().iter().position(|region| region.name == name);
+        let slot = slot.unwrap_or_else(|| state.add_region(name));
+        let exempt = state.exempt.contains(&name);
+        let region = &mut state.regions_mut()[slot];
+        if let Some(known) = &region.region {
+            return Ok(known.clone());
+        }
+        let max_bytes =
+            max_bytes.next_multiple_of(4096).min(1 << self.0.slot_shift).max(region.len as u64);
+        // SAFETY: the slot is page-aligned, reserved and readable up to its end, and lives as long as the medium.
+        let mapped = unsafe { Region::new(name, self.slot(slot), region.len as u64, max_bytes) };
+        region.region = Some(mapped.clone());
+        region.exempt = exempt;
+        Ok(mapped)
+    }
+
+    #[track_caller]
+    fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
+        let site = Location::caller();
+        self.step();
+        let slot = self.slot_of(region);
+        let mut state = self.state();
+        // Whole lines, so that logs need no half ones.
+        let len = bytes.next_multiple_of(LINE_BYTES as u64);
+        let more = len.saturating_sub(region.len());
+        if more == 0 {
+            return Ok(());
+        }
+        let used: usize = state.used_bytes().sum();
+        if len > region.max_bytes() || used as u64 + more > state.space {
+            return Err(Error::NoSpace {
+                path: self.path().join(region.name()),
+                needed_bytes: more,
+            });
+        }
+        if state.recording {
+            let thread = state.thread();
+            state.event(EventKind::Grow, thread, site);
+        }
+        state.lengthen(slot, len as usize);
+        region.set_len(len);
+        Ok(())
+    }
+
+    #[track_caller]
+    fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let site = Location::caller();
+        self.step();
+        let end = offset.saturating_add(bytes).min(region.len()) / 4096 * 4096;
+        let start = offset.next_multiple_of(4096);
+        if start >= end {
+            return Ok(());
+        }
+        let slot = self.slot_of(region);
+        let mut state = self.state();
+        if state.recording {
+            let thread = state.thread();
+            state.event(EventKind::Punch, thread, site);
+        }
+        // SAFETY: inside the region; the caller gives the pages up, so nobody reads or writes them meanwhile.
+        unsafe { self.slot(slot).add(start as usize).write_bytes(0, (end - start) as usize) };
+        state.punch(slot, start as usize, (end - start) as usize);
+        Ok(())
+    }
+
+    fn writable(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn durability(&self) -> Durability {
+        match self.state().model {
+            Model::Pmem => Durability::Pmem,
+            Model::Disk => Durability::Disk,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        Path::new("simulated.ice")
+    }
+
+    #[track_caller]
+    fn flush(&self, start: *const u8, bytes: usize) {
+        let modes = self.step();
+        if modes & (mode::RECORD | mode::COUNT) != 0 && bytes > 0 {
+            let (slot, offset) = self.place(start.addr());
+            self.state().flush(slot, offset, bytes, Location::caller());
+        }
+    }
+
+    #[track_caller]
+    fn fence(&self) {
+        let modes = self.step();
+        if modes & (mode::RECORD | mode::COUNT) == 0 {
+            return;
+        }
+        let mut state = self.state();
+        let found = if state.shadow_due() { self.unrecorded(&state) } else { None };
+        state.fence(Location::caller());
+        drop(state);
+        report_unrecorded(found);
+    }
+
+    #[track_caller]
+    unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
+        let modes = self.step();
+        let end = offset.checked_add(src.len() as u64);
+        assert!(
+            end.is_some_and(|end| end <= region.len()),
+            "bytes written outside {}",
+            region.name()
+        );
+        let offset = offset as usize;
+        // SAFETY: in bounds (just checked); the caller excludes every other access to the range.
+        let copy = || unsafe {
+            region
+                .base()
+                .add(offset)
+                .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
+        };
+        if modes & (mode::RECORD | mode::COUNT) == 0 {
+            return copy();
+        }
+        let slot = self.slot_of(region);
+        let mut state = self.state();
+        if modes & mode::COUNT != 0 {
+            state.count_write(slot, offset, src.len());
+        }
+        copy();
+        if modes & mode::RECORD != 0 {
+            state.store_bulk(slot, offset, src, Location::caller());
+        }
+    }
+
+    #[track_caller]
+    unsafe fn read_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<&'a [u8]> {
+        let modes = self.step();
+        if offset.checked_add(bytes as u64)? > region.len() {
+            return None;
+        }
+        // SAFETY: in bounds (just checked); the caller promises that nobody writes the range while the reference lives.
+        let start = unsafe { region.base().add(offset as usize) };
+        if modes & (mode::COUNT | mode::DETECT) != 0 {
+            self.loaded(start.as_ptr().addr(), bytes, false, modes, Location::caller());
+        }
+        // SAFETY: as above.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
+    }
+
+    word_access!(
+        AtomicU32,
+        u32,
+        load32,
+        store32,
+        load_volatile32,
+        store_volatile32,
+        cas_volatile32
+    );
+    word_access!(
+        AtomicU64,
+        u64,
+        load64,
+        store64,
+        load_volatile64,
+        store_volatile64,
+        cas_volatile64
+    );
+
+    fn wait(&self, rounds: u32) {
+        self.step();
+        if rounds < 16 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    fn publish_created(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.check_shadow();
+    }
+}

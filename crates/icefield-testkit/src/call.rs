@@ -1,0 +1,316 @@
+//! One operation on one key, as plain numbers: what the table is asked, what it answers, and what it must answer.
+//!
+//! [`Action::step`] is the whole sequential specification of a key: the reference map, the linearizability checker and
+//! the crash and kill checkers all judge by it.
+
+use icefield::{Arg, Computed, Data, Decision, OnFailure, Op, Result, Table};
+
+use crate::subject::Sample;
+
+/// Stands for a value that nobody wrote; scenarios never write it.
+pub const FOREIGN: u64 = u64::MAX;
+
+/// An operation on the key with number `key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which key, as [`Sample`] numbers them.
+    pub key: u64,
+    /// What is asked of it.
+    pub action: Action,
+}
+
+/// What is asked of a key; values by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
+pub enum Action {
+    Get,
+    Contains,
+    TryInsert(u64),
+    Insert(u64),
+    Put(u64),
+    Update(u64),
+    Remove,
+    Delete,
+    Compute(Rule),
+}
+
+/// How a [`Action::Compute`] decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Keeps whatever there is.
+    Keep,
+    /// Puts a value.
+    Put(u64),
+    /// Puts a value if the key is absent.
+    PutIfAbsent(u64),
+    /// Puts a value if the key is present.
+    PutIfPresent(u64),
+    /// Removes the key.
+    Remove,
+    /// Removes the key if its value has an even number, else keeps it.
+    RemoveEven,
+}
+
+impl Rule {
+    /// The decision on the present value.
+    #[must_use]
+    pub fn decide(self, value: Option<u64>) -> Decision<u64> {
+        match (self, value) {
+            (Self::Put(new), _)
+            | (Self::PutIfAbsent(new), None)
+            | (Self::PutIfPresent(new), Some(_)) => Decision::Put(new),
+            (Self::Remove, _) => Decision::Remove,
+            (Self::RemoveEven, Some(value)) if value % 2 == 0 => Decision::Remove,
+            _ => Decision::Keep,
+        }
+    }
+}
+
+/// What a table answered; values by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing was said.
+    Done,
+    /// Whether the key was present.
+    Present(bool),
+    /// The value found, or the one before.
+    Value(Option<u64>),
+    /// The outcome of a `try_insert`.
+    TryInsert(std::result::Result<(), u64>),
+    /// The outcome of a `compute`.
+    Computed(Computed<u64>),
+}
+
+impl Action {
+    /// The specification: the value after the operation, and the answer, given the value before.
+    #[must_use]
+    pub fn step(self, value: Option<u64>) -> (Option<u64>, Reply) {
+        match self {
+            Self::Get => (value, Reply::Value(value)),
+            Self::Contains => (value, Reply::Present(value.is_some())),
+            Self::TryInsert(new) => match value {
+                Some(present) => (value, Reply::TryInsert(Err(present))),
+                None => (Some(new), Reply::TryInsert(Ok(()))),
+            },
+            Self::Insert(new) => (Some(new), Reply::Value(value)),
+            Self::Put(new) => (Some(new), Reply::Done),
+            Self::Update(new) => (value.map(|_| new), Reply::Value(value)),
+            Self::Remove => (None, Reply::Value(value)),
+            Self::Delete => (None, Reply::Done),
+            Self::Compute(rule) => match rule.decide(value) {
+                Decision::Keep => (value, Reply::Computed(Computed::Kept(value))),
+                Decision::Put(new) => (Some(new), Reply::Computed(Computed::Put(value))),
+                Decision::Remove => (None, Reply::Computed(Computed::Removed(value))),
+            },
+        }
+    }
+
+    /// Whether the operation, answered so, counts as failed for [`OnFailure::Stop`].
+    #[must_use]
+    pub fn failed(self, reply: &Reply) -> bool {
+        match reply {
+            Reply::TryInsert(outcome) => outcome.is_err(),
+            Reply::Value(found) => found.is_none() && !matches!(self, Self::Insert(_)),
+            _ => false,
+        }
+    }
+
+    /// Whether the operation may change the key.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Get | Self::Contains | Self::Compute(Rule::Keep))
+    }
+}
+
+/// The batch calls of [`Table`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the batch calls of `Table`")]
+pub enum BatchKind {
+    Get,
+    Insert,
+    Put,
+    Update,
+    TryInsert,
+    Remove,
+    Execute(OnFailure),
+}
+
+impl BatchKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Get,
+        Self::Insert,
+        Self::Put,
+        Self::Update,
+        Self::TryInsert,
+        Self::Remove,
+        Self::Execute(OnFailure::Continue),
+        Self::Execute(OnFailure::Stop),
+    ];
+
+    /// Turns `action` into the one that this batch can carry, keeping its value.
+    #[must_use]
+    pub fn action(self, action: Action, value: u64) -> Action {
+        match self {
+            Self::Get => Action::Get,
+            Self::Insert => Action::Insert(value),
+            Self::Put => Action::Put(value),
+            Self::Update => Action::Update(value),
+            Self::TryInsert => Action::TryInsert(value),
+            Self::Remove => Action::Remove,
+            Self::Execute(_) => match action {
+                Action::Contains => Action::Get,
+                Action::Delete => Action::Remove,
+                Action::Compute(_) => Action::Insert(value),
+                other => other,
+            },
+        }
+    }
+}
+
+type KeyOf<T> = <<T as Table>::Key as Data>::Owned;
+type ValueOf<T> = <<T as Table>::Value as Data>::Owned;
+
+fn number<D: Sample + ?Sized>(owned: &D::Owned) -> u64 {
+    D::number(owned).unwrap_or(FOREIGN)
+}
+
+fn numbers<D: Sample + ?Sized>(owned: &[Option<D::Owned>]) -> Vec<Reply> {
+    owned.iter().map(|found| Reply::Value(found.as_ref().map(number::<D>))).collect()
+}
+
+/// Asks `table`.
+///
+/// # Errors
+/// The table's.
+pub fn ask<T>(table: &T, call: Call) -> Result<Reply>
+where
+    T: Table<Key: Sample, Value: Sample>,
+{
+    let owned_key = T::Key::sample(call.key);
+    let key = T::Key::arg(&owned_key);
+    let value_number =
+        |found: Option<ValueOf<T>>| Reply::Value(found.as_ref().map(number::<T::Value>));
+    let with = |n: u64, f: &dyn Fn(Arg<'_, T::Value>) -> Result<Reply>| {
+        let value = T::Value::sample(n);
+        f(T::Value::arg(&value))
+    };
+    match call.action {
+        Action::Get => table.get(key).map(value_number),
+        Action::Contains => table.contains(key).map(Reply::Present),
+        Action::TryInsert(n) => with(n, &|value| {
+            Ok(Reply::TryInsert(
+                table.try_insert(key, value)?.map_err(|present| number::<T::Value>(&present.0)),
+            ))
+        }),
+        Action::Insert(n) => with(n, &|value| table.insert(key, value).map(value_number)),
+        Action::Put(n) => with(n, &|value| table.put(key, value).map(|()| Reply::Done)),
+        Action::Update(n) => with(n, &|value| table.update(key, value).map(value_number)),
+        Action::Remove => table.remove(key).map(value_number),
+        Action::Delete => table.delete(key).map(|()| Reply::Done),
+        Action::Compute(rule) => compute(table, key, rule),
+    }
+}
+
+fn compute<T>(table: &T, key: Arg<'_, T::Key>, rule: Rule) -> Result<Reply>
+where
+    T: Table<Key: Sample, Value: Sample>,
+{
+    let before = |found: Option<ValueOf<T>>| found.as_ref().map(number::<T::Value>);
+    let computed = table.compute(key, |value| {
+        let decision = rule.decide(value.map(|value| number::<T::Value>(&value.own_ref())));
+        match decision {
+            Decision::Keep => Decision::Keep,
+            Decision::Put(n) => Decision::Put(T::Value::sample(n)),
+            Decision::Remove => Decision::Remove,
+        }
+    })?;
+    Ok(Reply::Computed(match computed {
+        Computed::Kept(value) => Computed::Kept(before(value)),
+        Computed::Put(value) => Computed::Put(before(value)),
+        Computed::Removed(value) => Computed::Removed(before(value)),
+    }))
+}
+
+/// Asks `table` for a whole batch; the answers of the operations that ran, in order.
+///
+/// # Errors
+/// The table's.
+pub fn ask_batch<T>(table: &T, kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>>
+where
+    T: Table<Key: Sample, Value: Sample>,
+{
+    let keys: Vec<KeyOf<T>> = calls.iter().map(|call| T::Key::sample(call.key)).collect();
+    let values: Vec<ValueOf<T>> =
+        calls.iter().map(|call| T::Value::sample(value_of(call.action))).collect();
+    let key_args: Vec<Arg<'_, T::Key>> = keys.iter().map(T::Key::arg).collect();
+    let pairs: Vec<_> = key_args.iter().copied().zip(values.iter().map(T::Value::arg)).collect();
+    let mut found = vec![None; calls.len()];
+    match kind {
+        BatchKind::Get => table.get_batch(&key_args, &mut found)?,
+        BatchKind::Insert => table.insert_batch(&pairs, &mut found)?,
+        BatchKind::Update => table.update_batch(&pairs, &mut found)?,
+        BatchKind::Remove => table.remove_batch(&key_args, &mut found)?,
+        BatchKind::Put => {
+            table.put_batch(&pairs)?;
+            return Ok(vec![Reply::Done; calls.len()]);
+        }
+        BatchKind::TryInsert => {
+            let mut outcomes = vec![Ok(()); calls.len()];
+            table.try_insert_batch(&pairs, &mut outcomes)?;
+            let reply = |outcome: icefield::TryInsert<T::Value>| {
+                Reply::TryInsert(outcome.map_err(|present| number::<T::Value>(&present.0)))
+            };
+            return Ok(outcomes.into_iter().map(reply).collect());
+        }
+        BatchKind::Execute(on_failure) => {
+            let mut ops: Vec<Op<'_, T::Key, T::Value>> = calls
+                .iter()
+                .zip(&pairs)
+                .map(|(call, &(key, value))| op_of(call.action, key, value))
+                .collect();
+            let ran = table.execute(&mut ops, on_failure)?;
+            return Ok(ops.iter().take(ran).map(reply_of).collect());
+        }
+    }
+    Ok(numbers::<T::Value>(&found))
+}
+
+fn value_of(action: Action) -> u64 {
+    match action {
+        Action::TryInsert(n) | Action::Insert(n) | Action::Put(n) | Action::Update(n) => n,
+        _ => 0,
+    }
+}
+
+fn op_of<'a, K: Sample + icefield::Key + ?Sized, V: Sample + icefield::Value + ?Sized>(
+    action: Action,
+    key: Arg<'a, K>,
+    value: Arg<'a, V>,
+) -> Op<'a, K, V> {
+    match action {
+        Action::TryInsert(_) => Op::try_insert(key, value),
+        Action::Insert(_) => Op::insert(key, value),
+        Action::Put(_) => Op::put(key, value),
+        Action::Update(_) => Op::update(key, value),
+        Action::Remove | Action::Delete => Op::remove(key),
+        Action::Get | Action::Contains | Action::Compute(_) => Op::get(key),
+    }
+}
+
+fn reply_of<K, V>(op: &Op<'_, K, V>) -> Reply
+where
+    K: Sample + icefield::Key + ?Sized,
+    V: Sample + icefield::Value + ?Sized,
+{
+    match op {
+        Op::Get(_, found)
+        | Op::Insert(_, _, found)
+        | Op::Update(_, _, found)
+        | Op::Remove(_, found) => Reply::Value(found.as_ref().map(number::<V>)),
+        Op::TryInsert(_, _, outcome) => Reply::TryInsert(
+            outcome.as_ref().map(|()| ()).map_err(|present| number::<V>(&present.0)),
+        ),
+        Op::Put(..) => Reply::Done,
+    }
+}

@@ -1,0 +1,95 @@
+//! What a scenario says when it found something: enough to replay it, short enough to read.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Longest trace that is printed whole.
+const SHOWN_STEPS: usize = 40;
+
+/// A violation, with the seed that replays it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The scenario.
+    pub scenario: &'static str,
+    /// What the scenario function was called with.
+    pub seed: u64,
+    /// What is wrong.
+    pub what: String,
+    /// The steps that led there, in order.
+    pub trace: Vec<String>,
+}
+
+impl Failure {
+    /// A violation without a trace.
+    pub fn new(scenario: &'static str, seed: u64, what: impl Into<String>) -> Self {
+        Self { scenario, seed, what: what.into(), trace: Vec::new() }
+    }
+
+    /// The same with the steps that led to it.
+    #[must_use]
+    pub fn with_trace(mut self, steps: impl IntoIterator<Item = String>) -> Self {
+        self.trace = steps.into_iter().collect();
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} failed with seed {}: {}", self.scenario, self.seed, self.what)?;
+        let hidden = self.trace.len().saturating_sub(SHOWN_STEPS);
+        if hidden > 0 {
+            writeln!(f, "  ... {hidden} steps before")?;
+        }
+        for (at, step) in self.trace.iter().enumerate().skip(hidden) {
+            writeln!(f, "  {at:4} {step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs one scenario; a panic inside it is a failure like any other.
+///
+/// # Errors
+/// What `run` found, or its panic.
+pub fn guarded<C>(
+    scenario: &'static str,
+    seed: u64,
+    run: impl FnOnce() -> Result<C, Failure>,
+) -> Result<C, Failure> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result,
+        Err(payload) => {
+            Err(Failure::new(scenario, seed, format!("panicked: {}", panic_text(payload.as_ref()))))
+        }
+    }
+}
+
+/// What a panic said.
+#[must_use]
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "(no message)".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trace_is_shortened_to_its_end() {
+        let failure =
+            Failure::new("model", 7, "lost").with_trace((0..100).map(|n| format!("step {n}")));
+        let text = failure.to_string();
+        assert!(text.starts_with("model failed with seed 7: lost"), "{text}");
+        assert!(
+            text.contains("60 steps before")
+                && text.contains("step 99")
+                && !text.contains("step 59"),
+            "{text}"
+        );
+    }
+}

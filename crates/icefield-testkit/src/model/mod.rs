@@ -1,0 +1,100 @@
+//! Random sequences of every operation against the reference map, with clean reopenings.
+//!
+//! A history is made from its seed before it runs and does not depend on what the table answers, so a failing one can
+//! be shortened by leaving steps out.
+
+mod run;
+mod step;
+
+use icefield::Durable;
+
+use crate::failure::{Failure, guarded};
+use crate::place::Place;
+use crate::shrink::shrink;
+use crate::subject::Sample;
+
+pub use step::{Step, history};
+
+/// The scenario's name.
+pub const NAME: &str = "model";
+
+/// What model histories did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Histories run.
+    pub histories: u64,
+    /// Steps of them.
+    pub steps: u64,
+    /// Single operations, those inside batches included.
+    pub operations: u64,
+    /// Clean reopenings.
+    pub reopens: u64,
+    /// Whole passes over a table, compared record by record.
+    pub scans: u64,
+}
+
+impl Counts {
+    /// Adds what another history did.
+    pub fn add(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.steps += other.steps;
+        self.operations += other.operations;
+        self.reopens += other.reopens;
+        self.scans += other.scans;
+    }
+}
+
+/// One history of about `length` steps on a table of `place()`.
+///
+/// # Errors
+/// The first wrong answer, with a shortened history.
+pub fn scenario<T, P>(seed: u64, length: usize, place: impl Fn() -> P) -> Result<Counts, Failure>
+where
+    T: Durable<Key: Sample, Value: Sample>,
+    P: Place<T>,
+{
+    let steps = history(seed, length);
+    let attempt = |steps: &[Step]| guarded(NAME, seed, || run::run::<T, P>(seed, steps, place()));
+    let failure = match attempt(&steps) {
+        Ok(counts) => return Ok(counts),
+        Err(failure) => failure,
+    };
+    let short = shrink(steps, |steps| attempt(steps).is_err());
+    Err(attempt(&short)
+        .err()
+        .unwrap_or(failure)
+        .with_trace(short.iter().map(|step| format!("{step:?}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Bug, Toy, ToyPlace};
+
+    fn first_failure(bug: Bug) -> Option<Failure> {
+        (0..40).find_map(|seed| scenario::<Toy, _>(seed, 100, || ToyPlace(bug)).err())
+    }
+
+    #[test]
+    fn a_right_table_passes_and_is_asked_everything() {
+        let mut counts = Counts::default();
+        for seed in 0..40 {
+            counts.add(
+                scenario::<Toy, _>(seed, 100, || ToyPlace(Bug::None))
+                    .unwrap_or_else(|failure| panic!("{failure}")),
+            );
+        }
+        assert!(
+            counts.reopens > 20 && counts.scans > 100 && counts.operations > 4000,
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn wrong_tables_are_caught_with_a_short_history() {
+        for bug in [Bug::UpdateInserts, Bug::NeverStops, Bug::ScanLoses] {
+            let failure = first_failure(bug).unwrap_or_else(|| panic!("{bug:?} was not noticed"));
+            assert!(failure.trace.len() <= 5, "{failure}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a history may do, and how one is drawn.
+
+use crate::call::{Action, BatchKind, Call, Rule};
+use crate::rng::Rng;
+
+/// One step of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
+pub enum Step {
+    One(Call),
+    Batch(BatchKind, Vec<Call>),
+    /// A read whose closure calls the table again.
+    GetWith {
+        key: u64,
+        inner: u64,
+    },
+    GetAsync(u64),
+    /// `len`, `is_empty` and the estimate of `stats`.
+    Len,
+    /// A whole pass in pages of so many records.
+    Scan {
+        page: usize,
+    },
+    /// A pass with writes to other keys between the pages, and a reopening in the middle if asked.
+    ScanAmongWrites {
+        page: usize,
+        writes: Vec<Call>,
+        reopen: bool,
+    },
+    /// A `for_each` that breaks after so many records.
+    ForEach {
+        stop_after: usize,
+    },
+    Clear,
+    Reserve(u64),
+    /// Keeps the keys whose number is no multiple.
+    Retain {
+        drop_multiples_of: u64,
+    },
+    Check,
+    Reopen,
+}
+
+/// What a stretch of a history mostly does.
+#[derive(Clone, Copy)]
+enum Mood {
+    Mixed,
+    Growing,
+    Shrinking,
+}
+
+/// The steps of `seed`: stretches of growing, shrinking and mixed work over a universe of few or many keys.
+#[must_use]
+pub fn history(seed: u64, length: usize) -> Vec<Step> {
+    let mut rng = Rng::fork(seed, 1);
+    let mut draw = Draw { keys: *rng.pick(&[3, 12, 40, 150, 400]), fresh: 256, rng };
+    let mut steps = Vec::with_capacity(length + 2);
+    while steps.len() < length {
+        let mood = *draw.rng.pick(&[Mood::Mixed, Mood::Growing, Mood::Growing, Mood::Shrinking]);
+        for _ in 0..=draw.rng.index(length / 3 + 1) {
+            steps.push(draw.step(mood));
+        }
+    }
+    steps.extend([Step::Scan { page: 7 }, Step::Check]);
+    steps
+}
+
+struct Draw {
+    keys: u64,
+    fresh: u64,
+    rng: Rng,
+}
+
+impl Draw {
+    /// A key of the universe; the extreme words are among them.
+    fn key(&mut self) -> u64 {
+        match self.rng.below(self.keys) {
+            1 => u64::MAX,
+            2 => 1 << 63,
+            key => key,
+        }
+    }
+
+    /// Mostly a value that occurs once, so that stale answers show.
+    fn value(&mut self) -> u64 {
+        if self.rng.one_in(5) {
+            return self.rng.below(256);
+        }
+        self.fresh += 1;
+        self.fresh
+    }
+
+    fn action(&mut self, mood: Mood) -> Action {
+        let value = self.value();
+        let growing = [Action::Insert(value), Action::TryInsert(value), Action::Put(value)];
+        let shrinking = [
+            Action::Remove,
+            Action::Delete,
+            Action::Compute(Rule::Remove),
+            Action::Compute(Rule::RemoveEven),
+        ];
+        let others = [
+            Action::Get,
+            Action::Contains,
+            Action::Update(value),
+            Action::Compute(Rule::Keep),
+            Action::Compute(Rule::Put(value)),
+            Action::Compute(Rule::PutIfAbsent(value)),
+            Action::Compute(Rule::PutIfPresent(value)),
+        ];
+        let weights = match mood {
+            Mood::Mixed => [30, 25],
+            Mood::Growing => [65, 5],
+            Mood::Shrinking => [5, 55],
+        };
+        match self.rng.below(100) {
+            n if n < weights[0] => *self.rng.pick(&growing),
+            n if n < weights[0] + weights[1] => *self.rng.pick(&shrinking),
+            _ => *self.rng.pick(&others),
+        }
+    }
+
+    fn call(&mut self, mood: Mood) -> Call {
+        Call { key: self.key(), action: self.action(mood) }
+    }
+
+    fn batch(&mut self, mood: Mood) -> Step {
+        let kind = match mood {
+            Mood::Growing if self.rng.one_in(2) => BatchKind::Insert,
+            Mood::Shrinking if self.rng.one_in(2) => BatchKind::Remove,
+            _ => *self.rng.pick(&BatchKind::ALL),
+        };
+        let count = *self.rng.pick(&[0, 1, 2, 5, 17, 40, 100]);
+        let calls = (0..count).map(|_| {
+            let call = self.call(mood);
+            Call { action: kind.action(call.action, self.fresh), ..call }
+        });
+        Step::Batch(kind, calls.collect())
+    }
+
+    fn step(&mut self, mood: Mood) -> Step {
+        match self.rng.below(1000) {
+            0..5 => Step::Clear,
+            5..20 => Step::Reopen,
+            20..30 => Step::Reserve(self.rng.below(self.keys)),
+            30..40 => Step::Retain { drop_multiples_of: 2 + self.rng.below(5) },
+            40..60 => Step::Scan { page: *self.rng.pick(&[1, 2, 7, 1000]) },
+            60..75 => self.scan_among_writes(mood),
+            75..85 => Step::ForEach { stop_after: self.rng.index(20) },
+            85..95 => Step::Check,
+            95..120 => Step::Len,
+            120..150 => Step::GetAsync(self.key()),
+            150..180 => Step::GetWith { key: self.key(), inner: self.key() },
+            180..330 => self.batch(mood),
+            _ => Step::One(self.call(mood)),
+        }
+    }
+
+    fn scan_among_writes(&mut self, mood: Mood) -> Step {
+        let count = self.rng.index(60);
+        let writes = (0..count).map(|_| self.call(mood)).collect();
+        Step::ScanAmongWrites { page: 1 + self.rng.index(4), writes, reopen: self.rng.one_in(4) }
+    }
+}

@@ -1,0 +1,103 @@
+//! A small seeded generator: the same numbers on every machine, in every release, so that a printed seed replays.
+
+/// Scrambles a word; a bijection (the finalizer of `SplitMix64`, by Steele, Lea and Flood).
+#[must_use]
+pub fn mix(n: u64) -> u64 {
+    let n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    n ^ (n >> 31)
+}
+
+/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`].
+#[derive(Clone, Debug)]
+pub struct Rng([u64; 4]);
+
+impl Rng {
+    /// The stream of `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut state = [0; 4];
+        let mut n = seed;
+        for word in &mut state {
+            *word = mix(n);
+            n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        }
+        Self(state)
+    }
+
+    /// A stream of its own for part `part` of whatever `seed` drives.
+    #[must_use]
+    pub fn fork(seed: u64, part: u64) -> Self {
+        Self::new(seed ^ mix(part.wrapping_add(1)))
+    }
+
+    /// The next word.
+    pub fn word(&mut self) -> u64 {
+        let s = &mut self.0;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let t = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= t;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// A number below `limit`; 0 when `limit` is 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// As [`Rng::below`], for lengths and indices.
+    pub fn index(&mut self, limit: usize) -> usize {
+        self.below(limit as u64) as usize
+    }
+
+    /// True once in `n` calls, on average.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// A number in `0.0..1.0`.
+    pub fn unit(&mut self) -> f64 {
+        (self.word() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// One of `items`.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.index(items.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_stream() {
+        let stream = |seed| {
+            let mut rng = Rng::new(seed);
+            (0..4).map(|_| rng.word()).collect::<Vec<_>>()
+        };
+        assert_eq!(stream(7), stream(7));
+        assert_ne!(stream(7), stream(8));
+    }
+
+    #[test]
+    fn below_covers_its_range_and_stays_in_it() {
+        let mut rng = Rng::new(1);
+        let mut seen = [0_u32; 10];
+        for _ in 0..10_000 {
+            seen[rng.index(10)] += 1;
+        }
+        assert!(seen.iter().all(|&count| (800..1200).contains(&count)), "{seen:?}");
+        assert_eq!(rng.below(0), 0);
+        assert!((0..1000).all(|_| (0.0..1.0).contains(&rng.unit())));
+    }
+}

@@ -1,0 +1,103 @@
+//! What a table must offer to be tortured: each scenario is generic over these traits, so a new table gets the whole
+//! arsenal by implementing them.
+
+use std::hash::Hash;
+
+use icefield::pm::sim::Sim;
+use icefield::{Data, Durable, Key, Result, Value};
+
+/// A table on the simulated medium.
+pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
+    /// The table's name in commands and reports, e.g. `dash-eh`.
+    const NAME: &'static str;
+
+    /// A new table of the smallest geometry, so that every structure change happens within a few dozen operations.
+    /// `variant` picks among the geometries worth testing; any number is allowed.
+    ///
+    /// # Errors
+    /// The table's own.
+    fn create_tiny(sim: Sim, variant: u64) -> Result<Self>;
+
+    /// Opens the table that `sim` holds.
+    ///
+    /// # Errors
+    /// The table's own; also [`icefield::Error::NotFound`] when `sim` holds none, because its creation was cut short.
+    fn open_on(sim: Sim) -> Result<Self>;
+}
+
+/// A key or value type that scenarios can make examples of.
+///
+/// Distinct numbers give distinct samples, and a sample tells its number.
+pub trait Sample: Data<Owned: Eq + Hash + Ord> {
+    /// The `n`th example.
+    fn sample(n: u64) -> Self::Owned;
+
+    /// The number whose sample `owned` is; `None` when it is nobody's, i.e. nothing that a scenario ever wrote.
+    fn number(owned: &Self::Owned) -> Option<u64>;
+}
+
+/// What scenarios ask of a key type.
+pub trait SampleKey: Sample + Key {}
+impl<K: Sample + Key + ?Sized> SampleKey for K {}
+
+/// What scenarios ask of a value type.
+pub trait SampleValue: Sample + Value {}
+impl<V: Sample + Value + ?Sized> SampleValue for V {}
+
+impl Sample for u64 {
+    fn sample(n: u64) -> u64 {
+        n
+    }
+
+    fn number(owned: &u64) -> Option<u64> {
+        Some(*owned)
+    }
+}
+
+/// Nothing for 0, one byte below 256, else the number followed by bytes that depend on it: mostly few, sometimes
+/// hundreds, rarely thousands, so that inline, small and multi-block records all occur.
+impl Sample for [u8] {
+    fn sample(n: u64) -> Vec<u8> {
+        if n < 256 {
+            return if n == 0 { Vec::new() } else { vec![n as u8] };
+        }
+        let mixed = crate::rng::mix(n);
+        let tail = match mixed % 256 {
+            0 => mixed >> 8 & 0xFFF,
+            1..=16 => mixed >> 8 & 0xFF,
+            _ => mixed >> 8 & 0xF,
+        };
+        let mut bytes = n.to_le_bytes().to_vec();
+        bytes.extend((0..tail).map(|at| mixed.rotate_left(at as u32 % 64) as u8));
+        bytes
+    }
+
+    fn number(owned: &Vec<u8>) -> Option<u64> {
+        let n = match owned.as_slice() {
+            [] => 0,
+            [byte] => u64::from(*byte),
+            bytes => u64::from_le_bytes(*bytes.first_chunk()?),
+        };
+        (Self::sample(n) == *owned).then_some(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_tell_their_number() {
+        for n in (0..3000).chain([u64::MAX, 1 << 40]) {
+            assert_eq!(<[u8] as Sample>::number(&<[u8] as Sample>::sample(n)), Some(n));
+            assert_eq!(u64::number(&u64::sample(n)), Some(n));
+        }
+    }
+
+    #[test]
+    fn damaged_samples_are_nobodys() {
+        let mut bytes = <[u8] as Sample>::sample(12_345);
+        bytes.push(1);
+        assert_eq!(<[u8] as Sample>::number(&bytes), None);
+    }
+}

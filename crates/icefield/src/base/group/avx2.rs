@@ -1,0 +1,89 @@
+//! AVX2: 32 bytes, or four words, in one comparison.
+
+use core::arch::x86_64::{
+    __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64, _mm256_movemask_epi8,
+    _mm256_movemask_pd, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi64x,
+};
+
+use super::{Isa, Kernel, Sse2};
+
+/// AVX2.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// Proof that this processor has AVX2, if it has.
+    #[inline]
+    #[must_use]
+    pub fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Self(()))
+    }
+
+    /// Runs `kernel` compiled for AVX2.
+    #[inline]
+    pub fn enter<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+        fn compiled<K: Kernel>(isa: Avx2, kernel: K) -> K::Output {
+            kernel.run(isa)
+        }
+        if !has_bit_manipulation() {
+            return kernel.run(self);
+        }
+        // SAFETY: `self` proves AVX2, and the others have just been asked for.
+        unsafe { compiled(self, kernel) }
+    }
+}
+
+/// Every processor with AVX2 has these, but an emulator or a hypervisor may hide them.
+#[inline]
+pub(super) fn has_bit_manipulation() -> bool {
+    is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("popcnt")
+}
+
+impl Isa for Avx2 {
+    const NAME: &'static str = "avx2";
+
+    #[inline(always)]
+    fn match16(self, words: [u64; 2], byte: u8) -> u32 {
+        Sse2.match16(words, byte)
+    }
+
+    #[inline(always)]
+    fn match32(self, words: [u64; 4], byte: u8) -> u32 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { match32(words, byte) }
+    }
+
+    #[inline(always)]
+    fn match64(self, [a, b, c, d, e, f, g, h]: [u64; 8], byte: u8) -> u64 {
+        u64::from(self.match32([a, b, c, d], byte))
+            | u64::from(self.match32([e, f, g, h], byte)) << 32
+    }
+
+    #[inline(always)]
+    fn find8(self, [a, b, c, d, e, f, g, h]: [u64; 8], key: u64) -> u32 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { find4([a, b, c, d], key) | find4([e, f, g, h], key) << 4 }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn vector([a, b, c, d]: [u64; 4]) -> __m256i {
+    _mm256_setr_epi64x(a as i64, b as i64, c as i64, d as i64)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn match32(words: [u64; 4], byte: u8) -> u32 {
+    _mm256_movemask_epi8(_mm256_cmpeq_epi8(vector(words), _mm256_set1_epi8(byte as i8))) as u32
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn find4(words: [u64; 4], key: u64) -> u32 {
+    let equal = _mm256_cmpeq_epi64(vector(words), _mm256_set1_epi64x(key as i64));
+    _mm256_movemask_pd(_mm256_castsi256_pd(equal)) as u32
+}

@@ -1,0 +1,83 @@
+//! AVX-512 (F, BW): a whole line, or eight words, in one comparison that gives the mask directly.
+
+use core::arch::x86_64::{
+    __m512i, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask, _mm512_set1_epi8, _mm512_set1_epi64,
+    _mm512_setr_epi64,
+};
+
+use super::avx2::has_bit_manipulation;
+use super::{Avx2, Isa, Kernel};
+
+/// AVX-512 with byte and word instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(Avx2);
+
+impl Avx512 {
+    /// Proof that this processor has AVX-512 F and BW, if it has.
+    #[inline]
+    #[must_use]
+    pub fn detect() -> Option<Self> {
+        let avx2 = Avx2::detect()?;
+        (is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"))
+            .then_some(Self(avx2))
+    }
+
+    /// Runs `kernel` compiled for AVX-512.
+    #[inline]
+    pub fn enter<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2,popcnt")]
+        fn compiled<K: Kernel>(isa: Avx512, kernel: K) -> K::Output {
+            kernel.run(isa)
+        }
+        if !has_bit_manipulation() {
+            return kernel.run(self);
+        }
+        // SAFETY: `self` proves AVX-512 and AVX2, and the others have just been asked for.
+        unsafe { compiled(self, kernel) }
+    }
+}
+
+impl Isa for Avx512 {
+    const NAME: &'static str = "avx512";
+
+    #[inline(always)]
+    fn match16(self, words: [u64; 2], byte: u8) -> u32 {
+        self.0.match16(words, byte)
+    }
+
+    #[inline(always)]
+    fn match32(self, words: [u64; 4], byte: u8) -> u32 {
+        self.0.match32(words, byte)
+    }
+
+    #[inline(always)]
+    fn match64(self, words: [u64; 8], byte: u8) -> u64 {
+        // SAFETY: `self` proves AVX-512 F and BW.
+        unsafe { match64(words, byte) }
+    }
+
+    #[inline(always)]
+    fn find8(self, words: [u64; 8], key: u64) -> u32 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { find8(words, key) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn vector(words: [u64; 8]) -> __m512i {
+    let [a, b, c, d, e, f, g, h] = words.map(|word| word as i64);
+    _mm512_setr_epi64(a, b, c, d, e, f, g, h)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn match64(words: [u64; 8], byte: u8) -> u64 {
+    _mm512_cmpeq_epi8_mask(vector(words), _mm512_set1_epi8(byte as i8))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn find8(words: [u64; 8], key: u64) -> u32 {
+    u32::from(_mm512_cmpeq_epi64_mask(vector(words), _mm512_set1_epi64(key as i64)))
+}

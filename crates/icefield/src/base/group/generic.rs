@@ -1,0 +1,55 @@
+//! Comparisons by integer arithmetic: right on every processor, and what the others are tested against.
+
+use super::Isa;
+
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// No instruction set in particular.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Generic;
+
+impl Isa for Generic {
+    const NAME: &'static str = "generic";
+
+    #[inline(always)]
+    fn match16(self, words: [u64; 2], byte: u8) -> u32 {
+        match_words(words, byte) as u32
+    }
+
+    #[inline(always)]
+    fn match32(self, words: [u64; 4], byte: u8) -> u32 {
+        match_words(words, byte) as u32
+    }
+
+    #[inline(always)]
+    fn match64(self, words: [u64; 8], byte: u8) -> u64 {
+        match_words(words, byte)
+    }
+
+    #[inline(always)]
+    fn find8(self, words: [u64; 8], key: u64) -> u32 {
+        // Without branches: a mispredicted one costs more than the eight comparisons.
+        words.iter().enumerate().fold(0, |bits, (i, &word)| bits | u32::from(word == key) << i)
+    }
+}
+
+#[inline(always)]
+fn match_words<const N: usize>(words: [u64; N], byte: u8) -> u64 {
+    let pattern = LOW_BITS * u64::from(byte);
+    words
+        .iter()
+        .enumerate()
+        .fold(0, |bits, (i, &word)| bits | zero_bytes(word ^ pattern) << (8 * i))
+}
+
+/// Bit `i` says whether byte `i` of `word` is zero. Exact: the shorter formula with a subtraction lets a borrow run into
+/// the next byte and reports it wrongly.
+#[inline(always)]
+fn zero_bytes(word: u64) -> u64 {
+    let seven_bits = word & !HIGH_BITS;
+    // The high bit of each byte of the sum is set when any of the other seven was; no carry leaves a byte.
+    let zero = !((seven_bits + !HIGH_BITS) | word) & HIGH_BITS;
+    // Gathers bits 7, 15, .. 63 at the top: each pair of bit and factor that lands there is the only one that does.
+    (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}

@@ -1,0 +1,39 @@
+//! Hints to the processor that a line is about to be read or written. They never fault, whatever the address.
+
+/// Asks for the line of `address`, to read it.
+#[inline(always)]
+pub fn prefetch_read<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE is part of x86-64; a hint touches no memory that the program can observe.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a hint touches no memory that the program can observe.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
+/// Asks for the line of `address` in a state in which this processor may write it. Not for reads: it takes the line away
+/// from every other processor.
+#[inline(always)]
+pub fn prefetch_write<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // By hand, because the compiler leaves the instruction out when it does not know the processor. Every 64-bit x86 takes
+    // it; the oldest Intel ones do nothing.
+    // SAFETY: a hint touches no memory that the program can observe.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a hint touches no memory that the program can observe.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}

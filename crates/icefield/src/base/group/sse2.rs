@@ -1,0 +1,45 @@
+//! SSE2: every x86-64 processor has it.
+
+use core::arch::x86_64::{
+    __m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
+};
+
+use super::{Generic, Isa};
+
+/// SSE2.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sse2;
+
+impl Isa for Sse2 {
+    const NAME: &'static str = "sse2";
+
+    #[inline(always)]
+    fn match16(self, words: [u64; 2], byte: u8) -> u32 {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { match16(words, byte) }
+    }
+
+    #[inline(always)]
+    fn match32(self, [a, b, c, d]: [u64; 4], byte: u8) -> u32 {
+        self.match16([a, b], byte) | self.match16([c, d], byte) << 16
+    }
+
+    #[inline(always)]
+    fn match64(self, [a, b, c, d, e, f, g, h]: [u64; 8], byte: u8) -> u64 {
+        u64::from(self.match32([a, b, c, d], byte))
+            | u64::from(self.match32([e, f, g, h], byte)) << 32
+    }
+
+    /// SSE2 cannot compare 64-bit lanes; eight scalar comparisons are no slower than putting halves together.
+    #[inline(always)]
+    fn find8(self, words: [u64; 8], key: u64) -> u32 {
+        Generic.find8(words, key)
+    }
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn match16([low, high]: [u64; 2], byte: u8) -> u32 {
+    let group: __m128i = _mm_set_epi64x(high as i64, low as i64);
+    _mm_movemask_epi8(_mm_cmpeq_epi8(group, _mm_set1_epi8(byte as i8))) as u32
+}

@@ -1,0 +1,118 @@
+//! Every instruction set against a loop over the bytes.
+
+use super::*;
+
+/// Words with many equal bytes, near misses and neighbours that would show a borrow or a swapped lane.
+fn samples() -> Vec<[u64; 8]> {
+    let mut state = 0x1CEF_1E1D_u64;
+    let mut next = move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state ^ (state >> 29)
+    };
+    let mut samples =
+        vec![[0; 8], [u64::MAX; 8], [0x0100_0100_0001_0001; 8], [0x8080_8080_8080_8080; 8]];
+    samples.extend((0..64).map(|byte| {
+        let mut words = [0; 8];
+        words[byte / 8] = 0xA5 << (8 * (byte % 8));
+        words
+    }));
+    samples.extend((0..200).map(|_| std::array::from_fn(|_| next())));
+    // Few different bytes, so that most groups have several matches.
+    samples.extend((0..200).map(|_| std::array::from_fn(|_| next() & 0x0101_0101_0101_0101)));
+    samples.extend((0..100).map(|_| std::array::from_fn(|_| next() & 3)));
+    samples
+}
+
+struct AgainstLoop;
+
+impl Kernel for AgainstLoop {
+    type Output = &'static str;
+
+    fn run<I: Isa>(self, isa: I) -> &'static str {
+        for words in samples() {
+            let [a, b, c, d, ..] = words;
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            for byte in [0, 1, 2, 0x7F, 0x80, 0xA5, 0xFF, bytes[0], bytes[15], bytes[31], bytes[63]]
+            {
+                let expected: u64 =
+                    bytes.iter().enumerate().map(|(i, &b)| u64::from(b == byte) << i).sum();
+                assert_eq!(
+                    isa.match16([a, b], byte),
+                    expected as u32 & 0xFFFF,
+                    "{}: {byte:#x} {words:x?}",
+                    I::NAME
+                );
+                assert_eq!(
+                    isa.match32([a, b, c, d], byte),
+                    expected as u32,
+                    "{}: {byte:#x} {words:x?}",
+                    I::NAME
+                );
+                assert_eq!(isa.match64(words, byte), expected, "{}: {byte:#x} {words:x?}", I::NAME);
+            }
+            for key in [0, 1, 2, words[0], words[3], words[7], words[5] ^ 1 << 63, words[6] ^ 1] {
+                let expected: u32 =
+                    words.iter().enumerate().map(|(i, &word)| u32::from(word == key) << i).sum();
+                assert_eq!(isa.find8(words, key), expected, "{}: {key:#x} {words:x?}", I::NAME);
+            }
+        }
+        I::NAME
+    }
+}
+
+#[test]
+fn generic_is_right() {
+    AgainstLoop.run(Generic);
+}
+
+#[test]
+fn native_is_right() {
+    AgainstLoop.run(Native::default());
+}
+
+#[test]
+fn the_best_set_is_right() {
+    println!("best instruction set here: {}", dispatch(AgainstLoop));
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[test]
+fn every_set_of_this_processor_is_right() {
+    AgainstLoop.run(Sse2);
+    match Avx2::detect() {
+        Some(isa) => assert_eq!(isa.enter(AgainstLoop), "avx2"),
+        None => println!("not run: this processor has no AVX2"),
+    }
+    match Avx512::detect() {
+        Some(isa) => assert_eq!(isa.enter(AgainstLoop), "avx512"),
+        None => println!("not run: this processor has no AVX-512"),
+    }
+}
+
+#[test]
+fn groups_number_bytes_from_the_least_significant() {
+    let group = Group16::from_words([0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908]);
+    for byte in 0..16 {
+        assert_eq!(group.matches(byte).lowest(), Some(usize::from(byte)));
+    }
+    assert!(!group.matches(16).any());
+    assert_eq!(Group32::from_words([0, 0, 0, 9 << 56]).matches(9).lowest(), Some(31));
+    assert_eq!(Group64::from_words([0, 0, 0, 0, 0, 0, 0, 9 << 56]).matches(9).lowest(), Some(63));
+    assert_eq!(
+        Words8::from_words([5, 6, 5, 8, 9, 10, 11, 5]).matches(5).collect::<Vec<_>>(),
+        [0, 2, 7]
+    );
+}
+
+#[test]
+fn masks_iterate_lowest_first() {
+    let mask = BitMask::new(0b1001_0110);
+    assert_eq!(mask.len(), 4);
+    assert_eq!(mask.collect::<Vec<_>>(), [1, 2, 4, 7]);
+    assert_eq!(mask.and(0b1000_0100).collect::<Vec<_>>(), [2, 7]);
+    assert_eq!(mask.lowest(), Some(1));
+    assert_eq!(BitMask::new(0).lowest(), None);
+    assert_eq!(BitMask::new(1 << 31).lowest(), Some(31));
+    assert_eq!(BitMask64::new(1 << 63 | 1).collect::<Vec<_>>(), [0, 63]);
+}

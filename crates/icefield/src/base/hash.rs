@@ -1,0 +1,195 @@
+//! The hash function of every table: fast for one word, good in all 64 bits, keyed by 128 bits of seed.
+//!
+//! Its construction is that of the wyhash family: the 128-bit product of two 64-bit words, folded by xor of its halves,
+//! diffuses as well as many rounds of shifts and adds, and costs one multiplication. What is particular here:
+//! - Every constant is derived from the whole seed. With an unknown seed there is no input that is known to make a factor
+//!   zero, and no two inputs that are known to collide.
+//! - A word costs two multiplications: `(x ^ k0) * k1`, then the two halves of that product, masked by `k2` and `k3`,
+//!   with one another. The first one spreads `x` over 128 bits, the second mixes every bit into every bit.
+//! - Bytes are read 16 at a time; from 64 bytes on, four independent chains run side by side.
+//!
+//! It is not a cryptographic hash: it resists inputs that were chosen without knowledge of the seed and of hash values.
+//!
+//! The function is part of the file format: a table's superblock names it by [`HashKind::id`]. It never changes. A
+//! better one is another kind. The vectors in `hash/tests.rs` pin it.
+//!
+//! Which bits a table uses: the highest ones for directories, those in the middle for buckets, the lowest eight for
+//! fingerprints. They are independent enough for that; the tests below measure it.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Which hash function a table uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum HashKind {
+    /// The keyed function described in this module.
+    #[default]
+    Strong = 1,
+    /// Every key has hash 0. For tests of what tables do with keys that are all equal to them.
+    Constant = 0xFFFF,
+}
+
+impl HashKind {
+    /// The number that stands for it in files.
+    #[must_use]
+    pub const fn id(self) -> u32 {
+        self as u32
+    }
+
+    /// The inverse of [`HashKind::id`]; `None` for a number that this build does not know.
+    #[must_use]
+    pub const fn from_id(id: u32) -> Option<Self> {
+        match id {
+            1 => Some(Self::Strong),
+            0xFFFF => Some(Self::Constant),
+            _ => None,
+        }
+    }
+}
+
+/// A seed that differs from call to call and from process to process.
+#[must_use]
+pub fn random_seed() -> [u64; 2] {
+    [RandomState::new().hash_one(0_u64), RandomState::new().hash_one(1_u64)]
+}
+
+/// The fraction of pi: numbers that nobody has chosen.
+const PI: [u64; 8] = [
+    0x243F_6A88_85A3_08D3,
+    0x1319_8A2E_0370_7344,
+    0xA409_3822_299F_31D0,
+    0x082E_FA98_EC4E_6C89,
+    0x4528_21E6_38D0_1377,
+    0xBE54_66CF_34E9_0C6C,
+    0xC0AC_29B7_C97C_50DD,
+    0x3F84_D5B5_B547_0917,
+];
+
+/// A hash function with its seed worked in. Small and `Copy`: keep it where the operations are.
+#[derive(Clone, Copy, Debug)]
+pub struct Hash {
+    keys: [u64; 6],
+    /// All ones, or zero for [`HashKind::Constant`]: cheaper than a branch in every operation.
+    mask: u64,
+}
+
+impl Hash {
+    /// The function `kind` under `seed`.
+    #[must_use]
+    pub fn new(kind: HashKind, seed: [u64; 2]) -> Self {
+        let mut keys: [u64; 6] = std::array::from_fn(|i| {
+            scramble(scramble(seed[0] ^ PI[i]).wrapping_add(seed[1] ^ PI[i + 2]))
+        });
+        // An odd factor makes the low half of the first product a permutation of the key.
+        keys[1] |= 1;
+        let mask = match kind {
+            HashKind::Strong => u64::MAX,
+            HashKind::Constant => 0,
+        };
+        Self { keys, mask }
+    }
+
+    /// The hash of one word.
+    #[inline(always)]
+    #[must_use]
+    pub fn word(&self, word: u64) -> u64 {
+        let [k0, k1, ..] = self.keys;
+        self.finish(multiply(word ^ k0, k1))
+    }
+
+    /// The hash of a string of bytes. Not that of the word with the same bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, bytes: &[u8]) -> u64 {
+        let [k0, _, _, _, k4, k5] = self.keys;
+        // The length enters scrambled by a key, so that no content can make up for it.
+        let start = k4.wrapping_add(k5.wrapping_mul(bytes.len() as u64));
+        let (state, [low, high]) =
+            if bytes.len() <= 16 { (start, short_tail(bytes)) } else { self.absorb(start, bytes) };
+        self.finish(multiply(low ^ k0, high ^ state))
+    }
+
+    /// Absorbs all but the last 16 bytes (more or less: the tail may overlap them) of more than 16.
+    fn absorb(&self, start: u64, bytes: &[u8]) -> (u64, [u64; 2]) {
+        let mut rest = bytes;
+        let mut state = start;
+        if rest.len() > 64 {
+            let mut lanes = [start; 4];
+            while rest.len() > 64 {
+                for (lane, key) in lanes.iter_mut().zip(self.keys) {
+                    let [low, high] = two_words(rest);
+                    *lane = fold(multiply(low ^ key, high ^ *lane));
+                    rest = &rest[16..];
+                }
+            }
+            state = lanes[0] ^ lanes[1] ^ lanes[2] ^ lanes[3];
+        }
+        while rest.len() > 16 {
+            let [low, high] = two_words(rest);
+            state = fold(multiply(low ^ self.keys[0], high ^ state));
+            rest = &rest[16..];
+        }
+        (state, two_words(&bytes[bytes.len() - 16..]))
+    }
+
+    /// The second multiplication.
+    #[inline(always)]
+    fn finish(&self, [low, high]: [u64; 2]) -> u64 {
+        let [_, _, k2, k3, ..] = self.keys;
+        fold(multiply(low ^ k2, high ^ k3)) & self.mask
+    }
+}
+
+/// The 128-bit product as its low and high half.
+#[inline(always)]
+fn multiply(a: u64, b: u64) -> [u64; 2] {
+    let product = u128::from(a) * u128::from(b);
+    [product as u64, (product >> 64) as u64]
+}
+
+#[inline(always)]
+fn fold([low, high]: [u64; 2]) -> u64 {
+    low ^ high
+}
+
+/// A permutation of 64 bits in which every bit depends on every bit (the finaliser of MurmurHash3). Only for seeds: it is
+/// not keyed.
+fn scramble(mut word: u64) -> u64 {
+    word = (word ^ (word >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    word = (word ^ (word >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    word ^ (word >> 33)
+}
+
+/// The first 16 bytes as two words.
+#[inline(always)]
+fn two_words(bytes: &[u8]) -> [u64; 2] {
+    [u64_at(bytes, 0), u64_at(bytes, 8)]
+}
+
+/// At most 16 bytes as two words. Different contents of the same length give different words.
+#[inline(always)]
+fn short_tail(bytes: &[u8]) -> [u64; 2] {
+    match bytes.len() {
+        8.. => [u64_at(bytes, 0), u64_at(bytes, bytes.len() - 8)],
+        4.. => [u32_at(bytes, 0), u32_at(bytes, bytes.len() - 4)],
+        len @ 1.. => [
+            u64::from(bytes[0]) << 16 | u64::from(bytes[len / 2]) << 8 | u64::from(bytes[len - 1]),
+            0,
+        ],
+        0 => [0, 0],
+    }
+}
+
+#[inline(always)]
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+#[inline(always)]
+fn u32_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |chunk| u64::from(u32::from_le_bytes(*chunk)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! Atomics, fences and waiting: the standard library's, or loom's when a model is being checked.
+//!
+//! Protocols that `tests/loom.rs` explores take their atomics from here. Words that live on a medium or in zeroed memory
+//! are the standard library's in every build, because loom's atomics are not plain words.
+
+#[cfg(loom)]
+pub use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+pub use std::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    thread::yield_now,
+};
+
+/// Rounds of waiting that stay on the processor, before the scheduler is asked for help.
+#[cfg(not(loom))]
+const SPIN_ROUNDS: u32 = 64;
+/// A model has no time to pass: every round lets another thread run.
+#[cfg(loom)]
+const SPIN_ROUNDS: u32 = 0;
+
+/// Waits a little for another thread; `rounds` counts the calls of one wait so far, from 0.
+#[inline]
+pub fn wait(rounds: u32) {
+    if rounds < SPIN_ROUNDS {
+        spin_loop();
+    } else {
+        yield_now();
+    }
+}

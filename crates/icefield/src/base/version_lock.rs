@@ -1,0 +1,331 @@
+//! The lock of a bucket: one word that excludes writers from one another and lets readers pass without a store.
+//!
+//! ```text
+//! bits 31..2  version    steps when a holder that had changed something unlocks
+//! bit 1       CHANGING   readers must not look: what they would see is half done, or not durable yet
+//! bit 0       WRITER     one writer holds the lock
+//! ```
+//!
+//! A reader takes the version, reads the data with `Relaxed` atomic loads, and asks whether the version still stands;
+//! otherwise what it read means nothing, and it starts again. **Misses are validated exactly like hits.** Readers ignore
+//! WRITER: a holder may prepare words that no reader follows yet (free slots) for as long as it likes. They wait only
+//! while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock.
+//!
+//! # Ordering
+//!
+//! - E1. `begin_change` sets CHANGING, then fences with Release, then the holder changes data. A reader that saw any of
+//!   those changes fences with Acquire in [`validate`] and therefore sees CHANGING, or a later version: it fails.
+//! - E2. Unlocking stores the stepped version with Release after the last change. A reader's Acquire load in
+//!   [`read_begin`] takes the version together with everything that it covers. The next writer's Acquire pairs with it too.
+//! - E3. Acquiring the lock is followed by a Release fence. A reader that saw a word which a holder wrote *without*
+//!   `begin_change` (into a slot that was free, but that the reader still took for used) then sees the version under
+//!   which that slot became free: it fails. Without this fence the holder's own knowledge of that version would not reach
+//!   the reader with the word.
+//!
+//! # Progress
+//!
+//! Readers never store and never block a writer. A reader may be starved by writers that change the bucket without pause;
+//! a holder that is preempted after `begin_change` delays the readers of its bucket. The version has 30 bits: a reader
+//! that sleeps through exactly 2^30 changes of one bucket, or a multiple, would not notice them.
+
+use std::cell::Cell;
+
+use super::sync::{self, AtomicU32, Ordering, fence};
+
+const WRITER: u32 = 1;
+const CHANGING: u32 = 2;
+const VERSION_STEP: u32 = 4;
+
+/// A word that can be a version lock, wherever it lives.
+pub trait LockCell: Copy {
+    /// The present word.
+    fn load(self, order: Ordering) -> u32;
+    /// Stores `word`.
+    fn store(self, word: u32, order: Ordering);
+    /// Weak compare-and-exchange.
+    ///
+    /// # Errors
+    /// What the word was instead, or a spurious failure.
+    fn cas_weak(
+        self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32>;
+    /// Lets time pass for another thread; `rounds` counts the calls of one wait so far.
+    fn wait(self, rounds: u32) {
+        sync::wait(rounds);
+    }
+}
+
+impl LockCell for &AtomicU32 {
+    #[inline(always)]
+    fn load(self, order: Ordering) -> u32 {
+        self.load(order)
+    }
+
+    #[inline(always)]
+    fn store(self, word: u32, order: Ordering) {
+        self.store(word, order);
+    }
+
+    #[inline(always)]
+    fn cas_weak(
+        self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.compare_exchange_weak(current, new, success, failure)
+    }
+}
+
+/// The version under which a reader started: what [`validate`] compares with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what was read under a version means nothing until it is validated"]
+pub struct Version(u32);
+
+/// Starts a read: waits until nothing is changing, and gives the version to validate with.
+#[inline]
+pub fn read_begin(cell: impl LockCell) -> Version {
+    let mut rounds = 0;
+    loop {
+        // Acquire (E2): the data that this version covers comes with it.
+        let word = cell.load(Ordering::Acquire);
+        if word & CHANGING == 0 {
+            return Version(word & !WRITER);
+        }
+        cell.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+}
+
+/// Whether everything that was read since `version` was taken belongs together.
+#[inline]
+#[must_use]
+pub fn validate(cell: impl LockCell, version: Version) -> bool {
+    // Acquire (E1, E3): if any of our Relaxed loads saw a holder's store, the load below sees that holder's lock word.
+    fence(Ordering::Acquire);
+    // Relaxed: ordered by the fence.
+    cell.load(Ordering::Relaxed) & !WRITER == version.0
+}
+
+/// Takes the lock unless another writer has it.
+#[inline]
+pub fn try_lock<C: LockCell>(cell: C) -> Option<WriteGuard<C>> {
+    // Relaxed: only a first look, the exchange decides.
+    let mut word = cell.load(Ordering::Relaxed);
+    while word & WRITER == 0 {
+        // Acquire (E2): what the former holders wrote.
+        match cell.cas_weak(word, word | WRITER, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {
+                // Release (E3).
+                fence(Ordering::Release);
+                return Some(WriteGuard { cell, word: Cell::new(word | WRITER) });
+            }
+            Err(seen) => word = seen,
+        }
+    }
+    None
+}
+
+/// Takes the lock, waiting for other writers. A thread that already holds any lock must use [`try_lock`] instead.
+#[inline]
+pub fn lock<C: LockCell>(cell: C) -> WriteGuard<C> {
+    let mut rounds = 0;
+    loop {
+        if let Some(guard) = try_lock(cell) {
+            return guard;
+        }
+        cell.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+}
+
+/// Frees the lock whoever held it, and steps the version. For recovery, which runs before anybody else may use the word:
+/// a lock that was held when the process died must not be waited for.
+#[inline]
+pub fn reset(cell: impl LockCell) {
+    // Relaxed: nobody else uses the word.
+    let word = cell.load(Ordering::Relaxed);
+    // Release (E2): readers that come now see what recovery did.
+    cell.store(stepped(word), Ordering::Release);
+}
+
+/// The word that an unlock after a change leaves.
+#[inline]
+fn stepped(word: u32) -> u32 {
+    (word & !(WRITER | CHANGING)).wrapping_add(VERSION_STEP)
+}
+
+/// The lock is held until this is dropped, on unwinding too.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct WriteGuard<C: LockCell> {
+    cell: C,
+    /// The word as it stands. Nobody else stores it while we hold the lock.
+    word: Cell<u32>,
+}
+
+impl<C: LockCell> WriteGuard<C> {
+    /// Makes readers wait and those that are under way fail. Comes before the first change of a word that readers
+    /// follow; a second call does nothing.
+    #[inline]
+    pub fn begin_change(&self) {
+        let word = self.word.get();
+        if word & CHANGING != 0 {
+            return;
+        }
+        self.word.set(word | CHANGING);
+        // Relaxed: the fence below orders it before the changes.
+        self.cell.store(word | CHANGING, Ordering::Relaxed);
+        // Release (E1): whoever sees a change that follows, and fences, sees CHANGING.
+        fence(Ordering::Release);
+    }
+
+    /// Whether [`WriteGuard::begin_change`] was called.
+    #[inline]
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        self.word.get() & CHANGING != 0
+    }
+
+    /// The word that is locked.
+    #[inline]
+    #[must_use]
+    pub fn cell(&self) -> C {
+        self.cell
+    }
+}
+
+impl<C: LockCell> Drop for WriteGuard<C> {
+    #[inline]
+    fn drop(&mut self) {
+        let word = self.word.get();
+        let unlocked = if word & CHANGING != 0 { stepped(word) } else { word & !WRITER };
+        // Release (E2): every change is seen by whoever takes the version or the lock from here.
+        self.cell.store(unlocked, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    #[test]
+    fn writers_exclude_one_another() {
+        let cell = AtomicU32::new(0);
+        let guard = lock(&cell);
+        assert!(try_lock(&cell).is_none());
+        drop(guard);
+        assert!(try_lock(&cell).is_some());
+    }
+
+    #[test]
+    fn a_lock_that_changed_nothing_disturbs_no_reader() {
+        let cell = AtomicU32::new(0);
+        let version = read_begin(&cell);
+        let guard = lock(&cell);
+        assert!(validate(&cell, version));
+        assert_eq!(read_begin(&cell), version, "a reader may start under the writer bit");
+        drop(guard);
+        assert!(validate(&cell, version));
+    }
+
+    #[test]
+    fn a_change_fails_readers_until_they_start_again() {
+        let cell = AtomicU32::new(0);
+        let version = read_begin(&cell);
+        let guard = lock(&cell);
+        guard.begin_change();
+        assert!(guard.is_changing());
+        assert!(!validate(&cell, version));
+        guard.begin_change();
+        drop(guard);
+        assert!(!validate(&cell, version));
+        let version = read_begin(&cell);
+        assert!(validate(&cell, version));
+    }
+
+    #[test]
+    fn a_reader_that_starts_under_the_writer_bit_notices_its_change() {
+        let cell = AtomicU32::new(0);
+        let guard = lock(&cell);
+        let version = read_begin(&cell);
+        guard.begin_change();
+        assert!(!validate(&cell, version));
+        drop(guard);
+        assert!(!validate(&cell, version));
+    }
+
+    #[test]
+    fn the_version_wraps_without_touching_the_bits() {
+        let cell = AtomicU32::new(u32::MAX & !(WRITER | CHANGING));
+        let version = read_begin(&cell);
+        let guard = lock(&cell);
+        guard.begin_change();
+        drop(guard);
+        assert_eq!(cell.load(Ordering::Relaxed), 0);
+        assert!(!validate(&cell, version));
+    }
+
+    #[test]
+    fn recovery_frees_a_lock_whatever_it_holds() {
+        for garbage in [0, WRITER, WRITER | CHANGING, CHANGING, u32::MAX, 0xDEAD_BEEF] {
+            let cell = AtomicU32::new(garbage);
+            reset(&cell);
+            let version = read_begin(&cell);
+            assert_ne!(version.0, garbage & !WRITER);
+            assert!(validate(&cell, version) && try_lock(&cell).is_some(), "{garbage:#x}");
+        }
+    }
+
+    #[test]
+    fn unwinding_releases_the_lock() {
+        let cell = AtomicU32::new(0);
+        let result = std::panic::catch_unwind(|| {
+            let guard = lock(&cell);
+            guard.begin_change();
+            std::panic::resume_unwind(Box::new("stop"));
+        });
+        assert!(result.is_err());
+        assert_eq!(cell.load(Ordering::Relaxed), VERSION_STEP);
+    }
+
+    /// A record of two words that only belong together when they are equal.
+    #[test]
+    fn readers_never_see_half_of_a_change() {
+        let rounds: u64 = if cfg!(miri) { 50 } else { 50_000 };
+        let cell = AtomicU32::new(0);
+        let record = [AtomicU64::new(0), AtomicU64::new(0)];
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..rounds {
+                        let guard = lock(&cell);
+                        let value = record[0].load(Ordering::Relaxed);
+                        guard.begin_change();
+                        record.iter().for_each(|word| word.store(value + 1, Ordering::Relaxed));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let mut last = 0;
+                while last < 2 * rounds {
+                    let version = read_begin(&cell);
+                    let [a, b] = record.each_ref().map(|word| word.load(Ordering::Relaxed));
+                    if validate(&cell, version) {
+                        assert_eq!(a, b);
+                        assert!(a >= last, "time runs forwards");
+                        last = a;
+                    }
+                }
+            });
+        });
+        assert_eq!(record[0].load(Ordering::Relaxed), 2 * rounds, "no change was lost");
+    }
+}

@@ -1,0 +1,132 @@
+//! One bucket: searching it by fingerprint, writing a record into it, taking one out (§4.1, §4.2).
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::layout::{Bucket, Meta, SLOTS, fingerprint};
+use super::record::{Probe, Records};
+use crate::Result;
+use crate::base::group::Group16;
+use crate::base::reclaim::PROTECTED;
+use crate::base::version_lock::{self, WriteGuard};
+use crate::key::{Key, Value};
+use crate::pm::lock::PmLock;
+use crate::pm::{Cell64, Medium};
+
+/// The bucket's lock, held.
+pub(super) type Guard<'a, M> = WriteGuard<PmLock<'a, M>>;
+
+impl Bucket {
+    #[inline]
+    pub(super) fn version_lock<'a, M: Medium>(&'a self, pm: &'a M) -> PmLock<'a, M> {
+        PmLock::new(pm, &self.lock)
+    }
+
+    #[inline]
+    pub(super) fn lock<'a, M: Medium>(&'a self, pm: &'a M) -> Guard<'a, M> {
+        version_lock::lock(self.version_lock(pm))
+    }
+
+    #[inline]
+    pub(super) fn try_lock<'a, M: Medium>(&'a self, pm: &'a M) -> Option<Guard<'a, M>> {
+        version_lock::try_lock(self.version_lock(pm))
+    }
+
+    /// The metadata word. Relaxed: either the caller holds the lock, or validates its version afterwards.
+    #[inline]
+    pub(super) fn meta(&self, pm: &impl Medium) -> Meta {
+        Meta(self.meta.load(pm, Relaxed))
+    }
+
+    /// Bit per slot that holds a record and has this fingerprint.
+    #[inline]
+    pub(super) fn candidates(&self, pm: &impl Medium, hash: u64) -> u32 {
+        // Relaxed: raced words of a seqlock.
+        let words = [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
+        Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
+    }
+
+    /// The slot that holds the key.
+    #[inline]
+    pub(super) fn find<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        pm: &impl Medium,
+        records: &Records<K, V>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<usize>> {
+        let mut candidates = self.candidates(pm, probe.hash);
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            // PROTECTED (E3): pairs with the Release in `write_record`; a reference that we see leads to a written blob, which
+            // our pin keeps.
+            if records.matches(pm, self.slots[slot].key.load(pm, PROTECTED), probe)? {
+                return Ok(Some(slot));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// The first slot without a record, given the slots that count as taken.
+    #[inline]
+    pub(super) fn free_slot(taken: u32, slot_mask: u32) -> Option<usize> {
+        let free = !taken & slot_mask;
+        (free != 0).then(|| free.trailing_zeros() as usize)
+    }
+
+    /// Stores and flushes a record in a slot that is not allocated: invisible until [`Bucket::publish`].
+    #[inline]
+    pub(super) fn write_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
+        let place = &self.slots[slot];
+        // Release (E3): a reader that still takes this slot for its former record follows only whole references.
+        place.key.store(pm, key, Release);
+        place.value.store(pm, value, Release);
+        pm.flush_object(place);
+    }
+
+    /// Sets a slot's fingerprint. In the line of the metadata word and stored before it: a crash that keeps the record keeps
+    /// the fingerprint.
+    #[inline]
+    pub(super) fn set_fingerprint(&self, pm: &impl Medium, slot: usize, hash: u64) {
+        let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);
+        // Relaxed: only the holder of the lock stores; `publish` orders it.
+        let others = word.load(pm, Relaxed) & !(0xFF << shift);
+        word.store(pm, others | u64::from(fingerprint(hash)) << shift, Release);
+    }
+
+    /// A slot's fingerprint.
+    pub(super) fn fingerprint_at(&self, pm: &impl Medium, slot: usize) -> u8 {
+        (self.fingerprints[slot / 8].load(pm, Relaxed) >> (slot % 8 * 8)) as u8
+    }
+
+    /// Stores and flushes the metadata word: the commit point once fenced. The caller has set the changing bit.
+    #[inline]
+    pub(super) fn publish(&self, pm: &impl Medium, meta: Meta) {
+        // Release (E2): after the fingerprints and the records.
+        self.meta.store(pm, meta.0, Release);
+        pm.flush_object(&self.meta);
+    }
+
+    /// A slot's words, under the lock or validated afterwards.
+    #[inline]
+    pub(super) fn record(&self, pm: &impl Medium, slot: usize) -> (u64, u64) {
+        // PROTECTED (E3): as in `find`.
+        (self.slots[slot].key.load(pm, PROTECTED), self.slots[slot].value.load(pm, PROTECTED))
+    }
+
+    /// The slots of `mask`, in order.
+    pub(super) fn slots_of(mut mask: u32) -> impl Iterator<Item = usize> {
+        std::iter::from_fn(move || {
+            (mask != 0).then(|| {
+                let slot = mask.trailing_zeros() as usize;
+                mask &= mask - 1;
+                slot
+            })
+        })
+    }
+
+    /// The value word of a slot.
+    #[inline]
+    pub(super) fn value(&self, slot: usize) -> &Cell64 {
+        &self.slots[slot.min(SLOTS - 1)].value
+    }
+}

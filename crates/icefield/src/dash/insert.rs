@@ -1,0 +1,223 @@
+//! The ways of a record into a segment: its home or probing bucket, the stash, displacement, the chain (Algorithms 1, 2).
+//!
+//! The order differs from the paper, which displaces before it stashes: a stash insert costs two fences like a direct
+//! one, a displacement five, and overflow fingerprints keep stashed records from costing other keys' searches anything. The load
+//! at which a segment splits is the same, because it splits only when both ways are exhausted.
+
+use super::bucket::Guard;
+use super::layout::Bucket;
+use super::record::{Pin, Probe, Unlinked};
+use super::segment::{Core, Found, Segment, Site};
+use super::stash;
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// A key's home and probing bucket, locked: no record of that home comes, goes or moves meanwhile (I4).
+pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M: Medium> {
+    pub(super) core: &'a Core<K, V, M>,
+    pub(super) segment: Segment<'a>,
+    pub(super) buckets: [&'a Bucket; 2],
+    pub(super) guards: [Guard<'a, M>; 2],
+}
+
+/// Which of the two buckets takes a new record: the one with fewer, the home bucket when equal (balanced insert, §4.3).
+#[inline]
+pub(super) fn choose(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
+    let counts = metas.map(u32::count_ones);
+    let target = usize::from(counts[1] < counts[0]);
+    Bucket::free_slot(metas[target], slot_mask).map(|slot| (target, slot))
+}
+
+impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
+    /// Locks a key's two buckets, lower one first: the order in which every thread waits for more than one.
+    #[inline]
+    pub(super) fn new(core: &'a Core<K, V, M>, segment: Segment<'a>, hash: u64) -> Self {
+        let (home, probing) = core.pair(segment, hash);
+        let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
+            let first = home.lock(&core.pm);
+            [first, probing.lock(&core.pm)]
+        } else {
+            let first = probing.lock(&core.pm);
+            [home.lock(&core.pm), first]
+        };
+        Self { core, segment, buckets: [home, probing], guards }
+    }
+
+    /// Finds the key.
+    #[inline]
+    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
+        self.core.find_locked(self.segment, probe)
+    }
+
+    /// Sets the changing bit of whichever bucket makes readers of the found record retry: its own, or the home bucket of a
+    /// stashed one.
+    fn begin_change(&self, found: &Found<'_>) {
+        let which = usize::from(std::ptr::eq(found.bucket, self.buckets[1]));
+        self.guards[which].begin_change();
+    }
+
+    /// Replaces the value word of a record; returns the former one. One flush, one fence.
+    #[inline]
+    pub(super) fn replace(&mut self, found: &Found<'_>, value: u64) -> u64 {
+        let pm = &self.core.pm;
+        self.begin_change(found);
+        let cell = found.bucket.value(found.slot);
+        let before = cell.load(pm, Relaxed);
+        // Release (E3), commit point once fenced: the blob behind a reference was written before.
+        cell.store(pm, value, Release);
+        pm.persist(cell);
+        before
+    }
+
+    /// Takes a record out; its slot may be used again at once, because its end is durable. One flush, one fence.
+    #[inline]
+    pub(super) fn remove(&mut self, found: &Found<'_>, hash: u64, pin: &Pin<'_>) {
+        let core = self.core;
+        let pm = &core.pm;
+        let (key, value) = found.bucket.record(pm, found.slot);
+        if found.site == Site::Normal {
+            self.begin_change(found);
+            found.bucket.publish(pm, found.bucket.meta(pm).without(1 << found.slot));
+            // Commit point: from here on a crash keeps the record away.
+            pm.fence();
+        } else {
+            let guard = found.bucket.lock(pm);
+            self.guards.iter().for_each(Guard::begin_change);
+            guard.begin_change();
+            found.bucket.publish(pm, found.bucket.meta(pm).without(1 << found.slot));
+            // Commit point, as above.
+            pm.fence();
+            stash::forget(pm, self.buckets[0], self.buckets[1], hash, found.site.stash_bucket());
+        }
+        core.records.retire_key(pm, pin, key);
+        core.records.retire_value(pm, pin, value);
+    }
+
+    /// Inserts a record whose key is absent. `false`: the segment has no room for it.
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
+        let metas = self.buckets.map(|bucket| bucket.meta(&self.core.pm).allocated());
+        if let Some((target, slot)) = choose(metas, self.core.geometry.slot_mask()) {
+            self.insert_at(target, slot, hash, record);
+            return Ok(true);
+        }
+        if self.insert_into_stash(hash, record) || self.displace(hash, record) {
+            return Ok(true);
+        }
+        self.insert_into_chain(hash, record)
+    }
+
+    /// Two flushes, two fences.
+    #[inline]
+    fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: Unlinked) {
+        let pm = &self.core.pm;
+        let bucket = self.buckets[target];
+        bucket.write_record(pm, slot, record.key, record.value);
+        // P1: the record is durable before any durable word says that it exists.
+        pm.fence();
+        self.guards[target].begin_change();
+        bucket.set_fingerprint(pm, slot, hash);
+        bucket.publish(pm, bucket.meta(pm).with(slot, target == 1));
+        // P2, commit point: from here on a crash keeps the record.
+        pm.fence();
+    }
+
+    /// Puts the record into the first stash bucket with room. Two flushes, two fences.
+    #[cold]
+    fn insert_into_stash(&mut self, hash: u64, record: Unlinked) -> bool {
+        let core = self.core;
+        for (number, bucket) in core.stash(self.segment).iter().enumerate() {
+            if self.insert_overflow(bucket, Some(number), hash, record) {
+                core.counts.stash_inserts.add(1);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// As [`Locked::insert_into_stash`], for the chain.
+    #[cold]
+    fn insert_into_chain(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
+        let core = self.core;
+        for block in core.chain(self.segment.id) {
+            if self.insert_overflow(&block?.1.bucket, None, hash, record) {
+                core.counts.chain_inserts.add(1);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn insert_overflow(&mut self, bucket: &Bucket, number: Option<usize>, hash: u64, record: Unlinked) -> bool {
+        let pm = &self.core.pm;
+        let mask = self.core.geometry.slot_mask();
+        // A look without the lock: a full bucket is passed by.
+        if Bucket::free_slot(bucket.meta(pm).allocated(), mask).is_none() {
+            return false;
+        }
+        let guard = bucket.lock(pm);
+        let meta = bucket.meta(pm);
+        let Some(slot) = Bucket::free_slot(meta.allocated(), mask) else { return false };
+        bucket.write_record(pm, slot, record.key, record.value);
+        // P1, as in `insert_at`.
+        pm.fence();
+        guard.begin_change();
+        bucket.set_fingerprint(pm, slot, hash);
+        bucket.publish(pm, meta.with(slot, false));
+        // P2, commit point, as in `insert_at`.
+        pm.fence();
+        self.guards.iter().for_each(Guard::begin_change);
+        stash::note(pm, self.buckets[0], self.buckets[1], hash, number);
+        true
+    }
+
+    /// Moves a record of one of the two buckets to its other place and takes the slot. Five flushes, five fences.
+    #[cold]
+    fn displace(&mut self, hash: u64, record: Unlinked) -> bool {
+        let geometry = self.core.geometry;
+        let home = geometry.home(hash);
+        let beyond = geometry.next(geometry.next(home));
+        let before = geometry.previous(home);
+        // From the probing bucket, a record that is at home there, one bucket on; or from the home bucket, one that is at
+        // home in the bucket before, back.
+        self.displace_from(1, beyond, hash, record) || self.displace_from(0, before, hash, record)
+    }
+
+    fn displace_from(&mut self, from: usize, to: usize, hash: u64, record: Unlinked) -> bool {
+        let core = self.core;
+        let pm = &core.pm;
+        let (source, target) = (self.buckets[from], &self.segment.buckets[to]);
+        let meta = source.meta(pm);
+        let movable = if from == 1 { meta.allocated() & !meta.members() } else { meta.allocated() & meta.members() };
+        let Some(slot) = Bucket::slots_of(movable).next() else { return false };
+        // The paper forgets this lock. Only tried: to wait here, out of order, could be for ever.
+        let Some(guard) = target.try_lock(pm) else { return false };
+        let room = target.meta(pm);
+        let Some(free) = Bucket::free_slot(room.allocated(), core.geometry.slot_mask()) else { return false };
+
+        let (key, value) = source.record(pm, slot);
+        target.write_record(pm, free, key, value);
+        // P3: the copy is durable before the target says so.
+        pm.fence();
+        guard.begin_change();
+        copy_fingerprint(pm, source, slot, target, free);
+        target.publish(pm, room.with(free, from == 1));
+        // P4: the record is in both places; a crash here leaves a duplicate, which recovery removes.
+        pm.fence();
+        self.guards[from].begin_change();
+        source.publish(pm, meta.without(1 << slot));
+        // P5: the slot is durably free before it is used again.
+        pm.fence();
+        drop(guard);
+        core.counts.displacements.add(1);
+        self.insert_at(from, slot, hash, record);
+        true
+    }
+}
+
+/// Gives a moved record its fingerprint.
+pub(super) fn copy_fingerprint(pm: &impl Medium, source: &Bucket, slot: usize, target: &Bucket, to: usize) {
+    target.set_fingerprint(pm, to, u64::from(source.fingerprint_at(pm, slot)));
+}

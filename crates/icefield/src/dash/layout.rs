@@ -1,0 +1,373 @@
+//! What lies where on the medium (§4.1, Figures 3 and 4), and the packed words.
+
+use std::mem::offset_of;
+
+use crate::pm::cell::Overlay;
+use crate::pm::{Cell32, Cell64, Volatile32};
+
+/// Slots in a bucket.
+pub(super) const SLOTS: usize = 14;
+/// Overflow fingerprints in a bucket.
+pub(super) const OVERFLOW_SLOTS: usize = 4;
+/// Bytes in a bucket.
+pub(super) const BUCKET_BYTES: u64 = 256;
+/// The deepest directory: 2^28 entries index some 4 TiB of segments.
+pub(super) const MAX_DEPTH: u32 = 28;
+
+/// One record: two words. A key or value that is no word is a reference into the blob store.
+#[repr(C)]
+pub(super) struct Slot {
+    pub(super) key: Cell64,
+    pub(super) value: Cell64,
+}
+
+/// A bucket: one version lock, 32 bytes of metadata (lock included) and 14 records in four lines.
+///
+/// ```text
+///  0        4          8              12     16                      32         256
+///  | lock   | overflow | overflow fps | meta | 14 fingerprints, 2 -  | 14 slots  |
+///  |------- volatile ---------------- | ------------- durable ----------------- |
+/// ```
+#[repr(C, align(64))]
+pub(super) struct Bucket {
+    /// `base::version_lock`.
+    pub(super) lock: Volatile32,
+    /// [`OverflowWord`]: which records of this home bucket went to the stash.
+    pub(super) overflow: Volatile32,
+    /// Their fingerprints, one a byte.
+    pub(super) overflow_fingerprints: Volatile32,
+    /// [`Meta`]: which slots hold records. The commit point of every insert and remove is a store to it.
+    pub(super) meta: Cell32,
+    /// One byte a slot, the low byte of the key's hash; bytes 14 and 15 unused.
+    pub(super) fingerprints: [Cell64; 2],
+    pub(super) slots: [Slot; SLOTS],
+}
+
+/// A segment's own words, 32 bytes in `headers.ice`, apart from its buckets: readers never need them, and a scan over
+/// all segments reads two a line.
+#[repr(C)]
+pub(super) struct Header {
+    /// [`Link`]: state, local depth, right neighbour. The commit point of a split is a store to it.
+    pub(super) link: Cell64,
+    /// The hash prefix that the segment covers, left-aligned. Never changes while the segment is live.
+    pub(super) pattern: Cell64,
+    /// First block of the chain of further stash buckets in `chains.ice`, plus one; 0: none.
+    pub(super) chain: Cell64,
+    _reserved: Cell64,
+}
+
+/// A chained stash bucket: a block of `chains.ice`.
+#[repr(C, align(64))]
+pub(super) struct ChainBlock {
+    /// The next block of the chain (or of the free list), plus one; 0: the last.
+    pub(super) next: Cell64,
+    _reserved: [Cell64; 7],
+    pub(super) bucket: Bucket,
+}
+
+/// The table's root words, page 1 of `table.ice`.
+#[repr(C)]
+pub(super) struct Root {
+    /// [`RootWord`]: generation and depth of the directory. The commit point of doubling and of `clear`.
+    pub(super) directory: Cell64,
+    _reserved: [Cell64; 7],
+    pub(super) segments: crate::pm::alloc::Words,
+    pub(super) chains: crate::pm::alloc::Words,
+}
+
+// SAFETY: `repr(C)`, cells only.
+unsafe impl Overlay for Slot {}
+// SAFETY: `repr(C)`, cells only, alignment 64.
+unsafe impl Overlay for Bucket {}
+// SAFETY: `repr(C)`, cells only.
+unsafe impl Overlay for Header {}
+// SAFETY: `repr(C)`, cells and overlays only, alignment 64.
+unsafe impl Overlay for ChainBlock {}
+// SAFETY: `repr(C)`, cells and overlays only.
+unsafe impl Overlay for Root {}
+
+const _: () = assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES);
+const _: () = assert!(offset_of!(Bucket, meta) == 12 && offset_of!(Bucket, fingerprints) == 16);
+const _: () = assert!(offset_of!(Bucket, slots) == 32);
+const _: () = assert!(size_of::<Header>() == 32);
+const _: () = assert!(size_of::<ChainBlock>() == 320 && offset_of!(ChainBlock, bucket) == 64);
+const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
+
+/// How large segments are. Everything but the default is for tests and ablations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Normal buckets in a segment, a power of two from 2 to 512.
+    pub buckets: u32,
+    /// Slots of a bucket that are used, 1 to 14.
+    pub slots: u32,
+    /// Stash buckets in a segment, 1 to 4.
+    pub stash: u32,
+}
+
+impl Default for Geometry {
+    fn default() -> Self {
+        Self { buckets: 64, slots: SLOTS as u32, stash: 2 }
+    }
+}
+
+impl Geometry {
+    /// Whether the fields are within their bounds.
+    pub(super) fn is_valid(self) -> bool {
+        self.buckets.is_power_of_two()
+            && (2..=512).contains(&self.buckets)
+            && (1..=SLOTS as u32).contains(&self.slots)
+            && (1..=4).contains(&self.stash)
+    }
+
+    /// Buckets in a segment, stash included.
+    #[inline]
+    pub(super) fn all_buckets(self) -> usize {
+        (self.buckets + self.stash) as usize
+    }
+
+    /// Slots in a segment, stash included.
+    #[inline]
+    pub(super) fn segment_slots(self) -> u64 {
+        self.all_buckets() as u64 * u64::from(self.slots)
+    }
+
+    /// Bytes of a segment in `segments.ice`.
+    #[inline]
+    pub(super) fn segment_bytes(self) -> u64 {
+        self.all_buckets() as u64 * BUCKET_BYTES
+    }
+
+    /// The home bucket of a key: bits 8 and up of its hash, below the directory's, above the fingerprint's.
+    #[inline]
+    pub(super) fn home(self, hash: u64) -> usize {
+        (hash >> 8) as usize & (self.buckets as usize - 1)
+    }
+
+    /// The probing bucket of a home bucket.
+    #[inline]
+    pub(super) fn next(self, bucket: usize) -> usize {
+        (bucket + 1) & (self.buckets as usize - 1)
+    }
+
+    /// The bucket whose probing bucket is `bucket`.
+    #[inline]
+    pub(super) fn previous(self, bucket: usize) -> usize {
+        bucket.wrapping_sub(1) & (self.buckets as usize - 1)
+    }
+
+    /// The slots that are used, as a mask.
+    #[inline]
+    pub(super) fn slot_mask(self) -> u32 {
+        (1 << self.slots) - 1
+    }
+}
+
+/// The one-byte hash by which a bucket is searched.
+#[inline]
+pub(super) fn fingerprint(hash: u64) -> u8 {
+    hash as u8
+}
+
+/// A bucket's durable metadata: allocation bitmap (bits 0-13) and membership bitmap (bits 14-27; set: the record's home
+/// is the previous bucket). One store changes both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meta(pub(super) u32);
+
+impl Meta {
+    const MASK: u32 = (1 << SLOTS) - 1;
+
+    /// Bit per slot: it holds a record.
+    #[inline]
+    pub(super) fn allocated(self) -> u32 {
+        self.0 & Self::MASK
+    }
+    /// Bit per slot: its record's home is the previous bucket.
+    #[inline]
+    pub(super) fn members(self) -> u32 {
+        (self.0 >> SLOTS) & Self::MASK
+    }
+    /// How many records the bucket holds.
+    #[inline]
+    pub(super) fn count(self) -> u32 {
+        self.allocated().count_ones()
+    }
+    #[inline]
+    #[must_use]
+    pub(super) fn with(self, slot: usize, member: bool) -> Self {
+        Self(self.0 | 1 << slot | u32::from(member) << (slot + SLOTS))
+    }
+    #[inline]
+    #[must_use]
+    pub(super) fn without(self, slots: u32) -> Self {
+        Self(self.0 & !(slots | slots << SLOTS))
+    }
+}
+
+/// A home bucket's overflow metadata (§4.3): four places for fingerprints of records in the stash, and a count of those
+/// that found no place.
+///
+/// Bits 0-3: place taken. 4-7: the record's home is the previous bucket. 8-15: stash bucket, two bits a place. 16-31: how
+/// many more records of this home are in the stash or its chain; sticks at its maximum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OverflowWord(pub(super) u32);
+
+impl OverflowWord {
+    const COUNT_SHIFT: u32 = 16;
+    const COUNT_MAX: u32 = u16::MAX as u32;
+
+    #[inline]
+    pub(super) fn taken(self) -> u32 {
+        self.0 & 0xF
+    }
+    #[inline]
+    pub(super) fn members(self) -> u32 {
+        (self.0 >> 4) & 0xF
+    }
+    #[inline]
+    pub(super) fn stash_bucket(self, place: usize) -> usize {
+        (self.0 >> (8 + 2 * place)) as usize & 3
+    }
+    #[inline]
+    pub(super) fn count(self) -> u32 {
+        self.0 >> Self::COUNT_SHIFT
+    }
+    #[must_use]
+    pub(super) fn with(self, place: usize, member: bool, stash_bucket: usize) -> Self {
+        let cleared = self.without(place).0;
+        Self(cleared | 1 << place | u32::from(member) << (4 + place) | (stash_bucket as u32 & 3) << (8 + 2 * place))
+    }
+    #[must_use]
+    pub(super) fn without(self, place: usize) -> Self {
+        Self(self.0 & !(1 << place | 1 << (4 + place) | 3 << (8 + 2 * place)))
+    }
+    #[must_use]
+    pub(super) fn counted_up(self) -> Self {
+        if self.count() == Self::COUNT_MAX { self } else { Self(self.0 + (1 << Self::COUNT_SHIFT)) }
+    }
+    #[must_use]
+    pub(super) fn counted_down(self) -> Self {
+        match self.count() {
+            0 | Self::COUNT_MAX => self,
+            _ => Self(self.0 - (1 << Self::COUNT_SHIFT)),
+        }
+    }
+}
+
+/// What a segment is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// In the directory (or a new one that is not there yet).
+    Stable,
+    /// Its right neighbour holds a complete copy of the half of its records that is about to be its own.
+    Splitting,
+    /// In the free list; the neighbour is the next free one.
+    Free,
+}
+
+/// A segment's state, local depth and right neighbour in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) state: State,
+    pub(super) depth: u32,
+    /// The neighbour in hash order; `None` for the last.
+    pub(super) side: Option<u32>,
+}
+
+impl Link {
+    pub(super) fn pack(self) -> u64 {
+        let state = match self.state {
+            State::Stable => 1,
+            State::Splitting => 2,
+            State::Free => 3,
+        };
+        state | u64::from(self.depth) << 8 | self.side.map_or(0, |side| u64::from(side) + 1) << 16
+    }
+
+    /// `None` for a word that no link packs to.
+    pub(super) fn unpack(word: u64) -> Option<Self> {
+        let state = match word & 0xFF {
+            1 => State::Stable,
+            2 => State::Splitting,
+            3 => State::Free,
+            _ => return None,
+        };
+        let depth = (word >> 8) as u32 & 0xFF;
+        let side = match word >> 16 {
+            0 => None,
+            side => Some(u32::try_from(side - 1).ok()?),
+        };
+        (depth <= MAX_DEPTH).then_some(Self { state, depth, side })
+    }
+}
+
+/// Generation and depth of the directory. Each `clear` starts a generation; its parity says which directory region and
+/// which allocator words count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RootWord {
+    pub(super) generation: u64,
+    pub(super) depth: u32,
+}
+
+impl RootWord {
+    #[inline]
+    pub(super) fn pack(self) -> u64 {
+        self.generation << 8 | u64::from(self.depth)
+    }
+    #[inline]
+    pub(super) fn unpack(word: u64) -> Self {
+        Self { generation: word >> 8, depth: word as u32 & 0xFF }
+    }
+    #[inline]
+    pub(super) fn parity(self) -> usize {
+        (self.generation & 1) as usize
+    }
+    /// The directory entry of a hash.
+    #[inline]
+    pub(super) fn index(self, hash: u64) -> u64 {
+        // Two shifts: a shift by 64 (depth 0) would not be one.
+        hash >> 1 >> (63 - self.depth)
+    }
+}
+
+/// The bit of a hash that decides between the halves of a segment of local depth `depth`.
+#[inline]
+pub(super) fn split_bit(depth: u32) -> u64 {
+    1 << (63 - depth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overflow_words_keep_their_places_apart() {
+        let word = OverflowWord::default().with(0, false, 3).with(2, true, 1).counted_up();
+        assert_eq!((word.taken(), word.members(), word.count()), (0b101, 0b100, 1));
+        assert_eq!((word.stash_bucket(0), word.stash_bucket(2)), (3, 1));
+        assert_eq!(word.without(0).without(2).counted_down(), OverflowWord::default());
+    }
+
+    #[test]
+    fn a_full_overflow_count_sticks() {
+        let mut word = OverflowWord(u32::MAX);
+        word = word.counted_up().counted_down();
+        assert_eq!(word.count(), u32::from(u16::MAX));
+    }
+
+    #[test]
+    fn links_survive_packing_and_nonsense_is_refused() {
+        for side in [None, Some(0), Some(u32::MAX - 1)] {
+            let link = Link { state: State::Splitting, depth: 7, side };
+            assert_eq!(Link::unpack(link.pack()), Some(link));
+        }
+        assert_eq!(Link::unpack(0), None);
+        assert_eq!(Link::unpack(1 | 64 << 8), None);
+        assert_eq!(Link::unpack(u64::MAX), None);
+    }
+
+    #[test]
+    fn directory_index_takes_the_top_bits() {
+        assert_eq!(RootWord { generation: 0, depth: 0 }.index(u64::MAX), 0);
+        assert_eq!(RootWord { generation: 0, depth: 3 }.index(0b101 << 61), 0b101);
+    }
+}

@@ -1,0 +1,218 @@
+//! Keys and values as the two words of a slot: the words themselves, or references into the blob store (§4.5).
+
+use std::marker::PhantomData;
+
+use crate::base::hash::Hash;
+use crate::base::reclaim::{Guard, Reclaimer};
+use crate::key::{Form, Key, Raw, Value};
+use crate::pm::Medium;
+use crate::pm::blob::{BlobRef, BlobStore};
+use crate::{Error, Result};
+
+/// The longest key or value.
+pub(super) const MAX_BYTES: usize = 16 << 20;
+
+/// A key on its way through the table.
+#[derive(Clone, Copy)]
+pub(super) struct Probe<'a> {
+    pub(super) hash: u64,
+    pub(super) key: Raw<'a>,
+}
+
+/// A new record's words, written to the medium but not yet linked to by any slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unlinked {
+    pub(super) key: u64,
+    pub(super) value: u64,
+}
+
+/// How the table `K -> V` hashes, compares, stores and drops its records.
+pub(super) struct Records<K: ?Sized, V: ?Sized> {
+    pub(super) hash: Hash,
+    /// Present when either type is stored by reference.
+    blobs: Option<BlobStore>,
+    reclaimer: Reclaimer,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+/// Tells readers of by-reference records when to stay out of the way of reclamation. Empty for words.
+pub(super) struct Pin<'a>(Option<Guard<'a>>);
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
+    const KEY_IS_WORD: bool = matches!(K::FORM, Form::Word);
+    const VALUE_IS_WORD: bool = matches!(V::FORM, Form::Word);
+
+    pub(super) fn open(pm: &impl Medium, hash: Hash, chunk_bytes: u32) -> Result<Self> {
+        let reclaimer = Reclaimer::new();
+        let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
+            None
+        } else {
+            Some(BlobStore::open(pm, chunk_bytes, &reclaimer)?)
+        };
+        Ok(Self { hash, blobs, reclaimer, types: PhantomData })
+    }
+
+    /// The blob store, for checks and statistics.
+    pub(super) fn blobs(&self) -> Option<&BlobStore> {
+        self.blobs.as_ref()
+    }
+
+    /// The store that every by-reference type has.
+    #[inline]
+    fn store(&self) -> Result<&BlobStore> {
+        self.blobs.as_ref().ok_or_else(|| Error::Unsupported("a table of words has no blob store".into()))
+    }
+
+    /// Keeps blobs that can be reached now from being reused until the pin is dropped.
+    #[inline]
+    pub(super) fn pin(&self) -> Pin<'_> {
+        Pin((!Self::KEY_IS_WORD || !Self::VALUE_IS_WORD).then(|| self.reclaimer.pin()))
+    }
+
+    #[inline]
+    pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
+        let key = K::raw(key);
+        let hash = if Self::KEY_IS_WORD { self.hash.word(key.word()) } else { self.hash.bytes(key.bytes()) };
+        Probe { hash, key }
+    }
+
+    /// Refuses keys and values that the design does not store.
+    #[inline]
+    pub(super) fn fits(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
+        if !Self::KEY_IS_WORD && key.bytes().len() > MAX_BYTES {
+            return Err(Error::KeyTooLong { len: key.bytes().len(), max: MAX_BYTES });
+        }
+        if !Self::VALUE_IS_WORD && value.bytes().len() > MAX_BYTES {
+            return Err(Error::ValueTooLong { len: value.bytes().len(), max: MAX_BYTES });
+        }
+        Ok(())
+    }
+
+    /// The upper 16 bits of a key's reference: hash bits that neither bucket nor fingerprint use, so that a record of
+    /// another key is fetched once in 2^24 fingerprint comparisons.
+    #[inline]
+    fn tag(hash: u64) -> u64 {
+        (hash >> 24) << 48
+    }
+
+    /// Whether a slot's key word stands for the probed key. Under a [`Pin`] or the bucket's lock.
+    #[inline]
+    pub(super) fn matches(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
+        if Self::KEY_IS_WORD {
+            return Ok(word == probe.key.word());
+        }
+        if (word >> 48) << 48 != Self::tag(probe.hash) {
+            return Ok(false);
+        }
+        Ok(self.store()?.read(pm, BlobRef::from_word(word))? == probe.key.bytes())
+    }
+
+    /// The hash of a stored key.
+    #[inline]
+    pub(super) fn hash_of(&self, pm: &impl Medium, word: u64) -> Result<u64> {
+        if Self::KEY_IS_WORD {
+            return Ok(self.hash.word(word));
+        }
+        Ok(self.hash.bytes(self.store()?.read(pm, BlobRef::from_word(word))?))
+    }
+
+    /// The stored key behind a slot's word.
+    pub(super) fn key<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
+        if Self::KEY_IS_WORD {
+            return Ok(Raw::Word(word));
+        }
+        Ok(Raw::Slice(self.store()?.read(pm, BlobRef::from_word(word))?))
+    }
+
+    /// The stored value behind a slot's word. Under a [`Pin`] or the bucket's lock.
+    #[inline]
+    pub(super) fn value<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
+        if Self::VALUE_IS_WORD {
+            return Ok(Raw::Word(word));
+        }
+        Ok(Raw::Slice(self.store()?.read(pm, BlobRef::from_word(word))?))
+    }
+
+    /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock and
+    /// must be called under none: the blob store may ask the table which blocks are live.
+    #[inline]
+    pub(super) fn prepare(
+        &self,
+        pm: &impl Medium,
+        owner: &impl crate::pm::blob::Owner,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+    ) -> Result<Unlinked> {
+        let key = if Self::KEY_IS_WORD {
+            probe.key.word()
+        } else {
+            self.store()?.write(pm, owner, probe.hash, probe.key.bytes())?.word() | Self::tag(probe.hash)
+        };
+        match self.prepare_value(pm, owner, probe, value) {
+            Ok(value) => Ok(Unlinked { key, value }),
+            Err(error) => {
+                self.discard_key(pm, key);
+                Err(error)
+            }
+        }
+    }
+
+    /// [`Records::prepare`] for the value of a key that is already there.
+    #[inline]
+    pub(super) fn prepare_value(
+        &self,
+        pm: &impl Medium,
+        owner: &impl crate::pm::blob::Owner,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+    ) -> Result<u64> {
+        if Self::VALUE_IS_WORD {
+            return Ok(value.word());
+        }
+        Ok(self.store()?.write(pm, owner, probe.hash, value.bytes())?.word())
+    }
+
+    /// Gives back a key that no slot came to refer to.
+    #[inline]
+    pub(super) fn discard_key(&self, pm: &impl Medium, word: u64) {
+        if !Self::KEY_IS_WORD && let Some(blobs) = &self.blobs {
+            blobs.discard(pm, BlobRef::from_word(word));
+        }
+    }
+
+    /// Gives back a value that no slot came to refer to.
+    #[inline]
+    pub(super) fn discard_value(&self, pm: &impl Medium, word: u64) {
+        if !Self::VALUE_IS_WORD && let Some(blobs) = &self.blobs {
+            blobs.discard(pm, BlobRef::from_word(word));
+        }
+    }
+
+    /// Gives back a key to which no slot refers any more, durably, once all readers have left. Under the bucket's lock.
+    #[inline]
+    pub(super) fn retire_key(&self, pm: &impl Medium, pin: &Pin<'_>, word: u64) {
+        if !Self::KEY_IS_WORD && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0) {
+            blobs.retire(pm, guard, BlobRef::from_word(word));
+        }
+    }
+
+    /// As [`Records::retire_key`], for a value.
+    #[inline]
+    pub(super) fn retire_value(&self, pm: &impl Medium, pin: &Pin<'_>, word: u64) {
+        if !Self::VALUE_IS_WORD && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0) {
+            blobs.retire(pm, guard, BlobRef::from_word(word));
+        }
+    }
+
+    /// Whether a slot's words refer to the blob.
+    pub(super) fn refers(&self, key: u64, value: u64, blob: BlobRef) -> bool {
+        (!Self::KEY_IS_WORD && BlobRef::from_word(key) == blob) || (!Self::VALUE_IS_WORD && BlobRef::from_word(value) == blob)
+    }
+
+    /// The blobs that a slot's words refer to.
+    pub(super) fn references(&self, key: u64, value: u64) -> impl Iterator<Item = BlobRef> {
+        let key = (!Self::KEY_IS_WORD).then(|| BlobRef::from_word(key));
+        let value = (!Self::VALUE_IS_WORD).then(|| BlobRef::from_word(value));
+        key.into_iter().chain(value)
+    }
+}

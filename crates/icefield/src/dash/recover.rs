@@ -1,0 +1,160 @@
+//! Lazy recovery: what happens to a segment when a session first touches it (§4.8).
+//!
+//! The paper keeps a version number in every segment and compares it with a global one. Here the global number is the
+//! session itself: a mark per segment in DRAM, all zero when a table is opened, so a version cannot wrap and opening stores nothing
+//! per segment. After a clean shutdown the segments are recovered just as well, because locks and overflow metadata are never made
+//! durable: what a power cut right after the shutdown leaves of them is anybody's guess.
+//!
+//! Recovery of one segment: its locks are reset; duplicates that a displacement or a homecoming left are removed; a split
+//! that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been done, so
+//! that crashes inside recovery change nothing.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use super::directory::Directory;
+use super::layout::Bucket;
+use super::segment::{Core, Segment};
+use crate::base::version_lock;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::{Error, Result};
+
+/// Nobody has touched the segment in this session.
+const UNTOUCHED: u8 = 0;
+/// Somebody is recovering it.
+const RECOVERING: u8 = 1;
+/// It may be used.
+pub(super) const READY: u8 = 2;
+
+/// Makes sure that a segment has been recovered in this session. One DRAM load when it has.
+#[inline]
+pub(super) fn touch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    directory: &impl Directory,
+    id: u32,
+) -> Result<()> {
+    if core.is_touched(id) {
+        return Ok(());
+    }
+    recover(core, directory, id)
+}
+
+#[cold]
+fn recover<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    directory: &impl Directory,
+    id: u32,
+) -> Result<()> {
+    let Some(state) = core.touched.get(id as usize) else {
+        return Err(core.corrupt(&core.segments, 0, format!("segment {id} lies outside the file")));
+    };
+    let segment = core.segment(id)?;
+    let mut rounds = 0;
+    // AcqRel: one thread recovers; Acquire pairs with the Release below.
+    while let Err(now) = state.compare_exchange(UNTOUCHED, RECOVERING, AcqRel, Acquire) {
+        if now == READY {
+            return Ok(());
+        }
+        core.pm.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+    let mark = Mark(state);
+    reset_locks(core, segment)?;
+    remove_duplicates(core, segment)?;
+    directory.finish_split(core, id)?;
+    core.rebuild_overflow(segment)?;
+    mark.ready();
+    Ok(())
+}
+
+/// Gives the segment free again for another try when recovery fails.
+struct Mark<'a>(&'a std::sync::atomic::AtomicU8);
+
+impl Mark<'_> {
+    fn ready(self) {
+        // Release: who sees the mark sees the reset locks.
+        self.0.store(READY, Release);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        self.0.store(UNTOUCHED, Release);
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Notes that a new segment needs no recovery.
+    pub(super) fn mark_touched(&self, id: u32) {
+        if let Some(state) = self.touched.get(id as usize) {
+            state.store(READY, Release);
+        }
+    }
+}
+
+/// Whatever the locks hold is from another session. The metadata is checked here, once, so that no later code meets slots
+/// that the geometry does not have.
+fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, segment: Segment<'_>) -> Result<()> {
+    for site in core.sites(segment) {
+        let (_, bucket) = site?;
+        version_lock::reset(bucket.version_lock(&core.pm));
+        let meta = bucket.meta(&core.pm);
+        if (meta.allocated() | meta.members()) & !core.geometry.slot_mask() != 0 {
+            let detail = format!("metadata {meta:?} of a bucket of segment {}", segment.id);
+            return Err(core.corrupt(&core.segments, u64::from(segment.id) * core.geometry.segment_bytes(), detail));
+        }
+    }
+    Ok(())
+}
+
+/// Removes second copies of records. A record is copied only within its home and probing bucket, or from the stash to
+/// these, with its very words; so equal key words are enough, and no blob is freed.
+fn remove_duplicates<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segment: Segment<'_>,
+) -> Result<()> {
+    let pm = &core.pm;
+    let normal = core.geometry.buckets as usize;
+    let mut removed = false;
+    for number in 0..normal {
+        // The copy in the probing bucket goes, wherever it came from.
+        let (bucket, next) = (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
+        removed |= strike_copies(core, bucket, next, next.meta(pm).members())?;
+    }
+    for site in core.sites(segment).skip(normal) {
+        let (_, stashed) = site?;
+        for slot in Bucket::slots_of(stashed.meta(pm).allocated()) {
+            let (home, probing) = core.pair(segment, core.hash_at(stashed, slot)?);
+            removed |= strike_copies(core, home, stashed, 1 << slot)? || strike_copies(core, probing, stashed, 1 << slot)?;
+        }
+    }
+    if removed {
+        // P17: no copy is left before either may change.
+        pm.fence();
+    }
+    Ok(())
+}
+
+/// Takes those of `suspects`, slots of `bucket`, out that `original` holds as well; flushed.
+fn strike_copies<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    original: &Bucket,
+    bucket: &Bucket,
+    suspects: u32,
+) -> Result<bool> {
+    let pm = &core.pm;
+    let meta = bucket.meta(pm);
+    let mut copies = 0;
+    for slot in Bucket::slots_of(meta.allocated() & suspects) {
+        let (key, _) = bucket.record(pm, slot);
+        let byte = bucket.fingerprint_at(pm, slot);
+        let twin = Bucket::slots_of(original.candidates(pm, u64::from(byte)))
+            .any(|other| original.record(pm, other).0 == key);
+        copies |= u32::from(twin) << slot;
+    }
+    if copies != 0 {
+        bucket.publish(pm, meta.without(copies));
+    }
+    Ok::<_, Error>(copies != 0)
+}

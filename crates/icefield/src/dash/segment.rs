@@ -1,0 +1,392 @@
+//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, later `lh`) do with them.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root};
+use super::record::{Pin, Probe, Records};
+use super::stash;
+use crate::base::counter::ShardedCounter;
+use crate::base::memory::ZeroedArray;
+use crate::base::reclaim::PROTECTED;
+use crate::base::version_lock;
+use crate::key::{Key, Value};
+use crate::pm::alloc::{Allocator, Blocks};
+use crate::pm::superblock::ROOT_OFFSET;
+use crate::pm::{Medium, Region};
+use crate::{Error, Result};
+
+/// What every directory policy stands on: the medium, the regions, the records, and the DRAM beside them.
+pub struct Core<K: ?Sized, V: ?Sized, M> {
+    pub(super) pm: M,
+    pub(super) geometry: Geometry,
+    pub(super) records: Records<K, V>,
+    pub(super) table: Region,
+    pub(super) headers: Region,
+    pub(super) segments: Region,
+    pub(super) chains: Region,
+    pub(super) segment_blocks: Allocator,
+    pub(super) chain_blocks: Allocator,
+    /// Per segment: whether this session has recovered it (`recover`).
+    pub(super) touched: ZeroedArray<AtomicU8>,
+    /// Held by a split of a segment that has a chain.
+    pub(super) chained_split: Mutex<()>,
+    pub(super) counts: Counts,
+}
+
+/// Rare events, counted for `stats` and the benchmarks.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) splits: ShardedCounter,
+    /// Records and slots of the segments that were split, for the load factor at splits.
+    pub(super) split_records: ShardedCounter,
+    pub(super) split_slots: ShardedCounter,
+    pub(super) displacements: ShardedCounter,
+    pub(super) stash_inserts: ShardedCounter,
+    pub(super) chain_inserts: ShardedCounter,
+}
+
+/// One segment's buckets, normal ones first.
+#[derive(Clone, Copy)]
+pub struct Segment<'a> {
+    pub(super) id: u32,
+    pub(super) buckets: &'a [Bucket],
+}
+
+/// A key's place in a segment.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    pub(super) bucket: &'a Bucket,
+    pub(super) slot: usize,
+    pub(super) site: Site,
+}
+
+/// Which kind of bucket a record is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Site {
+    /// Its home or probing bucket.
+    Normal,
+    /// A stash bucket, by its number.
+    Stash(usize),
+    /// A bucket of the chain.
+    Chain,
+}
+
+impl Site {
+    /// The stash bucket's number, as overflow metadata has it.
+    pub(super) fn stash_bucket(self) -> Option<usize> {
+        match self {
+            Site::Stash(bucket) => Some(bucket),
+            Site::Normal | Site::Chain => None,
+        }
+    }
+}
+
+/// What an optimistic search says.
+pub(super) enum Search<T> {
+    /// The answer, validated.
+    Sure(T),
+    /// A writer came between: start again from the directory.
+    Again,
+}
+
+/// The segments as blocks of the allocator.
+pub(super) struct SegmentBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core<K, V, M>);
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for SegmentBlocks<'_, K, V, M> {
+    fn next(&self, block: u32) -> Result<u64> {
+        let link = self.0.link(block)?;
+        Ok(link.side.map_or(0, |side| u64::from(side) + 1))
+    }
+
+    fn set_next(&self, block: u32, next: u64) -> Result<()> {
+        let header = self.0.header(block)?;
+        let side = next.checked_sub(1).map(|side| side as u32);
+        let free = Link { state: super::layout::State::Free, depth: 0, side };
+        header.link.store(&self.0.pm, free.pack(), Release);
+        self.0.pm.persist(&header.link);
+        Ok(())
+    }
+
+    fn reserve(&self, count: u64) -> Result<()> {
+        let core = self.0;
+        grow(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
+        grow(&core.pm, &core.segments, count, core.geometry.segment_bytes())
+    }
+}
+
+/// The chained buckets as blocks of the allocator.
+pub(super) struct ChainBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core<K, V, M>);
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K, V, M> {
+    fn next(&self, block: u32) -> Result<u64> {
+        Ok(self.0.chain_block(block)?.next.load(&self.0.pm, Acquire))
+    }
+
+    fn set_next(&self, block: u32, next: u64) -> Result<()> {
+        let block = self.0.chain_block(block)?;
+        block.next.store(&self.0.pm, next, Release);
+        self.0.pm.persist(&block.next);
+        Ok(())
+    }
+
+    fn reserve(&self, count: u64) -> Result<()> {
+        grow(&self.0.pm, &self.0.chains, count, size_of::<ChainBlock>() as u64)
+    }
+}
+
+/// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
+fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
+    let needed = count * block_bytes;
+    if needed <= region.len() {
+        return Ok(());
+    }
+    let generous = (needed + (needed / 8).min(64 << 20)).min(region.max_bytes()).max(needed);
+    pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// The root words.
+    pub(super) fn root(&self) -> Result<&Root> {
+        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words"))
+    }
+
+    /// A fault in one of the table's files.
+    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
+        Error::corrupt(self.pm.path().join(region.name()), offset, detail)
+    }
+
+    /// The buckets of a segment.
+    #[inline]
+    pub(super) fn segment(&self, id: u32) -> Result<Segment<'_>> {
+        let offset = u64::from(id) * self.geometry.segment_bytes();
+        match self.segments.slice_at::<Bucket>(offset, self.geometry.all_buckets()) {
+            Some(buckets) => Ok(Segment { id, buckets }),
+            None => Err(self.corrupt(&self.segments, offset, format!("segment {id} lies outside the file"))),
+        }
+    }
+
+    /// The header of a segment.
+    pub(super) fn header(&self, id: u32) -> Result<&Header> {
+        let offset = u64::from(id) * size_of::<Header>() as u64;
+        self.headers
+            .at(offset)
+            .ok_or_else(|| self.corrupt(&self.headers, offset, format!("segment {id} lies outside the file")))
+    }
+
+    /// The unpacked link word of a segment.
+    pub(super) fn link(&self, id: u32) -> Result<Link> {
+        let word = self.header(id)?.link.load(&self.pm, Acquire);
+        Link::unpack(word).ok_or_else(|| {
+            self.corrupt(&self.headers, u64::from(id) * size_of::<Header>() as u64, format!("link word {word:#x} of segment {id}"))
+        })
+    }
+
+    /// A block of the chain region.
+    pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
+        let offset = u64::from(block) * size_of::<ChainBlock>() as u64;
+        self.chains
+            .at(offset)
+            .ok_or_else(|| self.corrupt(&self.chains, offset, format!("chained bucket {block} lies outside the file")))
+    }
+
+    /// The blocks of a segment's chain. Ends in an error when there are more than the region holds: a cycle.
+    pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
+        let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
+        let mut left = self.chains.len() / size_of::<ChainBlock>() as u64;
+        std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
+            Err(error) => Some(Err(error)),
+            Ok(0) => None,
+            Ok(_) if left == 0 => Some(Err(self.corrupt(&self.chains, 0, format!("the chain of segment {segment} is a cycle")))),
+            Ok(word) => {
+                left -= 1;
+                let block = (word - 1) as u32;
+                let found = self.chain_block(block);
+                if let Ok(found) = &found {
+                    next = Ok(found.next.load(&self.pm, Acquire));
+                }
+                Some(found.map(|found| (block, found)))
+            }
+        })
+    }
+
+    /// The stash buckets of a segment.
+    #[inline]
+    pub(super) fn stash<'a>(&self, segment: Segment<'a>) -> &'a [Bucket] {
+        &segment.buckets[self.geometry.buckets as usize..]
+    }
+
+    /// A key's home and probing bucket.
+    #[inline]
+    pub(super) fn pair<'a>(&self, segment: Segment<'a>, hash: u64) -> (&'a Bucket, &'a Bucket) {
+        let home = self.geometry.home(hash);
+        (&segment.buckets[home], &segment.buckets[self.geometry.next(home)])
+    }
+
+    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after the
+    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards.
+    #[inline]
+    pub(super) fn search<T>(
+        &self,
+        segment: Segment<'_>,
+        probe: &Probe<'_>,
+        current: impl FnOnce() -> Result<bool>,
+        take: impl FnOnce(u64) -> T,
+    ) -> Result<Search<Option<T>>> {
+        let pm = &self.pm;
+        let (home, probing) = self.pair(segment, probe.hash);
+        // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
+        let versions =
+            [home, probing].map(|bucket| (bucket.version_lock(pm), version_lock::read_begin(bucket.version_lock(pm))));
+        let valid = || versions.iter().all(|&(lock, version)| version_lock::validate(lock, version));
+        if !current()? {
+            return Ok(Search::Again);
+        }
+        let found = match self.find_in_pair(home, probing, probe) {
+            Ok(Some((bucket, slot))) => Ok(Some(bucket.value(slot).load(pm, PROTECTED))),
+            Ok(None) => match stash::hint(pm, home, probing, probe.hash) {
+                hint if hint.is_empty() => Ok(None),
+                hint => self.search_stash(segment, probe, hint),
+            },
+            Err(error) => Err(error),
+        };
+        // Hits, misses and faults alike count only when nobody wrote meanwhile.
+        if !valid() {
+            return Ok(Search::Again);
+        }
+        Ok(Search::Sure(found?.map(take)))
+    }
+
+    #[inline]
+    fn find_in_pair<'a>(
+        &self,
+        home: &'a Bucket,
+        probing: &'a Bucket,
+        probe: &Probe<'_>,
+    ) -> Result<Option<(&'a Bucket, usize)>> {
+        for bucket in [home, probing] {
+            if let Some(slot) = bucket.find(&self.pm, &self.records, probe)? {
+                return Ok(Some((bucket, slot)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's version,
+    /// which every change to its overflow records steps, is validated by the caller.
+    #[cold]
+    fn search_stash(&self, segment: Segment<'_>, probe: &Probe<'_>, hint: stash::StashHint) -> Result<Option<u64>> {
+        let pm = &self.pm;
+        let stash = self.stash(segment).iter().enumerate();
+        let hinted = stash.filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1).map(|(_, bucket)| Ok(bucket));
+        let chained = hint.all.then(|| self.chain(segment.id).map(|block| block.map(|(_, block)| &block.bucket)));
+        for bucket in hinted.chain(chained.into_iter().flatten()) {
+            let bucket = bucket?;
+            let value = loop {
+                let lock = bucket.version_lock(pm);
+                let version = version_lock::read_begin(lock);
+                let value = bucket
+                    .find(pm, &self.records, probe)
+                    .map(|slot| slot.map(|slot| bucket.value(slot).load(pm, PROTECTED)));
+                if version_lock::validate(lock, version) {
+                    break value;
+                }
+            };
+            if let Some(value) = value? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
+    pub(super) fn find_locked<'a>(&'a self, segment: Segment<'a>, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
+        let pm = &self.pm;
+        let (home, probing) = self.pair(segment, probe.hash);
+        if let Some((bucket, slot)) = self.find_in_pair(home, probing, probe)? {
+            return Ok(Some(Found { bucket, slot, site: Site::Normal }));
+        }
+        let hint = stash::hint(pm, home, probing, probe.hash);
+        if hint.is_empty() {
+            return Ok(None);
+        }
+        for (number, bucket) in self.stash(segment).iter().enumerate() {
+            if (hint.all || hint.buckets >> number & 1 == 1)
+                && let Some(slot) = bucket.find(pm, &self.records, probe)?
+            {
+                return Ok(Some(Found { bucket, slot, site: Site::Stash(number) }));
+            }
+        }
+        if hint.all {
+            for block in self.chain(segment.id) {
+                let bucket = &block?.1.bucket;
+                if let Some(slot) = bucket.find(pm, &self.records, probe)? {
+                    return Ok(Some(Found { bucket, slot, site: Site::Chain }));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records in a segment, its chain included.
+    pub(super) fn count(&self, segment: Segment<'_>) -> Result<u64> {
+        let in_buckets: u64 = segment.buckets.iter().map(|bucket| u64::from(bucket.meta(&self.pm).count())).sum();
+        self.chain(segment.id).try_fold(in_buckets, |sum, block| Ok(sum + u64::from(block?.1.bucket.meta(&self.pm).count())))
+    }
+
+    /// Every bucket of a segment with the site that its records have.
+    pub(super) fn sites<'a>(&'a self, segment: Segment<'a>) -> impl Iterator<Item = Result<(Site, &'a Bucket)>> {
+        let normal = self.geometry.buckets as usize;
+        let own = segment.buckets.iter().enumerate().map(move |(number, bucket)| {
+            let site = if number < normal { Site::Normal } else { Site::Stash(number - normal) };
+            Ok((site, bucket))
+        });
+        own.chain(self.chain(segment.id).map(|block| block.map(|(_, block)| (Site::Chain, &block.bucket))))
+    }
+
+    /// The value behind a word, as the user's type.
+    pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
+        V::own(self.records.value(&self.pm, word)?)
+            .ok_or_else(|| self.corrupt(&self.segments, 0, format!("a stored value is no {}", V::TYPE)))
+    }
+
+    /// The key behind a word, as the user's type.
+    pub(super) fn own_key(&self, word: u64) -> Result<K::Owned> {
+        K::own(self.records.key(&self.pm, word)?)
+            .ok_or_else(|| self.corrupt(&self.segments, 0, format!("a stored key is no {}", K::TYPE)))
+    }
+
+    /// Whether a segment has been recovered in this session.
+    #[inline]
+    pub(super) fn is_touched(&self, id: u32) -> bool {
+        // Acquire: pairs with the Release in `recover`; who sees the mark sees the reset locks.
+        self.touched.get(id as usize).is_some_and(|state| state.load(Acquire) == super::recover::READY)
+    }
+
+    /// Protects by-reference records from reuse.
+    #[inline]
+    pub(super) fn pin(&self) -> Pin<'_> {
+        self.records.pin()
+    }
+
+    /// Locks all buckets of a segment, in the one order in which any thread waits for several, and then its chain.
+    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Result<Vec<super::bucket::Guard<'a, M>>> {
+        let mut guards: Vec<_> = segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect();
+        // The last stash bucket's lock guards the chain (`insert`), so this list is final.
+        for block in self.chain(segment.id) {
+            guards.push(block?.1.bucket.lock(&self.pm));
+        }
+        Ok(guards)
+    }
+
+    /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence of
+    /// its slot; an update in place has none before its commit point.
+    #[inline]
+    pub(super) fn persist_prepared(&self) {
+        if self.records.blobs().is_some() {
+            // P18: the blob is durable before any durable word refers to it.
+            self.pm.fence();
+        }
+    }
+}

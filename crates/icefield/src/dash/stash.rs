@@ -1,0 +1,114 @@
+//! Overflow metadata: what a home bucket and its probing bucket tell about records in the stash (§4.3).
+//!
+//! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Losing it would cost lookups
+//! their records, so whatever changes the stash changes it under the same changing bits.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::layout::{Bucket, OVERFLOW_SLOTS, OverflowWord, fingerprint};
+use crate::pm::Medium;
+
+/// Where records of a home bucket may lie beyond it and its probing bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StashHint {
+    /// Bit per stash bucket that holds a record with the fingerprint.
+    pub(super) buckets: u32,
+    /// Some records have no fingerprint here: the whole stash and its chain must be searched.
+    pub(super) all: bool,
+}
+
+impl StashHint {
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.buckets == 0 && !self.all
+    }
+}
+
+impl Bucket {
+    #[inline]
+    fn overflow_word(&self, pm: &impl Medium) -> OverflowWord {
+        // Relaxed: under the lock, or validated by its version.
+        OverflowWord(self.overflow.load(pm, Relaxed))
+    }
+
+    #[inline]
+    fn set_overflow_word(&self, pm: &impl Medium, word: OverflowWord) {
+        self.overflow.store(pm, word.0, Relaxed);
+    }
+
+    /// Places of this bucket whose fingerprint matches, among those whose records have their home here (`member` false)
+    /// or in the previous bucket.
+    #[inline]
+    fn matching_places(&self, pm: &impl Medium, word: OverflowWord, hash: u64, member: bool) -> u32 {
+        let mine = if member { word.members() } else { !word.members() };
+        let places = word.taken() & mine;
+        if places == 0 {
+            return 0;
+        }
+        let fingerprints = self.overflow_fingerprints.load(pm, Relaxed).to_le_bytes();
+        (0..OVERFLOW_SLOTS)
+            .filter(|&place| places >> place & 1 == 1 && fingerprints[place] == fingerprint(hash))
+            .fold(0, |found, place| found | 1 << place)
+    }
+
+    fn stash_buckets(word: OverflowWord, places: u32) -> u32 {
+        Bucket::slots_of(places).fold(0, |buckets, place| buckets | 1 << word.stash_bucket(place))
+    }
+}
+
+/// Where the stash may hold a key with this hash.
+#[inline]
+pub(super) fn hint(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64) -> StashHint {
+    let (at_home, at_probing) = (home.overflow_word(pm), probing.overflow_word(pm));
+    if at_home.0 == 0 && at_probing.members() == 0 {
+        return StashHint { buckets: 0, all: false };
+    }
+    let buckets = Bucket::stash_buckets(at_home, home.matching_places(pm, at_home, hash, false))
+        | Bucket::stash_buckets(at_probing, probing.matching_places(pm, at_probing, hash, true));
+    StashHint { buckets, all: at_home.count() > 0 }
+}
+
+/// Notes that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both locks and has set both
+/// changing bits.
+pub(super) fn note(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64, stash_bucket: Option<usize>) {
+    if let Some(stash_bucket) = stash_bucket {
+        for (bucket, member) in [(home, false), (probing, true)] {
+            let word = bucket.overflow_word(pm);
+            let place = word.taken().trailing_ones() as usize;
+            if place < OVERFLOW_SLOTS {
+                let mut fingerprints = bucket.overflow_fingerprints.load(pm, Relaxed).to_le_bytes();
+                fingerprints[place] = fingerprint(hash);
+                bucket.overflow_fingerprints.store(pm, u32::from_le_bytes(fingerprints), Relaxed);
+                bucket.set_overflow_word(pm, word.with(place, member, stash_bucket));
+                return;
+            }
+        }
+    }
+    let word = home.overflow_word(pm);
+    home.set_overflow_word(pm, word.counted_up());
+}
+
+/// Undoes [`note`] for a record that has left the stash, under the same conditions.
+pub(super) fn forget(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64, stash_bucket: Option<usize>) {
+    if let Some(stash_bucket) = stash_bucket {
+        for (bucket, member) in [(home, false), (probing, true)] {
+            let word = bucket.overflow_word(pm);
+            // Any matching place will do: equal fingerprints of one home in one stash bucket are interchangeable.
+            let place = Bucket::slots_of(bucket.matching_places(pm, word, hash, member))
+                .find(|&place| word.stash_bucket(place) == stash_bucket);
+            if let Some(place) = place {
+                bucket.set_overflow_word(pm, word.without(place));
+                return;
+            }
+        }
+    }
+    let word = home.overflow_word(pm);
+    home.set_overflow_word(pm, word.counted_down());
+}
+
+/// Forgets everything, before a rebuild.
+pub(super) fn reset(pm: &impl Medium, bucket: &Bucket) {
+    if bucket.overflow.load(pm, Relaxed) != 0 {
+        bucket.overflow.store(pm, 0, Relaxed);
+    }
+}

@@ -1,0 +1,56 @@
+//! `dc cvap` (or `dc cvac`); `dsb sy`.
+
+use std::arch::{asm, is_aarch64_feature_detected};
+
+/// How this processor writes a line back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruction {
+    /// Cleans to the point of persistence.
+    DcCvap,
+    /// Cleans to the point of coherency: as far as processors without a point of persistence can.
+    DcCvac,
+}
+
+impl Instruction {
+    /// Asks the processor. `None` where it cannot write lines back; never so on this architecture.
+    pub(crate) fn detect() -> Option<Self> {
+        Self::all().into_iter().next()
+    }
+
+    /// Every write-back that this processor has, the best first.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        if is_aarch64_feature_detected!("dpb") {
+            all.push(Self::DcCvap);
+        }
+        all.push(Self::DcCvac);
+        all
+    }
+
+    /// Starts the write-back of the line that holds `line`.
+    ///
+    /// # Safety
+    /// The address is mapped, and the processor has the instruction (`detect` or `all` gave it).
+    #[inline(always)]
+    pub(crate) unsafe fn write_back(self, line: *const u8) {
+        match self {
+            // By its encoding (`dc cvap, xN` is `sys #3, c7, c12, #1, xN`): assemblers want the extension switched on.
+            // SAFETY: the caller's contract. The asm blocks count as reading and writing all memory, so the compiler
+            // keeps every store before them and every later one behind.
+            Self::DcCvap => unsafe {
+                asm!("sys #3, c7, c12, #1, {}", in(reg) line, options(nostack, preserves_flags))
+            },
+            // SAFETY: as above.
+            Self::DcCvac => unsafe {
+                asm!("dc cvac, {}", in(reg) line, options(nostack, preserves_flags))
+            },
+        }
+    }
+}
+
+/// Returns when every write-back that this thread started has completed.
+#[inline(always)]
+pub(crate) fn store_fence() {
+    // SAFETY: a barrier touches no memory; without `nomem` the compiler keeps stores on their side of it.
+    unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
+}

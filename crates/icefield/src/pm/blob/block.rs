@@ -1,0 +1,192 @@
+//! One block: how it is named, what its header says, how its checksum is made.
+
+use std::sync::atomic::Ordering;
+
+use crate::pm::cell::Overlay;
+use crate::pm::{Cell64, Medium};
+
+/// Blocks begin at multiples of this; offsets are stored in this unit.
+pub(super) const UNIT_BYTES: u64 = 16;
+/// Bytes of a block before its content.
+pub(super) const HEADER_BYTES: u64 = size_of::<Header>() as u64;
+/// The longest content of one blob.
+pub const MAX_BLOB_BYTES: usize = 16 << 20;
+
+const PLACE_BITS: u32 = 48;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+
+/// Names a blob in one word of a slot.
+///
+/// The low 48 bits hold the block's offset in 16-byte units plus one, so that no blob is 0; the upper 16 are the
+/// caller's, and the store ignores them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct BlobRef(u64);
+
+impl BlobRef {
+    /// Takes a stored word for a reference. Whether it names a block is found out when it is used.
+    #[inline]
+    #[must_use]
+    pub fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The word to store.
+    #[inline]
+    #[must_use]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The caller's bits.
+    #[inline]
+    #[must_use]
+    pub fn tag(self) -> u16 {
+        (self.0 >> PLACE_BITS) as u16
+    }
+
+    /// The same blob with other caller's bits.
+    #[inline]
+    #[must_use]
+    pub fn with_tag(self, tag: u16) -> Self {
+        Self(self.0 & PLACE_MASK | u64::from(tag) << PLACE_BITS)
+    }
+
+    /// Whether both name the same block, whatever their tags.
+    #[inline]
+    #[must_use]
+    pub fn same_block(self, other: Self) -> bool {
+        (self.0 ^ other.0) & PLACE_MASK == 0
+    }
+
+    /// The blob whose block begins at byte `offset`.
+    #[inline]
+    pub(super) fn at(offset: u64) -> Self {
+        debug_assert!(offset.is_multiple_of(UNIT_BYTES), "blocks begin at whole units");
+        Self(offset / UNIT_BYTES + 1)
+    }
+
+    /// The byte at which the block begins; `None` for the words that name nothing.
+    #[inline]
+    pub(super) fn offset(self) -> Option<u64> {
+        Some((self.0 & PLACE_MASK).checked_sub(1)? * UNIT_BYTES)
+    }
+}
+
+/// What a block begins with.
+///
+/// Cells, not bulk bytes: a corrupt reference may lead a reader to a header that another thread is writing.
+#[repr(C)]
+pub(super) struct Header {
+    /// The content's length in the low half, its checksum in the high half.
+    shape: Cell64,
+    /// The table's word for whoever refers to the block: the hash of the key.
+    owner: Cell64,
+}
+
+const _: () = assert!(size_of::<Header>() == UNIT_BYTES as usize);
+// SAFETY: two cells, `repr(C)`.
+unsafe impl Overlay for Header {}
+
+impl Header {
+    /// Describes `content`. The caller flushes.
+    #[track_caller]
+    pub fn store(&self, pm: &impl Medium, owner: u64, content: &[u8]) {
+        let shape = content.len() as u64 | u64::from(checksum(owner, content)) << 32;
+        // Relaxed, both: the block has no reader before its reference is published, with Release, by the table.
+        self.shape.store(pm, shape, Ordering::Relaxed);
+        self.owner.store(pm, owner, Ordering::Relaxed);
+    }
+
+    /// The length it claims. Any number, in a damaged file.
+    #[inline]
+    #[track_caller]
+    pub fn len(&self, pm: &impl Medium) -> usize {
+        // Relaxed: the table's load of the reference was the Acquire.
+        self.shape.load(pm, Ordering::Relaxed) as u32 as usize
+    }
+
+    /// The word that was given with the content.
+    #[inline]
+    #[track_caller]
+    pub fn owner(&self, pm: &impl Medium) -> u64 {
+        // Relaxed: as in `len`.
+        self.owner.load(pm, Ordering::Relaxed)
+    }
+
+    /// Whether nothing was ever written here: no checksum of an ownerless empty blob is 0.
+    #[track_caller]
+    pub fn is_blank(&self, pm: &impl Medium) -> bool {
+        self.shape.load(pm, Ordering::Relaxed) == 0 && self.owner(pm) == 0
+    }
+
+    /// Whether it describes exactly `content`, written for `owner`.
+    #[track_caller]
+    pub fn describes(&self, pm: &impl Medium, owner: u64, content: &[u8]) -> bool {
+        let sum = (self.shape.load(pm, Ordering::Relaxed) >> 32) as u32;
+        self.owner(pm) == owner && sum == checksum(owner, content)
+    }
+}
+
+/// Odd constants with evenly spread bits (from the digits of e).
+const MIX: [u64; 3] = [0xB7E1_5162_8AED_2A6B, 0xBF71_5880_9CF4_F3C7, 0x62E7_160F_38B4_DA57];
+
+/// 32 bits over the owner, the length and the content. Speed matters (it runs over every value written), adversaries do
+/// not: it guards against media, not men.
+pub(super) fn checksum(owner: u64, content: &[u8]) -> u32 {
+    let mut sum = fold(owner ^ MIX[0], content.len() as u64 ^ MIX[1]);
+    let (pairs, rest) = content.as_chunks::<16>();
+    for pair in pairs {
+        let (low, high) = halves(pair);
+        sum = fold(sum ^ low ^ MIX[1], high ^ MIX[2]);
+    }
+    let mut last = [0; 16];
+    last[..rest.len()].copy_from_slice(rest);
+    let (low, high) = halves(&last);
+    sum = fold(sum ^ low ^ MIX[2], high ^ MIX[0]);
+    (sum ^ sum >> 32) as u32
+}
+
+/// Multiplies to 128 bits and folds the halves, so that every input bit reaches every output bit.
+#[inline]
+pub(super) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The two little-endian words of 16 bytes.
+#[inline]
+fn halves(bytes: &[u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*bytes);
+    (both as u64, (both >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_keep_place_and_tag_apart() {
+        let blob = BlobRef::at(0);
+        assert_ne!(blob.word(), 0);
+        assert_eq!(blob.with_tag(0xFFFF).offset(), Some(0));
+        assert_eq!(blob.with_tag(0xABCD).tag(), 0xABCD);
+        assert!(blob.same_block(blob.with_tag(7)));
+        assert!(!blob.same_block(BlobRef::at(16)));
+        assert_eq!(BlobRef::from_word(0xFFFF << 48).offset(), None);
+    }
+
+    #[test]
+    fn every_bit_counts_in_the_checksum() {
+        assert_ne!(checksum(0, &[]), 0, "a blank header must not describe the empty blob");
+        let content: Vec<u8> = (0..67).collect();
+        let sum = checksum(9, &content);
+        assert_ne!(sum, checksum(8, &content));
+        assert_ne!(sum, checksum(9, &content[..66]));
+        for bit in 0..content.len() * 8 {
+            let mut other = content.clone();
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(sum, checksum(9, &other), "bit {bit}");
+        }
+    }
+}

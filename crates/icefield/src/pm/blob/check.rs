@@ -1,0 +1,161 @@
+//! The store's part of a table's `check`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use super::block::BlobRef;
+use super::chunk::{Bitmap, Chunk};
+use super::class::{Extent, FREE};
+use super::space::map_word;
+use super::{BlobStore, lock};
+use crate::pm::Medium;
+
+/// More faults than this are only counted.
+const FAULTS_TOLD: usize = 100;
+
+/// What [`BlobStore::check`] found.
+#[derive(Clone, Debug, Default)]
+pub struct BlobReport {
+    /// Blobs that the table refers to.
+    pub blobs: u64,
+    /// The bytes in them.
+    pub content_bytes: u64,
+    /// Blocks that the store holds for owned, and nobody refers to.
+    pub leaked: u64,
+    /// What is wrong, in words.
+    pub faults: Vec<String>,
+    /// Faults beyond those told.
+    pub untold: u64,
+}
+
+impl BlobReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.faults.is_empty() && self.leaked == 0
+    }
+
+    fn fault(&mut self, words: impl FnOnce() -> String) {
+        if self.faults.len() < FAULTS_TOLD {
+            self.faults.push(words());
+        } else {
+            self.untold += 1;
+        }
+    }
+}
+
+/// What the map says begins at each chunk, and which of its blocks the table refers to.
+type Layout = BTreeMap<u32, (Extent, Bitmap)>;
+
+impl BlobStore {
+    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. Call it when
+    /// nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
+    ///
+    /// It verifies I1 to I5 of this module's header.
+    pub fn check<M: Medium>(&self, pm: &M, live: impl IntoIterator<Item = (u64, BlobRef)>) -> BlobReport {
+        let mut report = BlobReport::default();
+        let mut layout = self.read_map(pm, &mut report);
+        for (owner, blob) in live {
+            report.blobs += 1;
+            self.check_blob(pm, owner, blob, &mut layout, &mut report);
+        }
+        for (&number, (extent, referred)) in &layout {
+            self.check_dram(number, *extent, referred, &mut report);
+        }
+        report
+    }
+
+    /// I1: every map word is one that the store wrote, and the insides of runs are blank.
+    fn read_map<M: Medium>(&self, pm: &M, report: &mut BlobReport) -> Layout {
+        let shared = &self.shared;
+        let mut layout = Layout::new();
+        let end = lock(&shared.space).end;
+        let mut run_end = 0;
+        for number in 0..end {
+            let word = map_word(&shared.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
+            if number < run_end {
+                if word != FREE {
+                    report.fault(|| format!("blob I1: chunk {number} is inside a run, but the map has a word for it"));
+                }
+                continue;
+            }
+            match shared.classes.decode(number, word) {
+                Ok(None) => {}
+                Ok(Some(extent)) => {
+                    let (blocks, chunks) = match extent {
+                        Extent::Small(class) => (shared.classes.blocks(class), 1),
+                        Extent::Large(chunks) => (1, chunks),
+                    };
+                    run_end = number.saturating_add(chunks);
+                    if run_end > end {
+                        report.fault(|| format!("blob I1: the run at chunk {number} reaches beyond the region"));
+                    }
+                    layout.insert(number, (extent, Bitmap::empty(blocks)));
+                }
+                Err(_) => report.fault(|| format!("blob I1: the map's word for chunk {number} is damaged")),
+            }
+        }
+        layout
+    }
+
+    /// I2 to I4: the reference leads to a block of the right size that no other slot refers to, and that holds what was
+    /// written for this owner.
+    fn check_blob<M: Medium>(
+        &self,
+        pm: &M,
+        owner: u64,
+        blob: BlobRef,
+        layout: &mut Layout,
+        report: &mut BlobReport,
+    ) {
+        let shared = &self.shared;
+        let word = blob.word();
+        let place = shared.locate(blob).and_then(|(number, inside)| {
+            let (extent, referred) = layout.get_mut(&number)?;
+            let size = match *extent {
+                Extent::Small(class) => shared.classes.size(class),
+                // The one block of a run begins with it.
+                Extent::Large(_) => shared.params.chunk_bytes,
+            };
+            let whole = inside.is_multiple_of(size) && u64::from(inside / size) < u64::from(referred.bound());
+            whole.then_some((*extent, referred, inside / size))
+        });
+        let Some((extent, referred, block)) = place else {
+            return report.fault(|| format!("blob I2: reference {word:#x} names no block"));
+        };
+        if !referred.insert(block) {
+            report.fault(|| format!("blob I3: two slots refer to block {word:#x}"));
+        }
+        // SAFETY: nothing else runs (contract of `check`), so nobody writes to any block.
+        match unsafe { self.verify(pm, owner, blob) } {
+            Ok(content) => {
+                report.content_bytes += content.len() as u64;
+                if shared.classes.extent(content.len()) != extent {
+                    report.fault(|| format!("blob I2: {} bytes at {word:#x} do not belong into {extent:?}", content.len()));
+                }
+            }
+            Err(error) => report.fault(|| format!("blob I4: {word:#x}: {error}")),
+        }
+    }
+
+    /// I5: what the DRAM state calls owned is referred to; what it would hand out is not.
+    fn check_dram(&self, number: u32, extent: Extent, referred: &Bitmap, report: &mut BlobReport) {
+        let shared = &self.shared;
+        let length = if let Extent::Large(chunks) = extent { chunks } else { 1 };
+        let in_use = referred.len() > 0;
+        if in_use && lock(&shared.space).runs.overlaps(number, length) {
+            report.fault(|| format!("blob I5: chunk {number} is free, but referred to"));
+        }
+        let Some(chunk) = shared.chunks.peek(number) else { return };
+        match &*lock(chunk) {
+            Chunk::Unknown => {}
+            Chunk::Large { owned, .. } => report.leaked += u64::from(*owned && !in_use),
+            Chunk::Small(small) => {
+                report.leaked += small.owned.iter().filter(|&block| !referred.contains(block)).count() as u64;
+                for block in small.free.iter().filter(|&block| referred.contains(block)) {
+                    report.fault(|| format!("blob I5: block {block} of chunk {number} is free, but referred to"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What DRAM knows of each chunk: which blocks are owned, which can be handed out.
+
+use std::sync::{Mutex, OnceLock};
+
+/// A set of block numbers, with a hint at where its lowest member is.
+#[derive(Debug)]
+pub(super) struct Bitmap {
+    words: Box<[u64]>,
+    /// Members are below this.
+    bound: u32,
+    members: u32,
+    /// No word before this one has a member.
+    low: usize,
+}
+
+impl Bitmap {
+    /// The empty set of numbers below `bound`.
+    pub fn empty(bound: u32) -> Self {
+        let words = vec![0; bound.div_ceil(64) as usize].into_boxed_slice();
+        Self { low: words.len(), words, bound, members: 0 }
+    }
+
+    /// Every number below `bound`.
+    pub fn full(bound: u32) -> Self {
+        let mut set = Self::empty(bound);
+        for number in 0..bound {
+            set.insert(number);
+        }
+        set
+    }
+
+    /// How many members it has.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.members
+    }
+
+    /// What every member is below.
+    pub fn bound(&self) -> u32 {
+        self.bound
+    }
+
+    /// Whether `number` is a member.
+    #[inline]
+    pub fn contains(&self, number: u32) -> bool {
+        self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// Adds `number`; tells whether it was missing.
+    #[inline]
+    pub fn insert(&mut self, number: u32) -> bool {
+        let index = number as usize / 64;
+        let bit = 1 << (number % 64);
+        let new = self.words[index] & bit == 0;
+        self.words[index] |= bit;
+        self.members += u32::from(new);
+        self.low = self.low.min(index);
+        new
+    }
+
+    /// Removes `number`; tells whether it was there.
+    #[inline]
+    pub fn remove(&mut self, number: u32) -> bool {
+        if !self.contains(number) {
+            return false;
+        }
+        self.words[number as usize / 64] &= !(1 << (number % 64));
+        self.members -= 1;
+        true
+    }
+
+    /// Removes and gives the lowest member.
+    #[inline]
+    pub fn pop(&mut self) -> Option<u32> {
+        while let Some(&word) = self.words.get(self.low) {
+            if word != 0 {
+                self.words[self.low] = word & (word - 1);
+                self.members -= 1;
+                return Some(self.low as u32 * 64 + word.trailing_zeros());
+            }
+            self.low += 1;
+        }
+        None
+    }
+
+    /// The members, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.bound).filter(|&number| self.contains(number))
+    }
+}
+
+/// A chunk of equal blocks. A block is *owned* (handed out, or found live), or *free*, or neither: not yet examined, or
+/// waiting for readers to leave. Only owned blocks can be discarded or retired.
+#[derive(Debug)]
+pub(super) struct SmallChunk {
+    pub class: usize,
+    pub blocks: u32,
+    pub owned: Bitmap,
+    pub free: Bitmap,
+    /// How many stripes allocate from it just now.
+    pub users: u32,
+    /// Whether it is on its class's list of chunks with room.
+    pub listed: bool,
+}
+
+impl SmallChunk {
+    /// A chunk none of whose blocks is known yet.
+    pub fn unexamined(class: usize, blocks: u32) -> Self {
+        Self { class, blocks, owned: Bitmap::empty(blocks), free: Bitmap::empty(blocks), users: 0, listed: false }
+    }
+
+    /// A chunk all of whose blocks are free.
+    pub fn vacant(class: usize, blocks: u32) -> Self {
+        Self { free: Bitmap::full(blocks), ..Self::unexamined(class, blocks) }
+    }
+
+    /// Hands out a block.
+    #[inline]
+    pub fn take(&mut self) -> Option<u32> {
+        let block = self.free.pop()?;
+        let new = self.owned.insert(block);
+        debug_assert!(new, "a free block has no owner");
+        Some(block)
+    }
+
+    /// Whether nothing in it is owned, unexamined, or waiting for readers.
+    pub fn is_vacant(&self) -> bool {
+        self.free.len() == self.blocks
+    }
+}
+
+/// What is known of one chunk.
+#[derive(Debug, Default)]
+pub(super) enum Chunk {
+    /// Nothing that could be retired begins here: not scanned yet, free, or inside a large run.
+    #[default]
+    Unknown,
+    /// Equal blocks.
+    Small(Box<SmallChunk>),
+    /// The first of a run that holds one blob.
+    Large {
+        /// The length of the run.
+        chunks: u32,
+        /// As for a small block.
+        owned: bool,
+    },
+}
+
+const LEAF_BITS: u32 = 10;
+const MIDDLE_BITS: u32 = 11;
+const TOP_BITS: u32 = 32 - MIDDLE_BITS - LEAF_BITS;
+
+type Leaf = Box<[Mutex<Chunk>]>;
+type Middle = Box<[OnceLock<Leaf>]>;
+
+/// Every chunk's state by its number: a tree of three levels whose parts come into being when they are touched, so that
+/// opening a store costs the same whatever its size.
+pub(super) struct ChunkTable {
+    top: Box<[OnceLock<Middle>]>,
+}
+
+impl ChunkTable {
+    /// Nothing known.
+    pub fn new() -> Self {
+        Self { top: blank(TOP_BITS) }
+    }
+
+    /// The state of chunk `number`.
+    pub fn get(&self, number: u32) -> &Mutex<Chunk> {
+        let (top, middle, leaf) = split(number);
+        let middle = &self.top[top].get_or_init(|| blank(MIDDLE_BITS))[middle];
+        &middle.get_or_init(|| blank(LEAF_BITS))[leaf]
+    }
+
+    /// The state of chunk `number`, unless none of its neighbourhood has been touched.
+    pub fn peek(&self, number: u32) -> Option<&Mutex<Chunk>> {
+        let (top, middle, leaf) = split(number);
+        Some(&self.top[top].get()?[middle].get()?[leaf])
+    }
+}
+
+fn blank<T: Default>(bits: u32) -> Box<[T]> {
+    (0..1_u32 << bits).map(|_| T::default()).collect()
+}
+
+fn split(number: u32) -> (usize, usize, usize) {
+    let leaf = number & ((1 << LEAF_BITS) - 1);
+    let middle = number >> LEAF_BITS & ((1 << MIDDLE_BITS) - 1);
+    ((number >> (LEAF_BITS + MIDDLE_BITS)) as usize, middle as usize, leaf as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bitmaps_are_sets() {
+        let mut set = Bitmap::full(130);
+        assert_eq!((set.len(), set.pop(), set.pop()), (130, Some(0), Some(1)));
+        assert!(set.remove(129) && !set.remove(129) && !set.contains(129) && !set.contains(500));
+        assert!(set.insert(0) && !set.insert(0));
+        assert_eq!(set.pop(), Some(0));
+        let rest: Vec<u32> = set.iter().collect();
+        assert_eq!(rest, (2..129).collect::<Vec<_>>());
+        for expected in 2..129 {
+            assert_eq!(set.pop(), Some(expected));
+        }
+        assert_eq!((set.pop(), set.len()), (None, 0));
+    }
+
+    #[test]
+    fn chunks_keep_their_places() {
+        let table = ChunkTable::new();
+        for number in [0, 1, 1023, 1024, 1 << 21, u32::MAX] {
+            assert!(number < 1024 && number > 0 || table.peek(number).is_none());
+            *table.get(number).lock().unwrap() = Chunk::Large { chunks: number, owned: true };
+        }
+        for number in [0, 1, 1023, 1024, 1 << 21, u32::MAX] {
+            let chunk = table.peek(number).unwrap().lock().unwrap();
+            assert!(matches!(*chunk, Chunk::Large { chunks, .. } if chunks == number));
+        }
+    }
+}

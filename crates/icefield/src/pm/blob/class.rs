@@ -1,0 +1,147 @@
+//! Size classes, and the word that the chunk map keeps of each chunk.
+
+use super::block::{HEADER_BYTES, UNIT_BYTES, fold};
+
+/// The smallest block: a header and as much again.
+const MIN_BLOCK_BYTES: u32 = 32;
+
+/// How much room a content takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// One block of this class, by its index.
+    Small(usize),
+    /// So many whole chunks.
+    Large(u32),
+}
+
+/// The block sizes of a store, ascending.
+#[derive(Debug)]
+pub(super) struct Classes {
+    sizes: Vec<u32>,
+    chunk_bytes: u32,
+}
+
+impl Classes {
+    /// The sizes for chunks of `chunk_bytes` (a power of two): every 16 bytes up to 128, then four a doubling up to a
+    /// quarter of a chunk, then a third and a half of one.
+    pub fn new(chunk_bytes: u32) -> Self {
+        let mut sizes = Vec::new();
+        let mut size = MIN_BLOCK_BYTES;
+        while size <= chunk_bytes / 4 {
+            sizes.push(size);
+            size += if size < 128 { 16 } else { (1 << size.ilog2()) / 4 };
+        }
+        sizes.push(chunk_bytes / 3 / UNIT_BYTES as u32 * UNIT_BYTES as u32);
+        sizes.push(chunk_bytes / 2);
+        Self { sizes, chunk_bytes }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The block size of a class.
+    #[inline]
+    pub fn size(&self, class: usize) -> u32 {
+        self.sizes[class]
+    }
+
+    /// How many blocks of a class a chunk holds.
+    #[inline]
+    pub fn blocks(&self, class: usize) -> u32 {
+        self.chunk_bytes / self.sizes[class]
+    }
+
+    /// The room for `content` bytes: the smallest that holds them.
+    #[inline]
+    pub fn extent(&self, content: usize) -> Extent {
+        let bytes = content as u64 + HEADER_BYTES;
+        let class = self.sizes.partition_point(|&size| u64::from(size) < bytes);
+        if class < self.sizes.len() {
+            return Extent::Small(class);
+        }
+        // At most MAX_BLOB_BYTES over the smallest chunk where it matters; a header's length is below 2^32 anyway.
+        Extent::Large(bytes.div_ceil(u64::from(self.chunk_bytes)) as u32)
+    }
+
+    /// The word for chunk `number` when it begins `extent`.
+    pub fn encode(&self, number: u32, extent: Extent) -> u64 {
+        match extent {
+            Extent::Small(class) => seal(number, SMALL, self.sizes[class]),
+            Extent::Large(chunks) => seal(number, LARGE, chunks),
+        }
+    }
+
+    /// What the map says that chunk `number` begins; `Ok(None)` for nothing, `Err` for a word that was never written.
+    pub fn decode(&self, number: u32, word: u64) -> Result<Option<Extent>, Damaged> {
+        if word == FREE {
+            return Ok(None);
+        }
+        let value = (word >> VALUE_SHIFT) as u32;
+        let kind = word & KIND_MASK;
+        if word != seal(number, kind, value) {
+            return Err(Damaged);
+        }
+        match kind {
+            SMALL => self.sizes.binary_search(&value).map(|class| Some(Extent::Small(class))).map_err(|_| Damaged),
+            LARGE if value > 0 => Ok(Some(Extent::Large(value))),
+            _ => Err(Damaged),
+        }
+    }
+}
+
+/// A map word that no store wrote for this chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damaged;
+
+/// A chunk that begins nothing: free, or the interior of a large run.
+pub(super) const FREE: u64 = 0;
+const SMALL: u64 = 1;
+const LARGE: u64 = 2;
+const KIND_MASK: u64 = 0xFF;
+const VALUE_SHIFT: u32 = 8;
+const CHECK_SHIFT: u32 = 48;
+
+/// Packs kind and value with 16 check bits that also tie the word to its chunk: a damaged word that passed for another
+/// size would have the scan give away parts of live blocks.
+fn seal(number: u32, kind: u64, value: u32) -> u64 {
+    let plain = kind | u64::from(value) << VALUE_SHIFT;
+    let check = fold(plain ^ 0x9E37_79B9_7F4A_7C15, u64::from(number) ^ 0xD1B5_4A32_D192_ED03) >> CHECK_SHIFT;
+    plain | check << CHECK_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waste_is_bounded() {
+        let classes = Classes::new(64 << 10);
+        assert_eq!(classes.count(), 7 + 7 * 4 + 2);
+        for content in 17..16 << 10 {
+            let Extent::Small(class) = classes.extent(content) else { panic!("{content} is small") };
+            let size = f64::from(classes.size(class));
+            let waste = size - (content as f64 + 16.0);
+            assert!(waste / size <= 0.25, "{content} bytes in a block of {size}");
+        }
+        assert_eq!(classes.extent(32 << 10), Extent::Large(1));
+        assert_eq!(classes.extent((64 << 10) - 16), Extent::Large(1));
+        assert_eq!(classes.extent((64 << 10) - 15), Extent::Large(2));
+    }
+
+    #[test]
+    fn words_round_trip_and_refuse_damage() {
+        let classes = Classes::new(1024);
+        let extents = (0..classes.count()).map(Extent::Small).chain([Extent::Large(1), Extent::Large(257)]);
+        for extent in extents {
+            let word = classes.encode(5, extent);
+            assert_eq!(classes.decode(5, word), Ok(Some(extent)));
+            assert_eq!(classes.decode(6, word), Err(Damaged), "the word of another chunk");
+            for bit in 0..64 {
+                assert_eq!(classes.decode(5, word ^ 1 << bit), Err(Damaged), "bit {bit} of {extent:?}");
+            }
+        }
+        assert_eq!(classes.decode(5, 0), Ok(None));
+    }
+}

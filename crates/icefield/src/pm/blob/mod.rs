@@ -1,0 +1,401 @@
+//! Records of any length: keys and values up to 16 MiB, for every table.
+//!
+//! # What and when
+//!
+//! A table keeps a word in its slot, a [`BlobRef`]; the bytes live here. **Reachability is ownership**: a block is
+//! allocated if and only if a slot of the table refers to it. No free list, no allocation bit is durable, so allocating and
+//! freeing cost no flush and no fence of their own (but one fence for each *chunk* that begins a new use), and no crash can
+//! leak a block or give one to two owners: after a crash there simply is nobody who says anything but the slots.
+//! The price: free space of former sessions must be found by asking the table, which a lazy, bounded *scan* does while
+//! writes go on.
+//!
+//! # Layout
+//!
+//! ```text
+//! blobs.ice    chunks of 64 KiB (BlobParams), back to back from byte 0
+//!   block      { len: u32, checksum: u32, owner: u64, content: [u8; len] }   16-byte aligned, `block::Header`
+//! blobmap.ice  one 8-byte word for each chunk
+//!   FREE  = 0                                  begins nothing: free, never used, or inside a large run
+//!   SMALL = { kind: u8 = 1, size: u32, check: u16 }    equal blocks of `size` bytes
+//!   LARGE = { kind: u8 = 2, chunks: u32, check: u16 }  one block over so many chunks
+//! ```
+//! Sizes (`class.rs`): 32, 48, .. 128, then four a doubling up to a quarter of a chunk (waste <= 25 %), then a third and a
+//! half of one; longer blobs take whole contiguous chunks (waste <= 50 %, at most one chunk). The owner word is the hash of
+//! the key that the blob belongs to: it leads the scan to the bucket, and a split to the new segment without hashing again.
+//!
+//! # Invariants
+//!
+//! For a quiescent store; `check` tells breaches under these numbers.
+//! - I1 Every map word is FREE, or one that the store wrote for that chunk; words inside a run are FREE.
+//! - I2 Every reference of the table names a block of the size that its content asks for.
+//! - I3 No two references name the same block.
+//! - I4 A block that is referred to holds what was written, for the owner it was written for (checksum).
+//! - I5 In DRAM: a block is *owned*, or *free*, or neither. Owned blocks are referred to (else they are leaked), free ones
+//!   are not. Neither: not examined, in the hands of the reclaimer, or undecided by the table.
+//!
+//! # The table's part
+//!
+//! - T1 `write`, then the slot's record (shares its fence), then publish. Before the fence nobody else sees the reference.
+//! - T2 `discard` what was written but not published. `retire` what was unlinked, *after the unlinking is durable* (so a
+//!   block is not used again while a crash could bring the old slot back), under a guard that was pinned *before* it.
+//! - T3 A reader pins before it loads a reference and follows it only if it knows that the slot was published when it loaded
+//!   (it has validated the version): a reference in a slot that is being filled may be discarded and written again.
+//! - T4 A record that moves is always found under the locks of its key: linked at the new place before it leaves the old.
+//! - T5 [`Owner::is_live`] answers and marks under those locks.
+//!
+//! # Operations and crashes
+//!
+//! `write` takes a free block in DRAM, writes content and header, flushes; the caller fences. A crash before the slot is
+//! published: no slot refers to the block, it is free. After: the fence made block and record durable together.
+//! `retire`: a crash at any time after the durable unlinking finds no slot. A block is never written while a slot, in memory
+//! or on the medium, refers to it (T2). The map:
+//! - P1 A chunk's word is durable before its first block is handed out. Crash before: the chunk is still what it was, free,
+//!   whatever lies in it; stale headers are just blocks that no slot refers to.
+//! - P2 A chunk (or run) that is given up gets FREE words, durable before it is used again. Otherwise an old LARGE word
+//!   could span chunks that have blocks of their own by then, and the scan would pass over them, or free them.
+//! - Interior words need no store: free chunks have FREE words by P2, fresh ones by birth.
+//!
+//! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
+//! that were never used. All others are *unscanned*: nothing is allocated in them, and the scan goes through them once, in
+//! order. Each fresh chunk makes eight unscanned ones due, and each writing operation ([`BlobStore::tend`]) examines up to
+//! 256 blocks while any are due. So a region grows by about an eighth over what its live blobs need before
+//! everything has been scanned, and no operation waits long. A second crash, or a hundred, change nothing: the scan stores
+//! nothing durable but P2's words.
+//!
+//! A map word that fails its check ends the scan for the session: what lies behind it might be the inside of a run, and
+//! nothing is given away on a guess. `check` reports it, reads go on.
+//!
+//! # The scan against everybody else
+//!
+//! A block in an unscanned chunk can only lose its owner: allocation happens in examined blocks alone, so the scan never
+//! meets a blob on its way from `write` to its slot, and a block found dead cannot come alive. Let U be the durable unlinking
+//! of block b by a remover R, and S the moment at which the table marks b for the scan. Both happen under the locks of b's
+//! key, so one comes first.
+//! - S before U: b was marked live, is owned. R's `retire` follows U, takes the ownership, and the reclaimer frees b.
+//! - U before S: b was marked dead and is condemned. R's `retire`, be it before or after S, finds b without an owner and does
+//!   nothing: not examined, or condemned. That this `retire` cannot come so late that b is free and owned by a third
+//!   party: condemned blocks are freed through the reclaimer, whose grace period began after S, hence after U, hence after
+//!   R's guard was pinned (T2), and R holds that guard until its `retire` is done.
+//! - In both cases readers that reached b before U are waited for by the grace period.
+//!
+//! # Locks
+//!
+//! scanner -> the table's bucket locks -> one of the short locks. Short locks are a class's `refill` (over a fetch of a
+//! chunk: the map's fence, growth), then a chunk's, a class's `room`, `space`, `ripe`: each held for a few instructions
+//! (`space` also over growth), never two of the latter at once, never over a call to the table or the reclaimer. So
+//! `write`, `discard` and `retire` may be called under bucket locks; `tend` and `make_room` must not.
+//! A usual `write` takes one lock, of the chunk that its thread's stripe allocates from.
+//!
+//! # Costs
+//!
+//! | call | lines written | flushes | fences |
+//! |---|---|---|---|
+//! | `write` | those of header and content | the same, once each | 0 (the caller's), 1 when a chunk begins a new use |
+//! | `read` | 0 (reads the header's line and what the caller looks at) | 0 | 0 |
+//! | `discard`, `retire` | 0 | 0 | 0 |
+//! | a chunk given up | 1 map word | 1 | 1 for all that ripened together |
+//!
+//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of a touched group of 1024.
+//! `retire` costs one small allocation (the reclaimer's); `write` under 50 ns besides copying and flushing.
+
+mod block;
+mod check;
+mod chunk;
+mod class;
+mod pool;
+mod recover;
+mod space;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::base::counter::ShardedCounter;
+use crate::base::reclaim::{Guard, Reclaimer};
+use crate::pm::{Medium, Region};
+use crate::{Error, Result};
+
+use block::{HEADER_BYTES, Header};
+use chunk::ChunkTable;
+use class::{Classes, Extent};
+use pool::{Held, Pool, release_later};
+use recover::Scanner;
+use space::{Space, WORD_BYTES, chunks_in};
+
+pub use block::{BlobRef, MAX_BLOB_BYTES};
+pub use check::BlobReport;
+pub use recover::Owner;
+
+/// The region of the blocks.
+pub const BLOBS_REGION: &str = "blobs.ice";
+/// The region of the chunks' words.
+pub const MAP_REGION: &str = "blobmap.ice";
+
+/// What a store is built with. Every opening must give the same `chunk_bytes`: the table keeps it in its superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobParams {
+    /// A power of two from 1 KiB to 1 GiB.
+    pub chunk_bytes: u32,
+    /// The region grows by an eighth of itself, but at least by so many chunks.
+    pub growth_chunks: u32,
+    /// The blobs' region never grows beyond this.
+    pub max_bytes: u64,
+}
+
+impl Default for BlobParams {
+    fn default() -> Self {
+        Self { chunk_bytes: 64 << 10, growth_chunks: 64, max_bytes: 1 << 40 }
+    }
+}
+
+impl BlobParams {
+    fn validate(&self) -> Result<()> {
+        if !self.chunk_bytes.is_power_of_two() || !(1 << 10..=1 << 30).contains(&self.chunk_bytes) {
+            let detail = format!("{} is no power of two from 1 KiB to 1 GiB", self.chunk_bytes);
+            return Err(Error::InvalidOption { option: "chunk_bytes", detail });
+        }
+        if self.growth_chunks == 0 {
+            return Err(Error::InvalidOption { option: "growth_chunks", detail: "the region must grow by something".into() });
+        }
+        Ok(())
+    }
+}
+
+/// What a store is made of just now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlobStats {
+    /// Bytes of both regions.
+    pub region_bytes: u64,
+    /// Bytes in owned blocks, their headers and rounding included. Blocks that were not examined yet do not count.
+    pub used_bytes: u64,
+    /// Bytes in chunks that the scan has not reached yet.
+    pub unscanned_bytes: u64,
+    /// Bytes in chunks that are free or were never used.
+    pub free_bytes: u64,
+}
+
+/// What the closures that the reclaimer runs need too. DRAM only, besides the regions.
+struct Shared {
+    params: BlobParams,
+    classes: Classes,
+    blobs: Region,
+    map: Region,
+    chunks: ChunkTable,
+    /// One for each class.
+    pools: Vec<Pool>,
+    space: Mutex<Space>,
+    /// Runs that nobody looks at any more, but whose map words are not FREE yet.
+    ripe: Mutex<Vec<(u32, u32)>>,
+    /// The length of `ripe`.
+    ripe_runs: AtomicUsize,
+    /// Chunks that the scan has not finished.
+    unscanned: AtomicU32,
+    /// Chunks that `tend` is to scan.
+    scan_due: AtomicU32,
+    used_bytes: ShardedCounter,
+}
+
+/// The blobs of one table. See the module's header for what a table must keep to.
+pub struct BlobStore {
+    shared: Arc<Shared>,
+    reclaimer: Arc<Reclaimer>,
+    scanner: Mutex<Scanner>,
+}
+
+impl std::fmt::Debug for BlobStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobStore").field("params", &self.shared.params).field("stats", &self.stats()).finish()
+    }
+}
+
+impl BlobStore {
+    /// Opens the store of `pm`, or begins one: two regions and a walk over at most 4096 words of the map (and one run).
+    /// Stores nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for impossible parameters; whatever mapping the regions gives.
+    pub fn open<M: Medium>(pm: &M, params: BlobParams, reclaimer: Arc<Reclaimer>) -> Result<Self> {
+        params.validate()?;
+        let chunk_bytes = u64::from(params.chunk_bytes);
+        let blobs = pm.region(BLOBS_REGION, params.max_bytes.max(chunk_bytes))?;
+        let map_bytes = (blobs.max_bytes() / chunk_bytes * WORD_BYTES).next_multiple_of(MAP_PAGE_BYTES);
+        let map = pm.region(MAP_REGION, map_bytes)?;
+        let classes = Classes::new(params.chunk_bytes);
+        let end = chunks_in(&params, &blobs, &map);
+        let mut shared = Shared {
+            pools: (0..classes.count()).map(|_| Pool::default()).collect(),
+            classes,
+            params,
+            blobs,
+            map,
+            chunks: ChunkTable::new(),
+            space: Mutex::default(),
+            ripe: Mutex::default(),
+            ripe_runs: AtomicUsize::new(0),
+            unscanned: AtomicU32::new(0),
+            scan_due: AtomicU32::new(0),
+            used_bytes: ShardedCounter::new(0),
+        };
+        let fresh = shared.find_fresh(pm, end);
+        shared.space = Mutex::new(Space { fresh, end, ..Space::default() });
+        shared.unscanned = AtomicU32::new(fresh);
+        Ok(Self { shared: Arc::new(shared), reclaimer, scanner: Scanner::new(fresh) })
+    }
+
+    /// Stores `content` for `owner` (the hash of its key) and flushes it. Durable after this thread's next fence; until a
+    /// slot refers to it, the caller must [`BlobStore::discard`] it or link it. Constant work besides copying.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`] beyond [`MAX_BLOB_BYTES`]; [`Error::NoSpace`] (the table may try [`BlobStore::make_room`]);
+    /// [`Error::Poisoned`] when the fence for a new chunk failed.
+    pub fn write<M: Medium>(&self, pm: &M, owner: u64, content: &[u8]) -> Result<BlobRef> {
+        if content.len() > MAX_BLOB_BYTES {
+            return Err(Error::ValueTooLong { len: content.len(), max: MAX_BLOB_BYTES });
+        }
+        let offset = self.shared.allocate(pm, content.len())?;
+        let Some(header) = self.header(offset) else {
+            return Err(self.shared.fault(offset, "an allocated block lies outside the region"));
+        };
+        header.store(pm, owner, content);
+        if !content.is_empty() {
+            // SAFETY: the block was free and is this thread's alone until it is linked; readers of a former content have left
+            // (the reclaimer saw to it before it became free).
+            unsafe { pm.write_bytes(&self.shared.blobs, offset + HEADER_BYTES, content) };
+        }
+        pm.flush(std::ptr::from_ref(header).cast(), HEADER_BYTES as usize + content.len());
+        Ok(BlobRef::at(offset))
+    }
+
+    /// The content of `blob`. Checks that it lies inside the region, nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the reference, or the length it leads to, is impossible.
+    ///
+    /// # Safety
+    /// `blob` was loaded from a published slot (T3), under a guard pinned before, or under the lock of its key; the bytes
+    /// are used no longer than that is held.
+    #[inline]
+    pub unsafe fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<&[u8]> {
+        let (offset, header) = self.resolve(blob)?;
+        // SAFETY: the caller's promise: nobody writes to a block that a slot refers to or a guard protects.
+        unsafe { self.content(pm, offset, header) }
+    }
+
+    /// [`BlobStore::read`], refusing content that was damaged or written for another owner. Reads all of it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    ///
+    /// # Safety
+    /// As [`BlobStore::read`].
+    pub unsafe fn verify<M: Medium>(&self, pm: &M, owner: u64, blob: BlobRef) -> Result<&[u8]> {
+        let (offset, header) = self.resolve(blob)?;
+        // SAFETY: the caller's promise.
+        let content = unsafe { self.content(pm, offset, header) }?;
+        if !header.describes(pm, owner, content) {
+            return Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"));
+        }
+        Ok(content)
+    }
+
+    /// The owner word that `blob` was written with: the hash of its key, for a table that splits. Not verified.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the reference is impossible.
+    #[inline]
+    pub fn owner_of<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<u64> {
+        Ok(self.resolve(blob)?.1.owner(pm))
+    }
+
+    /// Where the block of `blob` begins in memory, for a prefetch; `None` when the reference is impossible.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, blob: BlobRef) -> Option<*const u8> {
+        Some(std::ptr::from_ref(self.header(blob.offset()?)?).cast())
+    }
+
+    /// Takes back what [`BlobStore::write`] gave and no slot was ever published with: free at once.
+    pub fn discard(&self, blob: BlobRef) {
+        if let Some(held) = self.shared.disown(blob) {
+            self.shared.release(held);
+        }
+    }
+
+    /// Takes back what a slot referred to: free when every reader of now has left. The unlinking is durable, and `guard`
+    /// was pinned before it (T2).
+    pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
+        if let Some(held) = self.shared.disown(blob) {
+            guard.retire(release_later(&self.shared, held));
+        }
+    }
+
+    /// What the store is made of. Constant time.
+    #[must_use]
+    pub fn stats(&self) -> BlobStats {
+        let shared = &self.shared;
+        let chunk_bytes = u64::from(shared.params.chunk_bytes);
+        let free = {
+            let space = lock(&shared.space);
+            space.runs.chunks() + (space.end - space.fresh)
+        };
+        // Relaxed: statistics.
+        let unscanned = shared.unscanned.load(std::sync::atomic::Ordering::Relaxed);
+        BlobStats {
+            region_bytes: shared.blobs.len() + shared.map.len(),
+            used_bytes: shared.used_bytes.sum().max(0) as u64,
+            unscanned_bytes: u64::from(unscanned) * chunk_bytes,
+            free_bytes: u64::from(free) * chunk_bytes,
+        }
+    }
+
+    #[inline]
+    fn header(&self, offset: u64) -> Option<&Header> {
+        self.shared.blobs.at(offset)
+    }
+
+    #[inline]
+    fn resolve(&self, blob: BlobRef) -> Result<(u64, &Header)> {
+        let offset = blob.offset().unwrap_or(u64::MAX);
+        let header = self.header(offset).ok_or_else(|| self.shared.fault(offset, "a blob reference leads outside the region"))?;
+        Ok((offset, header))
+    }
+
+    /// # Safety
+    /// As [`BlobStore::read`].
+    #[inline]
+    unsafe fn content<M: Medium>(&self, pm: &M, offset: u64, header: &Header) -> Result<&[u8]> {
+        let len = header.len(pm);
+        if len <= MAX_BLOB_BYTES {
+            // SAFETY: the caller's promise; `write` wrote it before the slot was published.
+            if let Some(content) = unsafe { pm.read_bytes(&self.shared.blobs, offset + HEADER_BYTES, len) } {
+                return Ok(content);
+            }
+        }
+        Err(self.shared.fault(offset, "the blob's length is impossible"))
+    }
+}
+
+/// The map's reservation is a multiple of this.
+const MAP_PAGE_BYTES: u64 = 4096;
+
+impl Shared {
+    /// A fault in the blobs' region.
+    #[cold]
+    fn fault(&self, offset: u64, detail: &str) -> Error {
+        Error::corrupt(self.blobs.name(), offset, detail)
+    }
+
+    /// A fault at a chunk's word.
+    #[cold]
+    fn map_fault(&self, number: u32, detail: &str) -> Error {
+        Error::corrupt(self.map.name(), u64::from(number) * WORD_BYTES, detail)
+    }
+
+}
+
+/// Locks for a few instructions. A panic of another holder (there is none to be expected) left nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

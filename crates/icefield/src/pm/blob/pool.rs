@@ -1,0 +1,236 @@
+//! Handing blocks out and taking them back: DRAM only, but for the word of a new chunk.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use super::block::BlobRef;
+use super::chunk::{Chunk, SmallChunk};
+use super::class::Extent;
+use super::{Shared, lock};
+use crate::Result;
+use crate::base::counter::thread_number;
+use crate::pm::Medium;
+
+/// Threads that meet in a class spread over up to so many chunks.
+const MAX_STRIPES: usize = 8;
+
+/// The chunk that some threads allocate from: its number plus one, 0 for none.
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU32);
+
+/// Where the blocks of one class come from.
+#[derive(Default)]
+pub(super) struct Pool {
+    stripes: [Stripe; MAX_STRIPES],
+    /// How many stripes are in use, less one. Grows when threads meet, so that a small store keeps few chunks open.
+    contended: AtomicUsize,
+    /// Chunks that had room when they were listed. Hints: what is true is found out under the chunk's lock.
+    room: Mutex<Vec<u32>>,
+    /// Held by the thread that fetches a chunk for a stripe.
+    refill: Mutex<()>,
+}
+
+impl Pool {
+    fn stripe(&self) -> &Stripe {
+        // Relaxed: any stripe will do.
+        let stripes = self.contended.load(Ordering::Relaxed) + 1;
+        &self.stripes[thread_number() % stripes.min(MAX_STRIPES)]
+    }
+
+    fn widen(&self) {
+        // Relaxed, and an increment may be lost: a tuning value.
+        let contended = self.contended.load(Ordering::Relaxed);
+        self.contended.store((contended + 1).min(MAX_STRIPES - 1), Ordering::Relaxed);
+    }
+}
+
+/// What a reference names, as far as the store lets go of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Held {
+    /// Block `block` of a chunk.
+    Block { chunk: u32, block: u32 },
+    /// A run of chunks.
+    Run { start: u32, chunks: u32 },
+}
+
+impl Shared {
+    /// Finds room for a content of `content` bytes and makes the caller its owner. Gives the byte at which it begins.
+    pub(super) fn allocate<M: Medium>(&self, pm: &M, content: usize) -> Result<u64> {
+        let extent = self.classes.extent(content);
+        let offset = match extent {
+            Extent::Small(class) => {
+                let stripe = self.pools[class].stripe();
+                match self.take_current(class, stripe) {
+                    Some(offset) => offset,
+                    None => self.refill(pm, class, stripe)?,
+                }
+            }
+            Extent::Large(chunks) => {
+                let start = self.take_chunks(pm, chunks, extent)?;
+                *lock(self.chunks.get(start)) = Chunk::Large { chunks, owned: true };
+                u64::from(start) * u64::from(self.params.chunk_bytes)
+            }
+        };
+        self.used_bytes.add(self.extent_bytes(extent) as i64);
+        Ok(offset)
+    }
+
+    /// A block of the stripe's chunk, if that has one left. The usual way: one lock, of that chunk.
+    fn take_current(&self, class: usize, stripe: &Stripe) -> Option<u64> {
+        // Relaxed: whatever chunk it names, the chunk's lock tells what that is now.
+        let number = stripe.0.load(Ordering::Relaxed).checked_sub(1)?;
+        let chunk = self.chunks.get(number);
+        let mut chunk = match chunk.try_lock() {
+            Ok(chunk) => chunk,
+            Err(TryLockError::Poisoned(chunk)) => chunk.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.pools[class].widen();
+                chunk.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+        self.take_block(number, small_of(&mut chunk, class)?)
+    }
+
+    fn take_block(&self, number: u32, chunk: &mut SmallChunk) -> Option<u64> {
+        let block = chunk.take()?;
+        let start = u64::from(number) * u64::from(self.params.chunk_bytes);
+        Some(start + u64::from(block) * u64::from(self.classes.size(chunk.class)))
+    }
+
+    /// Gives the stripe a chunk with room, and the caller its first block.
+    #[cold]
+    fn refill<M: Medium>(&self, pm: &M, class: usize, stripe: &Stripe) -> Result<u64> {
+        let pool = &self.pools[class];
+        let _refilling = lock(&pool.refill);
+        if let Some(offset) = self.take_current(class, stripe) {
+            return Ok(offset);
+        }
+        let (number, offset) = match self.take_listed(class) {
+            Some(found) => found,
+            None => self.take_new(pm, class)?,
+        };
+        // Relaxed: the chunk's lock orders what is behind the number; `refill` excludes other writers.
+        let old = stripe.0.load(Ordering::Relaxed);
+        stripe.0.store(number + 1, Ordering::Relaxed);
+        if let Some(old) = old.checked_sub(1) {
+            self.after_change(old, |chunk| chunk.users -= 1);
+        }
+        Ok(offset)
+    }
+
+    /// A block of a chunk from the list. Entries that are no longer true are dropped on the way.
+    fn take_listed(&self, class: usize) -> Option<(u32, u64)> {
+        loop {
+            let number = lock(&self.pools[class].room).pop()?;
+            let mut chunk = lock(self.chunks.get(number));
+            if let Some(small) = small_of(&mut chunk, class) {
+                small.listed = false;
+                if let Some(offset) = self.take_block(number, small) {
+                    small.users += 1;
+                    return Some((number, offset));
+                }
+            }
+        }
+    }
+
+    /// The first block of a chunk that begins a new life.
+    fn take_new<M: Medium>(&self, pm: &M, class: usize) -> Result<(u32, u64)> {
+        let number = self.take_chunks(pm, 1, Extent::Small(class))?;
+        let mut small = SmallChunk::vacant(class, self.classes.blocks(class));
+        small.users = 1;
+        let offset = self.take_block(number, &mut small).unwrap_or_default();
+        *lock(self.chunks.get(number)) = Chunk::Small(Box::new(small));
+        Ok((number, offset))
+    }
+
+    /// Takes a block from its owner; `None` when it has none that the store knows of: not examined yet, retired already,
+    /// or no block at all.
+    pub(super) fn disown(&self, blob: BlobRef) -> Option<Held> {
+        let (number, inside) = self.locate(blob)?;
+        let mut chunk = lock(self.chunks.peek(number)?);
+        match &mut *chunk {
+            Chunk::Unknown => None,
+            Chunk::Large { chunks, owned } => {
+                if inside != 0 || !std::mem::take(owned) {
+                    return None;
+                }
+                self.used_bytes.add(-(self.extent_bytes(Extent::Large(*chunks)) as i64));
+                Some(Held::Run { start: number, chunks: *chunks })
+            }
+            Chunk::Small(small) => {
+                let size = self.classes.size(small.class);
+                let block = inside / size;
+                if !inside.is_multiple_of(size) || !small.owned.remove(block) {
+                    return None;
+                }
+                self.used_bytes.add(-i64::from(size));
+                Some(Held::Block { chunk: number, block })
+            }
+        }
+    }
+
+    /// Makes what nobody owns, and nobody looks at, available again.
+    pub(super) fn release(&self, held: Held) {
+        match held {
+            Held::Block { chunk, block } => self.after_change(chunk, |small| {
+                let new = small.free.insert(block);
+                debug_assert!(new, "a block is released once");
+            }),
+            Held::Run { start, chunks } => {
+                *lock(self.chunks.get(start)) = Chunk::Unknown;
+                self.ripen(start, chunks);
+            }
+        }
+    }
+
+    /// Changes a small chunk and then does what its new state asks for: lists it when it has room that no list and no
+    /// stripe knows of, or gives it up when nothing in it is used.
+    pub(super) fn after_change(&self, number: u32, change: impl FnOnce(&mut SmallChunk)) {
+        let mut chunk = lock(self.chunks.get(number));
+        let Chunk::Small(small) = &mut *chunk else { return };
+        change(small);
+        if small.users > 0 {
+            return;
+        }
+        if small.is_vacant() {
+            *chunk = Chunk::Unknown;
+            drop(chunk);
+            self.ripen(number, 1);
+        } else if small.free.len() > 0 && !small.listed {
+            small.listed = true;
+            let class = small.class;
+            drop(chunk);
+            lock(&self.pools[class].room).push(number);
+        }
+    }
+
+    /// The chunk that a reference points into, and the byte in it; `None` outside the region.
+    pub(super) fn locate(&self, blob: BlobRef) -> Option<(u32, u32)> {
+        let offset = blob.offset().filter(|&offset| offset < self.blobs.len())?;
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        Some((u32::try_from(offset / chunk_bytes).ok()?, (offset % chunk_bytes) as u32))
+    }
+
+    pub(super) fn extent_bytes(&self, extent: Extent) -> u64 {
+        match extent {
+            Extent::Small(class) => u64::from(self.classes.size(class)),
+            Extent::Large(chunks) => u64::from(chunks) * u64::from(self.params.chunk_bytes),
+        }
+    }
+}
+
+/// What a retired blob leaves behind for the reclaimer to run.
+pub(super) fn release_later(shared: &Arc<Shared>, held: Held) -> impl FnOnce() + Send + 'static {
+    let shared = Arc::clone(shared);
+    move || shared.release(held)
+}
+
+/// The chunk, if it (still) serves `class`.
+#[inline]
+fn small_of(chunk: &mut Chunk, class: usize) -> Option<&mut SmallChunk> {
+    match chunk {
+        Chunk::Small(small) if small.class == class => Some(small),
+        _ => None,
+    }
+}

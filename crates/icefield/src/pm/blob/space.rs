@@ -1,0 +1,254 @@
+//! Whole chunks: the free runs, the fresh end, growth, and the map's words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+
+use super::block::MAX_BLOB_BYTES;
+use super::class::{Extent, FREE};
+use super::{BlobParams, Shared, lock};
+use crate::pm::{Cell64, Medium, Region};
+use crate::{Error, Result};
+
+/// The region never grows by more chunks at once (unless one blob needs more), which also bounds the walk of `open`.
+pub(super) const MAX_GROWTH_CHUNKS: u32 = 4096;
+/// Bytes of the map per chunk.
+pub(super) const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
+/// For each fresh chunk taken, so many unscanned ones become due for a scan.
+const SCAN_PER_CHUNK: u32 = 8;
+
+/// Free chunks as maximal runs.
+#[derive(Debug, Default)]
+pub(super) struct FreeRuns {
+    by_start: BTreeMap<u32, u32>,
+    by_length: BTreeSet<(u32, u32)>,
+    chunks: u32,
+}
+
+impl FreeRuns {
+    /// Adds a run, joining it with its neighbours. `false`, and no change, when a part of it is there already.
+    pub fn put(&mut self, start: u32, length: u32) -> bool {
+        let (mut first, mut end) = (start, start + length);
+        let before = self.by_start.range(..end).next_back().map(|(&start, &length)| (start, length));
+        if let Some((near, near_length)) = before {
+            if near + near_length > start {
+                return false;
+            }
+            if near + near_length == start {
+                self.forget(near, near_length);
+                first = near;
+            }
+        }
+        if let Some(&after) = self.by_start.get(&end) {
+            self.forget(end, after);
+            end += after;
+        }
+        self.note(first, end - first);
+        true
+    }
+
+    /// Takes `length` chunks from the shortest run that has them.
+    pub fn take(&mut self, length: u32) -> Option<u32> {
+        let &(run_length, start) = self.by_length.range((length, 0)..).next()?;
+        self.forget(start, run_length);
+        if run_length > length {
+            self.note(start + length, run_length - length);
+        }
+        Some(start)
+    }
+
+    /// How many chunks are free.
+    pub fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
+    /// Whether a free run overlaps the chunks.
+    pub fn overlaps(&self, start: u32, length: u32) -> bool {
+        self.by_start.range(..start + length).next_back().is_some_and(|(&near, &near_length)| near + near_length > start)
+    }
+
+    fn note(&mut self, start: u32, length: u32) {
+        self.by_start.insert(start, length);
+        self.by_length.insert((length, start));
+        self.chunks += length;
+    }
+
+    fn forget(&mut self, start: u32, length: u32) {
+        self.by_start.remove(&start);
+        self.by_length.remove(&(length, start));
+        self.chunks -= length;
+    }
+}
+
+/// Which chunks nobody uses.
+#[derive(Debug, Default)]
+pub(super) struct Space {
+    /// Found by the scan or given back since. Their words are durably [`FREE`].
+    pub runs: FreeRuns,
+    /// Chunks from here to `end` were never used.
+    pub fresh: u32,
+    /// How many chunks the regions have room for.
+    pub end: u32,
+}
+
+/// The word of chunk `number`, if the map reaches so far.
+pub(super) fn map_word(map: &Region, number: u32) -> Option<&Cell64> {
+    map.at(u64::from(number) * WORD_BYTES)
+}
+
+/// How many chunks both regions have room for.
+pub(super) fn chunks_in(params: &BlobParams, blobs: &Region, map: &Region) -> u32 {
+    let chunks = (blobs.len() / u64::from(params.chunk_bytes)).min(map.len() / WORD_BYTES);
+    u32::try_from(chunks).unwrap_or(u32::MAX)
+}
+
+impl Shared {
+    /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run: what
+    /// looks unused before that is left to the scan.
+    pub(super) fn find_fresh<M: Medium>(&self, pm: &M, end: u32) -> u32 {
+        let longest_run = MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1;
+        let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + longest_run);
+        for number in (stop..end).rev() {
+            // Relaxed: written by a former session, or by nobody.
+            let word = map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
+            match self.classes.decode(number, word) {
+                Ok(None) => {}
+                Ok(Some(Extent::Small(_))) => return number + 1,
+                Ok(Some(Extent::Large(chunks))) => return number.saturating_add(chunks).min(end),
+                Err(_) => return end,
+            }
+        }
+        // The last run before `stop` may reach over it.
+        if stop == 0 { 0 } else { (stop + longest_run).min(end) }
+    }
+
+    /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and durably writes that use into
+    /// the map. Costs one fence.
+    pub(super) fn take_chunks<M: Medium>(&self, pm: &M, count: u32, extent: Extent) -> Result<u32> {
+        self.settle_ripe(pm)?;
+        let start = self.choose_chunks(pm, count)?;
+        // Anything but the newest growth may have been punched, by this store or by whoever copied the file.
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let reserved = pm.reserve(&self.blobs, u64::from(start) * chunk_bytes, u64::from(count) * chunk_bytes);
+        let Some(word) = map_word(&self.map, start).filter(|_| reserved.is_ok()) else {
+            lock(&self.space).runs.put(start, count);
+            return reserved.and(Err(self.map_fault(start, "the map ends early")));
+        };
+        // P1: the use of a chunk is durable before a block of it can be referred to.
+        word.store(pm, self.classes.encode(start, extent), Ordering::Relaxed);
+        pm.persist(word);
+        pm.writable()?;
+        Ok(start)
+    }
+
+    fn choose_chunks<M: Medium>(&self, pm: &M, count: u32) -> Result<u32> {
+        let mut space = lock(&self.space);
+        if let Some(start) = space.runs.take(count) {
+            return Ok(start);
+        }
+        if count > space.end - space.fresh {
+            self.grow(pm, &mut space, count)?;
+        }
+        let start = space.fresh;
+        space.fresh += count;
+        // Relaxed: a hint for `tend`.
+        if self.unscanned.load(Ordering::Relaxed) > 0 {
+            self.scan_due.fetch_add(count.saturating_mul(SCAN_PER_CHUNK), Ordering::Relaxed);
+        }
+        Ok(start)
+    }
+
+    /// Makes room for `count` fresh chunks and, where there is space, for more: growing is a system call.
+    fn grow<M: Medium>(&self, pm: &M, space: &mut Space, count: u32) -> Result<()> {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let needed = u64::from(space.fresh) + u64::from(count);
+        let most = (self.blobs.max_bytes() / chunk_bytes).min(self.map.max_bytes() / WORD_BYTES).min(u64::from(u32::MAX));
+        if needed > most {
+            let needed_bytes = u64::from(count) * chunk_bytes;
+            return Err(Error::NoSpace { path: pm.path().join(self.blobs.name()), needed_bytes });
+        }
+        let step = (space.end / 8).clamp(self.params.growth_chunks, MAX_GROWTH_CHUNKS.max(self.params.growth_chunks));
+        let wanted = needed.max(u64::from(space.end) + u64::from(step)).min(most);
+        // The map first: a chunk without its word would be lost to a crash, a word without its chunk is nothing.
+        let grow_to = |chunks: u64| {
+            pm.grow(&self.map, chunks * WORD_BYTES)?;
+            pm.grow(&self.blobs, chunks * chunk_bytes)
+        };
+        match grow_to(wanted) {
+            Err(Error::NoSpace { .. }) if wanted > needed => grow_to(needed)?,
+            other => other?,
+        }
+        space.end = chunks_in(&self.params, &self.blobs, &self.map);
+        if count > space.end - space.fresh {
+            return Err(self.map_fault(space.end, "the region did not grow as far as asked"));
+        }
+        Ok(())
+    }
+
+    /// Notes that nobody can be looking at a run of chunks any more.
+    pub(super) fn ripen(&self, start: u32, length: u32) {
+        let mut ripe = lock(&self.ripe);
+        ripe.push((start, length));
+        // Relaxed: a hint; the lock orders the list.
+        self.ripe_runs.store(ripe.len(), Ordering::Relaxed);
+    }
+
+    /// Puts the ripe runs among the free ones: marks them in the map and gives the pages of what is too much back.
+    pub(super) fn settle_ripe<M: Medium>(&self, pm: &M) -> Result<()> {
+        // Relaxed: as in `ripen`.
+        if self.ripe_runs.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        let ripe = {
+            let mut ripe = lock(&self.ripe);
+            self.ripe_runs.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *ripe)
+        };
+        for &(start, _) in &ripe {
+            if let Some(word) = map_word(&self.map, start) {
+                word.store(pm, FREE, Ordering::Relaxed);
+                pm.flush_object(word);
+            }
+        }
+        // P2: no chunk is used anew while the map may still show it as the beginning, or the inside, of something larger.
+        pm.fence();
+        pm.writable()?;
+        for (start, length) in ripe {
+            self.punch_if_plenty(pm, start, length);
+            let new = lock(&self.space).runs.put(start, length);
+            debug_assert!(new, "a run is given back once");
+        }
+        Ok(())
+    }
+
+    /// Gives a run's pages back to the file system when more than an eighth of the region is free already. The rest is
+    /// kept: storing to punched pages costs a system call and page faults.
+    fn punch_if_plenty<M: Medium>(&self, pm: &M, start: u32, length: u32) {
+        let plenty = {
+            let space = lock(&self.space);
+            space.runs.chunks() + length > (space.end / 8).max(self.params.growth_chunks)
+        };
+        if plenty {
+            let chunk_bytes = u64::from(self.params.chunk_bytes);
+            // A file system that cannot punch keeps the pages; the run is as free as before.
+            drop(pm.punch(&self.blobs, u64::from(start) * chunk_bytes, u64::from(length) * chunk_bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_runs_join_and_split() {
+        let mut runs = FreeRuns::default();
+        assert!(runs.put(10, 5) && runs.put(20, 2) && runs.put(15, 5));
+        assert_eq!(runs.by_start, BTreeMap::from([(10, 12)]));
+        assert!(!runs.put(21, 1) && !runs.put(5, 6) && !runs.put(12, 1), "given back twice");
+        assert!(runs.overlaps(21, 1) && !runs.overlaps(22, 9) && !runs.overlaps(0, 10));
+        assert_eq!((runs.take(13), runs.take(3), runs.chunks()), (None, Some(10), 9));
+        assert!(runs.put(30, 3));
+        assert_eq!(runs.take(3), Some(30), "the shortest that fits");
+        assert_eq!((runs.take(9), runs.take(1)), (Some(13), None));
+    }
+}

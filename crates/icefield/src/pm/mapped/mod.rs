@@ -1,0 +1,423 @@
+//! The real medium: a directory of mapped files, or anonymous memory.
+//!
+//! - `directory`: the table's directory: made under a hidden name and renamed when complete, locked, cleaned up.
+//! - `region_file`: one region: address space reserved once, the file mapped over it, grown underneath.
+//! - `permit`: the word that says whether this process may change the table.
+//! - `dirty`: what `Durability::Disk` still has to sync.
+//! - `backup`: copying a directory.
+//!
+//! What a word call costs: the plain atomic instruction. What a flush costs where the medium needs none: one branch that
+//! always goes the same way.
+//!
+//! # Crash
+//!
+//! A region's length is the length of its file. [`Mapped::grow`] extends the file first and publishes the length in memory
+//! afterwards, so a crash between the two leaves zero bytes at the end which the next opening may simply use. A directory
+//! appears under its path by one rename, after every file in it has been synced.
+//!
+//! # What remains assumed
+//!
+//! The table's files belong to this library while the lock is held. Somebody who truncates one all the same makes the
+//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. Every
+//! opening and every growth compares lengths and refuses to go on; the moment between two growths is not covered. Space is
+//! reserved before it is published, so a full device is an error from `grow`; on file systems that write every block to
+//! a new place (btrfs, ZFS, or XFS where a backup shares blocks) the reservation promises nothing, and a store to a full
+//! device faults likewise.
+
+mod backup;
+mod directory;
+mod dirty;
+mod permit;
+mod region_file;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::arch::{self, Instruction};
+use super::io::{FaultPlan, Io, error, lock};
+use super::{Durability, Medium, Region};
+use crate::{Error, Result};
+use directory::{Directory, Purpose};
+use dirty::Dirty;
+use permit::{Permit, Refusal};
+use region_file::{Backing, Budget, RegionFile, Setting};
+
+/// How to open a [`Mapped`].
+#[derive(Clone, Debug, Default)]
+pub struct MappedOptions {
+    /// What the files must survive.
+    pub durability: Durability,
+    /// How many bytes all regions together may have; no limit but the file system's when `None`.
+    pub max_bytes: Option<u64>,
+    /// Makes system calls fail, for tests.
+    pub faults: Option<Arc<FaultPlan>>,
+    /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced` then
+    /// write no lines back and only fence.
+    pub skip_flush: bool,
+}
+
+/// What a flush and a fence do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Nothing: the store itself was enough.
+    None,
+    /// Write lines back; a store fence.
+    Lines(Instruction),
+    /// Nothing; a store fence.
+    FenceOnly,
+    /// Note the range; sync what was noted.
+    Sync,
+}
+
+/// A table's directory of mapped region files, or a table in anonymous memory.
+#[derive(Debug)]
+pub struct Mapped {
+    effort: Effort,
+    permit: Permit,
+    durability: Durability,
+    /// The path that the table has, or will have once published; made up for memory.
+    path: PathBuf,
+    /// `None` for memory.
+    directory: Option<Arc<Directory>>,
+    io: Io,
+    budget: Budget,
+    dirty: Dirty,
+    regions: Mutex<Vec<Arc<RegionFile>>>,
+}
+
+impl Mapped {
+    /// Starts a new table directory that will appear at `path` with [`Medium::publish_created`].
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] when anything is at `path`; [`Error::Unsupported`] when the medium is not there;
+    /// [`Error::Io`], [`Error::NoSpace`].
+    pub fn create(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
+        let io = Io::new(options.faults.clone());
+        let directory = Directory::create(&io, path.as_ref())?;
+        Self::over(directory, io, &options, Permit::WRITABLE)
+    }
+
+    /// Opens the table directory at `path` for reading and writing. Nobody else may have it open.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when `path` is no table directory, [`Error::Locked`], [`Error::Unsupported`], [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
+        let io = Io::new(options.faults.clone());
+        let directory = Directory::open(&io, path.as_ref(), Purpose::Write)?;
+        Self::over(directory, io, &options, Permit::WRITABLE)
+    }
+
+    /// Opens the table directory at `path` for reading. Other readers may have it open, a writer may not. Stores go to
+    /// private copies of the pages; nothing in the directory changes.
+    ///
+    /// # Errors
+    /// As [`Mapped::open`].
+    pub fn open_read_only(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
+        let io = Io::new(options.faults.clone());
+        let directory = Directory::open(&io, path.as_ref(), Purpose::Read)?;
+        Self::over(directory, io, &options, Permit::READ_ONLY)
+    }
+
+    /// A table in anonymous memory, of [`Durability::Memory`] (`Auto` means that here). With [`Durability::PmemForced`] it
+    /// pays for write-backs and fences, which measures persistent memory's instructions at the speed of DRAM.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for other durabilities, [`Error::Io`].
+    pub fn anonymous(options: MappedOptions) -> Result<Self> {
+        let durability = match options.durability {
+            Durability::Auto | Durability::Memory => Durability::Memory,
+            Durability::PmemForced => Durability::PmemForced,
+            other => {
+                let detail = format!("anonymous memory cannot be `{other}`");
+                return Err(Error::InvalidOption { option: "durability", detail });
+            }
+        };
+        let io = Io::new(options.faults.clone());
+        let path = PathBuf::from("(memory)");
+        Self::assemble(path, None, durability, io, &options, Permit::WRITABLE)
+    }
+
+    fn over(directory: Directory, io: Io, options: &MappedOptions, permit: u32) -> Result<Self> {
+        let durability = directory.settle_durability(options.durability)?;
+        let path = directory.path().to_owned();
+        Self::assemble(path, Some(Arc::new(directory)), durability, io, options, permit)
+    }
+
+    fn assemble(
+        path: PathBuf,
+        directory: Option<Arc<Directory>>,
+        durability: Durability,
+        io: Io,
+        options: &MappedOptions,
+        permit: u32,
+    ) -> Result<Self> {
+        let read_only = permit == Permit::READ_ONLY;
+        let effort = if read_only { Effort::None } else { effort(durability, options.skip_flush)? };
+        let permit = Permit::new(&io, permit).map_err(|errno| error(&path, errno, 0))?;
+        let budget = Budget::new(options.max_bytes);
+        let (dirty, regions) = (Dirty::default(), Mutex::default());
+        Ok(Self { effort, permit, durability, path, directory, io, budget, dirty, regions })
+    }
+
+    fn read_only(&self) -> bool {
+        self.directory.as_ref().is_some_and(|directory| directory.purpose() == Purpose::Read)
+    }
+
+    fn backing(&self) -> Backing {
+        match &self.directory {
+            None => Backing::Memory,
+            Some(_) if self.read_only() => Backing::Private,
+            Some(_) if self.durability == Durability::Pmem => Backing::SharedSync,
+            Some(_) => Backing::Shared,
+        }
+    }
+
+    /// Whether a changed file status must be synced before anything relies on it.
+    fn syncs_status(&self) -> bool {
+        matches!(self.durability, Durability::Pmem | Durability::Disk) && !self.read_only()
+    }
+
+    fn setting(&self) -> Setting<'_> {
+        Setting {
+            io: &self.io,
+            path: &self.path,
+            directory: self.directory.as_ref(),
+            backing: self.backing(),
+            syncs_status: self.syncs_status(),
+        }
+    }
+
+    /// The file behind `region`.
+    fn file_of(&self, region: &Region) -> Result<Arc<RegionFile>> {
+        let regions = lock(&self.regions);
+        let file = regions.iter().find(|file| file.region().base() == region.base());
+        file.cloned().ok_or_else(|| Error::InvalidOption {
+            option: "region",
+            detail: format!("`{}` belongs to another medium", region.name()),
+        })
+    }
+
+    /// Poisons the medium when `result` says that a sync failed or that a file lost its tail.
+    fn poison_if<T>(&self, result: Result<T, region_file::Failure>) -> Result<T> {
+        result.map_err(|failure| {
+            if failure.poisons {
+                self.permit.poison();
+            }
+            failure.error
+        })
+    }
+
+    /// Notes a range that the next fence of this thread has to sync.
+    #[cold]
+    fn note_dirty(&self, start: *const u8, bytes: usize) {
+        let regions = lock(&self.regions);
+        let found = regions.iter().find_map(|file| Some((file, file.offset_of(start, bytes)?)));
+        if let Some((file, offset)) = found {
+            self.dirty.note(file, offset..offset + bytes as u64);
+        }
+    }
+
+    /// Syncs what this thread has noted.
+    #[cold]
+    fn sync_dirty(&self) {
+        if self.dirty.sync_own().is_err() {
+            self.permit.poison();
+        }
+    }
+}
+
+/// What flushes and fences do on `durability`.
+fn effort(durability: Durability, skip_flush: bool) -> Result<Effort> {
+    Ok(match durability {
+        Durability::Auto | Durability::Memory | Durability::Process => Effort::None,
+        Durability::Disk => Effort::Sync,
+        Durability::Pmem | Durability::PmemForced if skip_flush => Effort::FenceOnly,
+        Durability::Pmem | Durability::PmemForced => {
+            Effort::Lines(Instruction::detect().ok_or_else(|| {
+                Error::Unsupported(
+                    "this processor cannot write cache lines back; use durability `process`".into(),
+                )
+            })?)
+        }
+    })
+}
+
+impl Medium for Mapped {
+    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        let mut regions = lock(&self.regions);
+        if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
+            return Ok(RegionFile::handle(file));
+        }
+        let file = Arc::new(self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?);
+        self.budget.take_unchecked(file.region().len());
+        let region = RegionFile::handle(&file);
+        regions.push(file);
+        Ok(region)
+    }
+
+    fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
+        if bytes <= region.len() {
+            return Ok(());
+        }
+        let file = self.file_of(region)?;
+        self.poison_if(file.grow(&self.setting(), &self.budget, bytes))
+    }
+
+    fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let file = self.file_of(region)?;
+        self.poison_if(file.punch(&self.setting(), offset, bytes))
+    }
+
+    #[inline(always)]
+    fn writable(&self) -> Result<()> {
+        if self.permit.granted() {
+            return Ok(());
+        }
+        match self.permit.refusal() {
+            None => Ok(()),
+            Some(Refusal::ReadOnly) => Err(Error::ReadOnly),
+            Some(Refusal::Poisoned) => Err(Error::Poisoned),
+            Some(Refusal::Forked) => Err(Error::Forked),
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    #[inline(always)]
+    fn flush(&self, start: *const u8, bytes: usize) {
+        match self.effort {
+            Effort::None | Effort::FenceOnly => {}
+            Effort::Lines(instruction) => arch::flush_range(instruction, start, bytes),
+            Effort::Sync => self.note_dirty(start, bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        match self.effort {
+            Effort::None => {}
+            Effort::Lines(_) | Effort::FenceOnly => arch::store_fence(),
+            Effort::Sync => self.sync_dirty(),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
+        let end = offset.checked_add(src.len() as u64);
+        assert!(
+            end.is_some_and(|end| end <= region.len()),
+            "a write of {} bytes outside {}",
+            src.len(),
+            region.name()
+        );
+        // SAFETY: in bounds, as just asserted; the caller keeps everybody else away from the range.
+        unsafe {
+            let target = region.base().as_ptr().add(offset as usize);
+            std::ptr::copy_nonoverlapping(src.as_ptr(), target, src.len());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn read_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<&'a [u8]> {
+        let end = offset.checked_add(bytes as u64)?;
+        if end > region.len() {
+            return None;
+        }
+        // SAFETY: in bounds, as just checked; the caller knows that nobody writes the range while the reference lives.
+        Some(unsafe {
+            std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes)
+        })
+    }
+
+    #[inline(always)]
+    fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
+        cell.load(order)
+    }
+
+    #[inline(always)]
+    fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
+        cell.load(order)
+    }
+
+    #[inline(always)]
+    fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
+        cell.store(value, order);
+    }
+
+    #[inline(always)]
+    fn store64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
+        cell.store(value, order);
+    }
+
+    #[inline(always)]
+    fn load_volatile32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
+        cell.load(order)
+    }
+
+    #[inline(always)]
+    fn load_volatile64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
+        cell.load(order)
+    }
+
+    #[inline(always)]
+    fn store_volatile32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
+        cell.store(value, order);
+    }
+
+    #[inline(always)]
+    fn store_volatile64(&self, cell: &AtomicU64, value: u64, order: Ordering) {
+        cell.store(value, order);
+    }
+
+    #[inline(always)]
+    fn cas_volatile32(
+        &self,
+        cell: &AtomicU32,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u32, u32> {
+        cell.compare_exchange_weak(current, new, success, failure)
+    }
+
+    #[inline(always)]
+    fn cas_volatile64(
+        &self,
+        cell: &AtomicU64,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> std::result::Result<u64, u64> {
+        cell.compare_exchange_weak(current, new, success, failure)
+    }
+
+    fn publish_created(&self) -> Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        let regions = lock(&self.regions);
+        for file in regions.iter() {
+            self.poison_if(file.sync(&self.setting()))?;
+        }
+        directory.publish(&self.io)
+    }
+
+    fn close(&self) {
+        if self.effort == Effort::Sync && self.permit.granted() && self.dirty.sync_all().is_err() {
+            self.permit.poison();
+        }
+        self.fence();
+    }
+}

@@ -1,0 +1,136 @@
+//! The address space of a simulated medium: one slot per region, committed page by page as it is touched, and the pool in
+//! which used ones wait, because mapping afresh would cost more than a whole crash image does.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::state::State;
+
+/// How many regions a simulated medium can hold.
+pub(super) const SLOTS: usize = 16;
+
+/// Arenas that were used further than this are given back to the system: zeroing them would cost more than mapping.
+const RECYCLED_BYTES: usize = 1 << 20;
+
+/// Reserved memory for [`SLOTS`] regions of equal, power-of-two size. Never moves; untouched bytes are zero.
+pub(super) struct Arena {
+    base: NonNull<u8>,
+    slot_bytes: usize,
+}
+
+// SAFETY: the arena is plain memory that it owns; who may touch which bytes when is the medium's business.
+unsafe impl Send for Arena {}
+// SAFETY: as above; the arena itself is immutable.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves the address space, or `None` when the system has none.
+    pub(super) fn reserve(slot_bytes: usize) -> Option<Self> {
+        debug_assert!(slot_bytes.is_power_of_two() && slot_bytes >= 4096, "slots are whole pages");
+        let base = map::reserve(slot_bytes.checked_mul(SLOTS)?)?;
+        Some(Self { base, slot_bytes })
+    }
+
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The first byte of slot `slot`.
+    pub(super) fn slot(&self, slot: usize) -> NonNull<u8> {
+        assert!(slot < SLOTS, "a simulated medium holds at most {SLOTS} regions");
+        // SAFETY: within the reservation, by the assertion.
+        unsafe { self.base.add(slot * self.slot_bytes) }
+    }
+
+    /// Makes the first `used` bytes of a slot zero again.
+    pub(super) fn wipe(&mut self, slot: usize, used: usize) {
+        // SAFETY: in bounds; `&mut self` proves that no medium uses the arena.
+        unsafe { self.slot(slot).write_bytes(0, used.min(self.slot_bytes)) };
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        map::release(self.base, self.slot_bytes * SLOTS);
+    }
+}
+
+/// Used arenas and logs, waiting for the next medium. Clones share it; hand one to every [`super::SimOptions`] of a run.
+#[derive(Clone, Default)]
+pub struct Pool(Arc<Mutex<Vec<(Arena, State)>>>);
+
+impl Pool {
+    /// An arena with slots of `slot_bytes` and an empty state, recycled if there is one.
+    pub(super) fn take(&self, slot_bytes: usize) -> Option<(Arena, State)> {
+        {
+            let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = waiting.iter().rposition(|(arena, _)| arena.slot_bytes == slot_bytes)
+            {
+                return Some(waiting.swap_remove(at));
+            }
+        }
+        Some((Arena::reserve(slot_bytes)?, State::default()))
+    }
+
+    /// Takes back what [`Pool::take`] gave, wiped and emptied here.
+    pub(super) fn put(&self, mut arena: Arena, mut state: State) {
+        if state.used_bytes().sum::<usize>() > RECYCLED_BYTES {
+            return;
+        }
+        for (slot, used) in state.used_bytes().enumerate() {
+            arena.wipe(slot, used);
+        }
+        state.reset();
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() < 16 {
+            waiting.push((arena, state));
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pool")
+    }
+}
+
+#[cfg(not(miri))]
+mod map {
+    use std::ptr::{NonNull, null_mut};
+
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+    pub(super) fn reserve(bytes: usize) -> Option<NonNull<u8>> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice disturbs nothing.
+        let base =
+            unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        NonNull::new(base.ok()?.cast())
+    }
+
+    pub(super) fn release(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: exactly what `reserve` mapped, and its owner is being dropped. A failure would only leak.
+        let _ = unsafe { munmap(base.as_ptr().cast(), bytes) };
+    }
+}
+
+/// Miri knows no `mmap`.
+#[cfg(miri)]
+mod map {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, 4096).expect("a power of two")
+    }
+
+    pub(super) fn reserve(bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: the size is not zero.
+        NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
+    }
+
+    pub(super) fn release(base: NonNull<u8>, bytes: usize) {
+        // SAFETY: allocated by `reserve` with the same layout.
+        unsafe { dealloc(base.as_ptr(), layout(bytes)) };
+    }
+}

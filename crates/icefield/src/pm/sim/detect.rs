@@ -1,0 +1,94 @@
+//! The durable-linearizability detector: which thread has read a word that a crash could still take back.
+
+use std::panic::Location;
+
+use super::state::{LineId, State};
+use crate::pm::LINE_BYTES;
+
+/// A word that a thread read while the store behind it, by another thread, was not persistent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observed {
+    line: LineId,
+    seq: u64,
+    offset: usize,
+    site: &'static Location<'static>,
+}
+
+/// A violation: an operation answered, or stored, on the strength of a word that a crash could still take back.
+#[derive(Clone, Debug)]
+pub struct ReadAhead {
+    /// The region that holds the word.
+    pub region: &'static str,
+    /// The word's byte in the region.
+    pub offset: u64,
+    /// The load in the code.
+    pub site: &'static Location<'static>,
+    /// Whether the thread stored something before the word was persistent; else it returned.
+    pub stored: bool,
+}
+
+impl State {
+    /// Notes a load by the calling thread of a word that another one stored and nobody persisted yet.
+    pub(super) fn note_load(
+        &mut self,
+        slot: usize,
+        offset: usize,
+        bytes: usize,
+        site: &'static Location<'static>,
+    ) {
+        if self.dirty.is_empty() || self.regions()[slot].exempt {
+            return;
+        }
+        let thread = self.thread();
+        for line in offset / LINE_BYTES..(offset + bytes).div_ceil(LINE_BYTES) {
+            let id = LineId { region: slot as u8, line: line as u32 };
+            let start = offset.max(id.offset());
+            let end = (offset + bytes).min(id.offset() + LINE_BYTES);
+            let newest = self
+                .pending(id)
+                .filter(|entry| entry.overlaps(start - id.offset(), end - start))
+                .last();
+            let Some(seq) =
+                newest.filter(|entry| usize::from(entry.thread) != thread).map(|entry| entry.seq)
+            else {
+                continue;
+            };
+            let observed = &mut self.thread_mut(thread).observed;
+            if !observed.iter().any(|known| known.line == id && known.seq == seq) {
+                observed.push(Observed { line: id, seq, offset: start, site });
+            }
+        }
+    }
+
+    /// Called at each durable store: whatever its thread has read must be persistent by now.
+    pub(super) fn note_store_ahead(&mut self, thread: usize) {
+        let mut observed = std::mem::take(&mut self.thread_mut(thread).observed);
+        let ahead = observed
+            .extract_if(.., |word| self.is_pending(word.line, word.seq))
+            .collect::<Vec<_>>();
+        let place = self.thread_mut(thread);
+        place.ahead.extend(ahead);
+        place.observed = observed;
+    }
+
+    /// Ends an operation of the calling thread: what it read and may still be lost.
+    pub(super) fn op_returned(&mut self) -> Vec<ReadAhead> {
+        let thread = self.thread();
+        let observed = std::mem::take(&mut self.thread_mut(thread).observed);
+        let mut found = Vec::new();
+        for word in &observed {
+            if self.is_pending(word.line, word.seq) {
+                found.push(self.read_ahead(word, false));
+            }
+        }
+        for word in std::mem::take(&mut self.thread_mut(thread).ahead) {
+            found.push(self.read_ahead(&word, true));
+        }
+        found
+    }
+
+    fn read_ahead(&self, word: &Observed, stored: bool) -> ReadAhead {
+        let region = self.regions()[usize::from(word.line.region)].name;
+        ReadAhead { region, offset: word.offset as u64, site: word.site, stored }
+    }
+}
