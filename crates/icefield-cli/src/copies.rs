@@ -6,6 +6,7 @@ use icefield::AnyTable;
 
 use crate::failure::Outcome;
 use crate::json::{JsonArgs, Line, with_output};
+use crate::progress;
 use crate::table::TableArg;
 
 /// Examples for `salvage --help`.
@@ -50,7 +51,10 @@ struct FromTo {
 /// Runs `salvage`.
 pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
     with_output(&args.json, |out| {
-        let report = AnyTable::open_read_only(&args.table.table)?.salvage(&args.new)?;
+        let sign = progress::waiting("salvaging");
+        let report = AnyTable::open_read_only(&args.table.table)?.salvage(&args.new);
+        sign.finish_and_clear();
+        let report = report?;
         for lost in &report.lost {
             out.say(format_args!("lost: {lost}"))?;
         }
@@ -72,7 +76,10 @@ pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
 /// Runs `backup`.
 pub fn backup(BackupArgs { from_to: args }: &BackupArgs) -> Outcome {
     with_output(&args.json, |out| {
-        let report = AnyTable::open_read_only(&args.table.table)?.backup(&args.new)?;
+        let sign = progress::waiting("copying");
+        let report = AnyTable::open_read_only(&args.table.table)?.backup(&args.new);
+        sign.finish_and_clear();
+        let report = report?;
         let pause_ms = report.pause.as_secs_f64() * 1e3;
         out.say(format_args!(
             "{}: {} bytes copied, writers paused for {pause_ms:.1} ms",

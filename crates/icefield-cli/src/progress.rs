@@ -20,6 +20,11 @@ pub fn over_records(title: &str, total: u64) -> ProgressBar {
     bar
 }
 
+/// A sign of life beside work that does not tell how far it is.
+pub fn waiting(title: &'static str) -> ProgressBar {
+    bar(None, "{spinner} {msg} ({elapsed})").with_message(title)
+}
+
 fn bar(total: Option<u64>, template: &str) -> ProgressBar {
     // Nobody watches a pipe, and control sequences would spoil what is read from it.
     let target = if io::stderr().is_terminal() {

@@ -5,6 +5,7 @@ use icefield::AnyTable;
 use crate::create::warning;
 use crate::failure::Outcome;
 use crate::json::{JsonArgs, Line, with_output};
+use crate::progress;
 use crate::table::{TableArg, describe};
 
 /// Examples for `stat --help`.
@@ -95,7 +96,10 @@ pub fn stat(args: &StatArgs) -> Outcome {
 pub fn check(args: &CheckArgs) -> Outcome {
     with_output(&args.json, |out| {
         let table = AnyTable::open_read_only(&args.table.table)?;
-        let report = table.check()?;
+        let sign = progress::waiting("checking");
+        let report = table.check();
+        sign.finish_and_clear();
+        let report = report?;
         for fault in &report.faults {
             out.say(format_args!("fault: {fault}"))?;
         }

@@ -377,6 +377,7 @@ fn json_fault(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
 

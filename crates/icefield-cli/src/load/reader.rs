@@ -83,8 +83,11 @@ impl Reader {
             }
             let stop = self.strict && !batch.bad.is_empty();
             let full = batch.records.len() + batch.bad.len() >= self.batch_rows;
-            if (stop || full) && !self.send(&mut batch, &rows) || stop {
-                return;
+            if stop || full {
+                let taken = self.send(&mut batch, &rows);
+                if stop || !taken {
+                    return;
+                }
             }
         }
         self.send(&mut batch, &rows);

@@ -52,7 +52,7 @@ where
     let mut missing = 0;
     let gets = timed(stage, &title("getting"), |orders| {
         orders.iter().try_for_each(|order| {
-            missing += u64::from(!table.contains(order.key)?);
+            missing += u64::from(table.get(order.key)?.is_none());
             Ok(())
         })
     })?;

@@ -136,13 +136,13 @@ fn introduce(out: &mut Output, scale: f64, dir: &Path) -> Result<(), Failure> {
 
 fn tell(out: &mut Output, design: &Design, crash: &Crash, orders: usize) -> Result<(), Failure> {
     out.say(format_args!(
-        "{} ({}): killed after {} of {orders} orders; open again in {}; {} acknowledged orders lost; the rest was stored \
-         and all {orders} are there.",
+        "{} ({}): killed after {} of {} orders; open again in {}; {} lost. The rest is stored now.",
         design.name,
         design.values,
         grouped(crash.acknowledged),
+        grouped(orders as u64),
         milliseconds(crash.recovery),
-        crash.lost,
+        grouped(crash.lost),
     ))?;
     for fault in &crash.faults {
         out.say(format_args!("  fault: {fault}"))?;

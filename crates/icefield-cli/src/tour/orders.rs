@@ -95,6 +95,7 @@ fn parse(row: String) -> Option<Order> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
 mod tests {
     use super::*;
 

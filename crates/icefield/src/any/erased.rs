@@ -81,8 +81,12 @@ impl Untyped for AnyBytes {
     }
 }
 
-/// A record, or a value, as bytes.
+/// A key or value.
 pub(super) type Bytes = Vec<u8>;
+/// A part of a table: records, and where the next part begins.
+pub(super) type Part = (Vec<(Bytes, Bytes)>, Option<Cursor>);
+/// Records on their way into a `T`.
+type Pairs<'a, T> = Vec<(Arg<'a, <T as Table>::Key>, Arg<'a, <T as Table>::Value>)>;
 
 /// [`Table`] and [`Durable`] in bytes. Words have 8 bytes on the way out and at most 8 on the way in.
 pub(super) trait Erased: Send + Sync {
@@ -96,7 +100,7 @@ pub(super) trait Erased: Send + Sync {
     fn len(&self) -> Result<u64>;
     fn capacity(&self) -> u64;
     fn stats(&self) -> Stats;
-    fn scan(&self, cursor: Cursor, n: usize) -> Result<(Vec<(Bytes, Bytes)>, Option<Cursor>)>;
+    fn scan(&self, cursor: Cursor, n: usize) -> Result<Part>;
     fn clear(&self) -> Result<()>;
     fn reserve(&self, additional: u64) -> Result<()>;
     fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>>;
@@ -150,7 +154,7 @@ where
     fn stats(&self) -> Stats {
         Table::stats(self)
     }
-    fn scan(&self, cursor: Cursor, n: usize) -> Result<(Vec<(Bytes, Bytes)>, Option<Cursor>)> {
+    fn scan(&self, cursor: Cursor, n: usize) -> Result<Part> {
         let page = Table::scan(self, cursor, n)?;
         let records = page.records.into_iter();
         Ok((
@@ -214,9 +218,7 @@ where
     keys.iter().map(|key| T::Key::from_bytes(key)).collect()
 }
 
-fn pairs_of<'a, T: Table>(
-    pairs: &[(&'a [u8], &'a [u8])],
-) -> Vec<(Arg<'a, T::Key>, Arg<'a, T::Value>)>
+fn pairs_of<'a, T: Table>(pairs: &[(&'a [u8], &'a [u8])]) -> Pairs<'a, T>
 where
     T::Key: Untyped,
     T::Value: Untyped,
