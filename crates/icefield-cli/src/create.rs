@@ -20,7 +20,7 @@ Examples:
 #[derive(clap::Args, Clone, Debug)]
 pub struct NewTable {
     /// The table's design
-    #[arg(long, value_name = "DESIGN", default_value = "dash-eh")]
+    #[arg(long, value_name = "DESIGN", default_value = DESIGN)]
     pub design: String,
     /// How many records to make room for; the table grows beyond them
     #[arg(long, value_name = "N")]
@@ -31,6 +31,17 @@ pub struct NewTable {
     /// How many bytes the table may take at most
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<u64>,
+}
+
+/// The design that a table has when none is asked for.
+const DESIGN: &str = "dash-eh";
+
+impl NewTable {
+    /// Whether anything was asked for beyond the defaults.
+    pub fn is_asked(&self) -> bool {
+        let defaults = self.design == DESIGN && self.durability == Durability::default();
+        !defaults || self.capacity.is_some() || self.max_bytes.is_some()
+    }
 }
 
 /// Makes a new, empty table

@@ -1,9 +1,10 @@
 //! Progress bars: on a terminal, and only there.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// A bar over `total` bytes, or a running count where the total is unknown (a pipe).
 pub fn over_bytes(total: Option<u64>) -> ProgressBar {
@@ -15,7 +16,7 @@ pub fn over_bytes(total: Option<u64>) -> ProgressBar {
 
 /// A bar over `total` records under a title.
 pub fn over_records(title: &str, total: u64) -> ProgressBar {
-    let bar = bar(Some(total), "{prefix} {bar:32} {human_pos}/{human_len} {per_sec}");
+    let bar = bar(Some(total), "{prefix} {bar:32} {human_pos}/{human_len} {rate}");
     bar.set_prefix(title.to_owned());
     bar
 }
@@ -34,7 +35,11 @@ fn bar(total: Option<u64>, template: &str) -> ProgressBar {
     };
     let bar = ProgressBar::with_draw_target(total, target);
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("=> "));
+        // Indicatif's own rate has four decimals.
+        let rate = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let _ = write!(text, "{:.0}/s", state.per_sec());
+        };
+        bar.set_style(style.with_key("rate", rate).progress_chars("=> "));
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

@@ -259,6 +259,30 @@ fn strict_stops_at_the_first_malformed_row() {
 }
 
 #[test]
+fn options_of_a_new_table_need_create() {
+    let place = Place::new();
+    place.file("rows.csv", "key,value\n");
+    place.ok(&["create", "t.ice"]);
+    for option in [["--capacity", "9"], ["--key-type", "u64"], ["--durability", "process"]] {
+        place.fails(2, &["load", "t.ice", "rows.csv", option[0], option[1]]);
+    }
+    // No row tells the types.
+    place.fails(2, &["load", "new.ice", "rows.csv", "--create"]);
+    assert!(!place.path("new.ice").exists());
+    place.ok(&[
+        "load",
+        "new.ice",
+        "rows.csv",
+        "--create",
+        "--key-type",
+        "u8",
+        "--value-type",
+        "i8",
+    ]);
+    assert_eq!(place.json(&["stat", "new.ice"])[0]["value"], json!("i8"));
+}
+
+#[test]
 fn small_batches_load_the_same() {
     let place = Place::new();
     let rows: String = (0..1000).map(|row| format!("{row},{}\n", row * 2)).collect();

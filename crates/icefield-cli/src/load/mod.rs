@@ -66,18 +66,18 @@ pub struct Args {
     /// Make the table when it does not exist; its types are guessed from the first rows unless they are given
     #[arg(long)]
     create: bool,
-    /// With --create: the key type
-    #[arg(long, value_name = "TYPE", value_parser = canonical_type, requires = "create")]
-    key_type: Option<String>,
-    /// With --create: the value type
-    #[arg(long, value_name = "TYPE", value_parser = canonical_type, requires = "create")]
-    value_type: Option<String>,
-    #[command(flatten)]
-    new: NewTable,
     #[command(flatten)]
     hex: HexArg,
     #[command(flatten)]
     json: JsonArgs,
+    /// The key type; without it guessed
+    #[arg(long, help_heading = "With --create", value_name = "TYPE", value_parser = canonical_type, requires = "create")]
+    key_type: Option<String>,
+    /// The value type; without it guessed
+    #[arg(long, help_heading = "With --create", value_name = "TYPE", value_parser = canonical_type, requires = "create")]
+    value_type: Option<String>,
+    #[command(flatten, next_help_heading = "With --create")]
+    new: NewTable,
 }
 
 /// How many rows tell the types of a table to be made.
@@ -88,7 +88,11 @@ const TOLD_ROWS: u64 = 10;
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, |out| {
-        let interrupt = Interrupt::listen()?;
+        if !args.create && args.new.is_asked() {
+            return Err(Failure::Usage(
+                "--design, --capacity, --durability, --max-bytes: only with --create".to_owned(),
+            ));
+        }
         // Without --create the table comes first: a wrong path should not wait for the first row of a pipe.
         let table = if args.create { None } else { Some(AnyTable::open(&args.table.table)?) };
         let (input, total) = open_input(&args.file)?;
@@ -107,6 +111,8 @@ pub fn run(args: &Args) -> Outcome {
                 types.value.name()
             )));
         }
+        // Until here Ctrl-C just ends the process: nothing is half done.
+        let interrupt = Interrupt::listen()?;
         let events = reader::spawn(rows, sample, types, args.batch as usize, args.strict)?;
         let bar = progress::over_bytes(total);
         let mut load = Load { table, strict: args.strict, bar, tally: Tally::default(), out };
@@ -154,6 +160,11 @@ fn open_or_create(
     }
     let good: Vec<&Row> =
         sample.iter().filter_map(|row| row.as_ref().ok()?.as_ref().ok()).collect();
+    if good.is_empty() && (args.key_type.is_none() || args.value_type.is_none()) {
+        return Err(Failure::Usage(
+            "--create: no row to guess the types from; give --key-type and --value-type".to_owned(),
+        ));
+    }
     let (key, mut value) = infer::types(&good);
     if rows.value_column().is_none() {
         value = "str";

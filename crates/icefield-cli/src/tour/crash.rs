@@ -128,11 +128,8 @@ fn run_and_kill(stage: &Stage<'_>, design: &Design, table: &Path) -> Result<u64,
         counter.read_exact_at(&mut bytes, 0).map(|()| u64::from_le_bytes(bytes)).map_err(io)
     };
 
-    let bar = progress::over_records(
-        &format!("{} ({}): loading, to be killed", design.name, design.values),
-        0,
-    );
-    bar.set_length(stage.orders.len() as u64);
+    let title = format!("{} ({}): loading, to be killed", design.name, design.values);
+    let bar = progress::over_records(&title, stage.orders.len() as u64);
     let mut child = Killed(spawn(stage, design, table, &path)?);
     let (half, begun) = (stage.orders.len() as u64 / 2, Instant::now());
     while count()? < half {
