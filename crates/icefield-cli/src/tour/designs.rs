@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-
-use icefield::{Durable, Key, Result, Value};
+use icefield::{DashEh, Durable, Result, Value};
 
 use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
@@ -19,6 +18,14 @@ pub trait Shown: Durable<Key = u64> + Sized {
     fn open(path: &Path) -> Result<Self>;
 }
 
+impl<V: Value + ?Sized> Shown for DashEh<u64, V> {
+    fn create(path: &Path) -> Result<Self> {
+        Self::options().create(path)
+    }
+    fn open(path: &Path) -> Result<Self> {
+        Self::options().open(path)
+    }
+}
 
 /// A table of the tour.
 pub struct Design {
@@ -36,7 +43,7 @@ pub struct Design {
 
 /// Every table there is.
 pub fn designs() -> Vec<Design> {
-    Vec::new()
+    vec![design::<DashEh<u64, u64>>("dash-eh"), design::<DashEh<u64, [u8]>>("dash-eh")]
 }
 
 fn design<T: Shown>(name: &'static str) -> Design

@@ -42,7 +42,7 @@ impl ShardedCounter {
     #[inline]
     pub fn add(&self, delta: i64) {
         // Relaxed: a count orders nothing. The mask keeps the index inside without a branch.
-        self.shards[shard_index() & (SHARDS - 1)].0.fetch_add(delta, Ordering::Relaxed);
+        self.shards[thread_number() & (SHARDS - 1)].0.fetch_add(delta, Ordering::Relaxed);
     }
 
     /// The sum: exact when nobody adds meanwhile, otherwise a value that mixes old and new shards (it may even be
@@ -58,7 +58,7 @@ impl ShardedCounter {
 
 /// A small number of this thread's own, dealt out in turn at its first use.
 #[inline]
-fn shard_index() -> usize {
+pub fn thread_number() -> usize {
     /// The next number. The one process-wide word of the library: threads outlive tables, so no table can own it.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn threads_get_shards_of_their_own() {
         let indices: Vec<usize> =
-            (0..4).map(|_| std::thread::spawn(shard_index).join().expect("no panic")).collect();
+            (0..4).map(|_| std::thread::spawn(thread_number).join().expect("no panic")).collect();
         assert!(
             indices.iter().any(|&index| index != indices[0]),
             "four threads, one shard: {indices:?}"
         );
-        assert_eq!(shard_index(), shard_index());
+        assert_eq!(thread_number(), thread_number());
     }
 }

@@ -462,6 +462,23 @@ impl Directory for Eh {
         }
     }
 
+    fn bytes(&self) -> u64 {
+        self.regions.iter().map(Region::len).sum()
+    }
+
+    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+        let segments = core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
+        segments * (core.geometry.segment_slots() * PLANNED_LOAD_PERCENT / 100).max(1)
+    }
+
+    fn skip(&self, hash: u64) -> Option<u64> {
+        (hash | hashes_below(self.root().depth)).checked_add(1)
+    }
+
+    fn generation(&self) -> u64 {
+        self.root().generation
+    }
+
     fn details(&self) -> Vec<(&'static str, u64)> {
         let root = self.root();
         vec![

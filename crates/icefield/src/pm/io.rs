@@ -293,6 +293,11 @@ impl Io {
     /// Reserves space for a range and extends the file over it.
     pub(crate) fn allocate(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) -> Answer<()> {
         self.enter("allocate")?;
+        // Beyond the process's file size limit the kernel would send a signal that kills it.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        if offset.checked_add(bytes).is_none_or(|end| limit.is_some_and(|limit| end > limit)) {
+            return Err(Errno::FBIG);
+        }
         retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes))
     }
 

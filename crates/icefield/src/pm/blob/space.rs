@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use super::block::MAX_BLOB_BYTES;
+use super::chunk::Chunk;
 use super::class::{Extent, FREE};
 use super::{BlobParams, Shared, lock};
 use crate::pm::{Cell64, Medium, Region};
@@ -14,7 +15,7 @@ pub(super) const MAX_GROWTH_CHUNKS: u32 = 4096;
 /// Bytes of the map per chunk.
 pub(super) const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
 /// For each fresh chunk taken, so many unscanned ones become due for a scan.
-const SCAN_PER_CHUNK: u32 = 8;
+pub(super) const SCAN_PER_CHUNK: u32 = 8;
 
 /// Free chunks as maximal runs.
 #[derive(Debug, Default)]
@@ -133,6 +134,8 @@ impl Shared {
             lock(&self.space).runs.put(start, count);
             return reserved.and(Err(self.map_fault(start, "the map ends early")));
         };
+        // The hunt takes unscanned chunks by their words: this one is not the scan's, or no longer.
+        *lock(self.chunks.get(start)) = Chunk::Vacant;
         // P1: the use of a chunk is durable before a block of it can be referred to.
         word.store(pm, self.classes.encode(start, extent), Ordering::Relaxed);
         pm.persist(word);
@@ -150,7 +153,7 @@ impl Shared {
         }
         let start = space.fresh;
         space.fresh += count;
-        // Relaxed: a hint for `tend`.
+        // Relaxed: a hint for `prepare`.
         if self.unscanned.load(Ordering::Relaxed) > 0 {
             self.scan_due.fetch_add(count.saturating_mul(SCAN_PER_CHUNK), Ordering::Relaxed);
         }

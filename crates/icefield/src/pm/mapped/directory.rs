@@ -22,7 +22,7 @@ use crate::pm::superblock::TABLE_REGION;
 use crate::{Error, Result};
 
 /// The file that is locked, with the writer's process id in it.
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 /// How many names are tried for a hidden directory: others may be creating the same table.
 const HIDDEN_NAMES: u32 = 100;
 /// Names are at most 255 bytes long; the hidden one needs some for itself.
@@ -318,7 +318,8 @@ fn holder(io: &Io, lock_file: &OwnedFd) -> u32 {
     let mut text = [0; 16];
     let Ok(bytes) = io.read(lock_file.as_fd(), &mut text, 0) else { return 0 };
     let digits = std::str::from_utf8(&text[..bytes]).unwrap_or_default().trim();
-    let Some(pid) = digits.parse().ok().and_then(Pid::from_raw) else { return 0 };
+    let number = digits.parse::<i32>().ok().filter(|number| *number > 0);
+    let Some(pid) = number.and_then(Pid::from_raw) else { return 0 };
     if test_kill_process(pid) == Err(Errno::SRCH) {
         return 0;
     }

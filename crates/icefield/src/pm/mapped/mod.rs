@@ -269,6 +269,11 @@ impl Medium for Mapped {
         self.poison_if(file.punch(&self.setting(), offset, bytes))
     }
 
+    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let file = self.file_of(region)?;
+        self.poison_if(file.reserve(&self.setting(), offset, bytes))
+    }
+
     #[inline(always)]
     fn writable(&self) -> Result<()> {
         if self.permit.granted() {
@@ -415,7 +420,8 @@ impl Medium for Mapped {
     }
 
     fn close(&self) {
-        if self.effort == Effort::Sync && self.permit.granted() && self.dirty.sync_all().is_err() {
+        if self.effort == Effort::Sync && self.writable().is_ok() && self.dirty.sync_all().is_err()
+        {
             self.permit.poison();
         }
         self.fence();

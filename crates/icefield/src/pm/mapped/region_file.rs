@@ -343,6 +343,22 @@ impl RegionFile {
         }
     }
 
+    /// Takes space for a range back that may have been punched.
+    pub(super) fn reserve(&self, setting: &Setting<'_>, offset: u64, bytes: u64) -> Outcome<()> {
+        let end = offset.saturating_add(bytes).min(self.region.len());
+        let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing) else {
+            return Ok(());
+        };
+        if offset >= end {
+            return Ok(());
+        }
+        match setting.io.allocate(file.as_fd(), offset, end - offset) {
+            // File systems that cannot reserve cannot punch either.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(error(&self.path, errno, end - offset).into()),
+        }
+    }
+
     /// Asks for huge pages as soon as the region fills one: a small table shall not take 2 MiB a region.
     fn advise_huge_pages(&self, len: u64) {
         let end = round_up(len, HUGE_PAGE).min(self.region.max_bytes());
@@ -378,7 +394,7 @@ fn open_file(
 }
 
 /// What opening a region's file failed with: some answers mean that no table has put it there.
-fn odd_file(path: &Path, errno: Errno) -> Error {
+pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
     match errno {
         Errno::LOOP => Error::corrupt(path, 0, "a symbolic link; a table's files are plain ones"),
         Errno::ISDIR | Errno::NXIO => Error::corrupt(path, 0, "not a plain file"),
@@ -387,7 +403,7 @@ fn odd_file(path: &Path, errno: Errno) -> Error {
 }
 
 /// The length of a file that must be a plain one.
-fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
+pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
     let status = io.status(file.as_fd()).map_err(|errno| error(path, errno, 0))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(Error::corrupt(path, 0, "not a plain file"));
@@ -433,7 +449,7 @@ fn map(setting: &Setting<'_>, file: Option<&OwnedFd>, bytes: u64) -> Result<Rese
 }
 
 /// Reserves space from `len` to `target`; on file systems that cannot, by writing zeros.
-fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result<(), Errno> {
+pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result<(), Errno> {
     match io.allocate(file.as_fd(), len, target - len) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(io, file, len, target),
         answer => answer,
@@ -454,7 +470,7 @@ fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errn
 /// In what units a region of this size grows: 1/16 of it at most, so that little is wasted, and 4 MiB at most, so that no
 /// growth takes long.
 fn growth_step(bytes: u64) -> u64 {
-    (bytes / 16).next_power_of_two().clamp(page_size() as u64, 4 << 20)
+    (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20)
 }
 
 /// The next multiple of `unit`, a power of two; the last one there is when that overflows.

@@ -1,0 +1,11 @@
+//! Plans of failing system calls, as scenarios want them.
+
+use std::sync::Arc;
+
+use icefield::pm::{FaultAction, FaultAt, FaultMode, FaultPlan};
+
+/// The process dies at the `nth` system call of the persistent layer, counted from 1.
+#[must_use]
+pub fn kill_at(nth: u64) -> Arc<FaultPlan> {
+    Arc::new(FaultPlan::new(FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Kill }))
+}

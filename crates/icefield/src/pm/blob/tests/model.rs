@@ -1,0 +1,204 @@
+//! One thread, against a plain map.
+
+use std::collections::HashMap;
+
+use super::*;
+
+/// A length: mostly small, of every class, now and then larger than a chunk.
+fn length(choices: &mut Choices) -> usize {
+    match choices.below(20) {
+        0 => 0,
+        1 => 1,
+        2..15 => choices.below(120) as usize,
+        15..19 => choices.below(900) as usize,
+        _ => choices.below(5_000) as usize,
+    }
+}
+
+fn run(seed: u64, params: BlobParams, operations: u32) {
+    const SLOTS: usize = 40;
+    let mut choices = Choices::new(seed);
+    let pm = Arc::new(Plain::default());
+    let mut toy = Toy::open(Arc::clone(&pm), params, SLOTS).unwrap();
+    let mut model: HashMap<usize, Vec<u8>> = HashMap::new();
+    for step in 0..operations {
+        let slot = choices.below(SLOTS as u64) as usize;
+        match choices.below(100) {
+            0..50 => {
+                let bytes = content(u64::from(step), length(&mut choices));
+                toy.put(slot, &bytes).unwrap();
+                model.insert(slot, bytes);
+            }
+            50..80 => assert_eq!(toy.remove(slot).unwrap(), model.remove(&slot).is_some(), "seed {seed}"),
+            80..84 => {
+                let blob = toy.store.write(&*pm, slot as u64, &content(7, length(&mut choices))).unwrap();
+                toy.store.discard(blob);
+            }
+            84..86 => {
+                drop(toy);
+                toy = Toy::open(Arc::clone(&pm), BlobParams { session: u64::from(step), ..params }, SLOTS).unwrap();
+            }
+            86..88 => toy.check_nothing_lost(),
+            _ => assert_eq!(toy.get(slot).unwrap(), model.get(&slot).cloned(), "seed {seed}, step {step}"),
+        }
+        toy.check();
+    }
+    for slot in 0..SLOTS {
+        assert_eq!(toy.get(slot).unwrap(), model.get(&slot).cloned(), "seed {seed}, slot {slot}");
+    }
+    toy.check_nothing_lost();
+}
+
+#[test]
+fn behaves_like_a_map_across_reopenings() {
+    for seed in 0..60 {
+        run(seed, TINY, 400);
+    }
+    for seed in 0..6 {
+        run(seed, BlobParams { max_bytes: 64 << 20, ..BlobParams::default() }, 400);
+    }
+}
+
+#[test]
+fn every_length_comes_back() {
+    let pm = Arc::new(Plain::default());
+    let params = BlobParams { max_bytes: 256 << 20, ..BlobParams::default() };
+    let lengths = [0, 1, 15, 16, 17, 112, 113, 16_368, 16_369, 32_752, 32_753, 65_520, 65_521, 1 << 20, MAX_BLOB_BYTES];
+    let toy = Toy::open(Arc::clone(&pm), params, lengths.len()).unwrap();
+    for (slot, &len) in lengths.iter().enumerate() {
+        toy.put(slot, &content(slot as u64, len)).unwrap();
+    }
+    let reopened = Toy::open(Arc::clone(&pm), params, lengths.len()).unwrap();
+    for (slot, &len) in lengths.iter().enumerate() {
+        assert!(reopened.get(slot).unwrap() == Some(content(slot as u64, len)), "{len} bytes");
+    }
+    reopened.check_nothing_lost();
+    let long = vec![0; MAX_BLOB_BYTES + 1];
+    assert!(matches!(reopened.put(0, &long), Err(Error::ValueTooLong { .. })));
+}
+
+/// Many sessions of `operations` puts each: how much the region grew over the second half of them.
+fn creep(operations: u64, sessions: u64, longest: u64) -> (u64, u64) {
+    let pm = Arc::new(Plain::default());
+    let mut choices = Choices::new(operations);
+    let mut half = 0;
+    for session in 0..sessions {
+        let toy = Toy::open(Arc::clone(&pm), BlobParams { session, ..TINY }, 32).unwrap();
+        for step in 0..operations {
+            let len = choices.below(longest) as usize;
+            toy.put(choices.below(32) as usize, &content(step, len)).unwrap();
+        }
+        if session == sessions / 2 {
+            half = toy.store.stats().region_bytes;
+        }
+    }
+    let toy = Toy::open(pm, TINY, 32).unwrap();
+    toy.check_nothing_lost();
+    (half, toy.store.stats().region_bytes)
+}
+
+#[test]
+fn short_sessions_do_not_make_the_region_creep() {
+    for (operations, sessions, longest) in [(1, 4000, 700), (1, 4000, 2000), (5, 1000, 700), (30, 400, 700), (300, 40, 3000)] {
+        let (half, end) = creep(operations, sessions, longest);
+        assert!(end <= half * 5 / 4, "{operations} puts a session, up to {longest} bytes: {half}, later {end} bytes");
+    }
+}
+
+#[test]
+fn a_full_region_is_an_error_and_recovers() {
+    let params = BlobParams { max_bytes: 64 << 10, ..TINY };
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), params, 100).unwrap();
+    let fitting = (0..100).take_while(|&slot| toy.put(slot, &content(1, 1_000)).is_ok()).count();
+    assert_eq!(fitting, 64);
+    assert!(matches!(toy.put(99, &content(1, 5_000)), Err(Error::NoSpace { .. })));
+    toy.check();
+    // The room is there, but a new session has to find it.
+    (0..fitting).for_each(|slot| assert!(toy.remove(slot).unwrap()));
+    drop(toy);
+    let toy = Toy::open(Arc::clone(&pm), params, 100).unwrap();
+    toy.put(5, &content(2, 40_000)).unwrap();
+    assert_eq!(toy.get(5).unwrap(), Some(content(2, 40_000)));
+    toy.check_nothing_lost();
+}
+
+#[test]
+fn plenty_of_free_space_goes_back_to_the_file_system() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 20).unwrap();
+    (0..20).for_each(|slot| toy.put(slot, &content(slot as u64, 9_000)).unwrap());
+    (0..20).for_each(|slot| assert!(toy.remove(slot).unwrap()));
+    toy.check_nothing_lost();
+    assert!(!lock(&pm.punched).is_empty());
+    (0..20).for_each(|slot| toy.put(slot, &content(slot as u64, 900)).unwrap());
+    for (_, blob) in toy.live() {
+        let offset = blob.offset().unwrap();
+        let holes = lock(&pm.punched);
+        let hole = holes.iter().find(|&&(start, length)| (start..start + length).contains(&offset));
+        assert_eq!(hole, None, "stored into a hole");
+    }
+}
+
+#[test]
+fn damage_is_an_error() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 4).unwrap();
+    toy.put(0, &content(1, 100)).unwrap();
+    toy.put(1, &content(2, 3_000)).unwrap();
+    let corrupt = |blob: BlobRef| {
+        // SAFETY: nothing else runs.
+        unsafe { matches!(toy.store.verify(&*pm, 0, blob), Err(Error::Corrupt { .. })) }
+    };
+    for word in [0, 1 << 40, u64::MAX, 0xFFFF << 48] {
+        assert!(corrupt(BlobRef::from_word(word)), "{word:#x}");
+    }
+    let blob = toy.load(0).unwrap();
+    assert!(corrupt(toy.load(1).unwrap()), "another owner");
+    let shape: &Cell64 = toy.store.shared.blobs.at(blob.offset().unwrap()).unwrap();
+    let good = shape.load(&*pm, Ordering::Relaxed);
+    for bad in [good ^ 1, good ^ 1 << 20, good | 0xFFFF_FFFF, good ^ 1 << 40, 0] {
+        shape.store(&*pm, bad, Ordering::Relaxed);
+        assert!(corrupt(blob), "{bad:#x}");
+        assert!(!toy.store.check(&*pm, toy.live()).is_clean());
+    }
+    shape.store(&*pm, good, Ordering::Relaxed);
+    toy.check();
+}
+
+#[test]
+fn nothing_behind_a_damaged_word_is_given_away() {
+    for damage in [1_u64, 1 << 9, 1 << 50, u64::MAX] {
+        let pm = Arc::new(Plain::default());
+        let toy = Toy::open(Arc::clone(&pm), TINY, 30).unwrap();
+        (0..30).for_each(|slot| toy.put(slot, &content(slot as u64, 400 * (slot % 4))).unwrap());
+        drop(toy);
+        let toy = Toy::open(Arc::clone(&pm), TINY, 31).unwrap();
+        let word: &Cell64 = toy.store.shared.map.at(3 * WORD_BYTES).unwrap();
+        word.store(&*pm, word.load(&*pm, Ordering::Relaxed) ^ damage, Ordering::Relaxed);
+        for step in 0..100 {
+            toy.put(30, &content(step, step as usize * 20)).unwrap();
+        }
+        toy.store.make_room(&*pm, &toy).unwrap();
+        for slot in 0..30 {
+            assert_eq!(toy.get(slot).unwrap(), Some(content(slot as u64, 400 * (slot % 4))), "damage {damage:#x}");
+        }
+        let report = toy.store.check(&*pm, toy.live());
+        assert!(report.faults.iter().any(|fault| fault.contains("I1")), "{report:?}");
+    }
+}
+
+#[test]
+fn the_check_tells_leaks_and_double_owners() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 4).unwrap();
+    toy.put(0, b"zero").unwrap();
+    toy.put(1, b"one").unwrap();
+    let mut live = toy.live();
+    live.push(live[0]);
+    assert!(toy.store.check(&*pm, live).faults.iter().any(|fault| fault.contains("I3")));
+    assert_eq!(toy.store.check(&*pm, toy.live().into_iter().skip(1)).leaked, 1);
+    let blob = toy.load(1).unwrap();
+    toy.store.discard(blob);
+    assert!(toy.store.check(&*pm, toy.live()).faults.iter().any(|fault| fault.contains("I5")));
+}
