@@ -329,7 +329,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let candidates = bucket.candidates(&core.pm, hash);
             if candidates != 0 {
                 let slot = candidates.trailing_zeros() as usize;
-                pipeline::prefetch_read(std::ptr::from_ref(&bucket.slots[slot]).cast());
+                pipeline::prefetch_read(&raw const bucket.slots[slot]);
                 return;
             }
         }
@@ -337,10 +337,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove); `answer` gets
     /// what became of each, in order, once it is durable.
-    fn write_batch<'k>(
+    fn write_batch<'k, 'v>(
         &self,
         count: usize,
-        operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'k>)>),
+        operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
         mut answer: impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()>
     where
@@ -481,7 +481,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 }
 
 /// A batch on its way: a window and what is waiting for its answer.
-struct Batch<'t, K: Key + ?Sized, V: Value + ?Sized, P, M: Medium> {
+struct Batch<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     table: &'t Dash<K, V, P, M>,
     pin: Pin<'t>,
     window: Window<'t, K, V, M>,

@@ -457,7 +457,7 @@ impl Directory for Eh {
         let Ok(segment) = core.segment(located.segment) else { return };
         let (home, probing) = core.pair(segment, hash);
         for bucket in [home, probing] {
-            let line = std::ptr::from_ref(bucket).cast();
+            let line = std::ptr::from_ref(bucket);
             if write { prefetch_write(line) } else { prefetch_read(line) }
         }
     }

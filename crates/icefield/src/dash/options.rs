@@ -51,7 +51,7 @@ fn form_code(form: Form) -> u64 {
 /// assert!(table.capacity() >= 100_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct DashOptions<K: ?Sized, V: ?Sized, P> {
     capacity: u64,
     durability: Durability,
@@ -64,6 +64,12 @@ pub struct DashOptions<K: ?Sized, V: ?Sized, P> {
     /// Names and forms of key and value for the superblock, where they are not those of `K` and `V`.
     stored_types: Option<[(String, u64); 2]>,
     types: PhantomData<fn(&K, &V, &P)>,
+}
+
+impl<K: ?Sized, V: ?Sized, P> Clone for DashOptions<K, V, P> {
+    fn clone(&self) -> Self {
+        Self { faults: self.faults.clone(), ..*self }
+    }
 }
 
 impl<K: ?Sized, V: ?Sized, P> Default for DashOptions<K, V, P> {

@@ -44,6 +44,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     const VALUE_IS_WORD: bool = matches!(V::FORM, Form::Word);
 
     pub(super) fn open(pm: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
+        let () = K::USABLE;
         let reclaimer = Arc::new(Reclaimer::new());
         let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
             None
@@ -105,13 +106,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         unsafe { self.store()?.read(pm, BlobRef::from_word(word)) }
     }
 
-    /// Does a bounded part of the blob store's background work. Every writing operation begins with it, holding no lock.
+    /// Lets the blob store do a bounded part of its background work and get room for what is about to be written.
     #[inline]
-    pub(super) fn tend(&self, pm: &impl Medium, owner: &impl Owner) -> Result<()> {
-        match &self.blobs {
-            Some(blobs) => blobs.tend(pm, owner),
-            None => Ok(()),
+    fn make_ready(&self, pm: &impl Medium, owner: &impl Owner, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+        if let Some(blobs) = &self.blobs {
+            if !Self::KEY_IS_WORD {
+                blobs.prepare(pm, owner, probe.key.bytes().len())?;
+            }
+            if !Self::VALUE_IS_WORD {
+                blobs.prepare(pm, owner, value.bytes().len())?;
+            }
         }
+        Ok(())
     }
 
     /// Whether a slot's key word stands for the probed key. Under a [`Pin`] or the bucket's lock.
@@ -162,7 +168,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         probe: &Probe<'_>,
         value: Raw<'_>,
     ) -> Result<Unlinked> {
-        self.tend(pm, owner)?;
+        self.make_ready(pm, owner, probe, value)?;
         match self.write(pm, probe, value) {
             // Blocks of former sessions may be free without anybody knowing yet.
             Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
@@ -173,8 +179,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         }
     }
 
+    /// [`Records::prepare`] without the blob store's background work: may be called while holding bucket locks.
     #[inline]
-    fn write(&self, pm: &impl Medium, probe: &Probe<'_>, value: Raw<'_>) -> Result<Unlinked> {
+    pub(super) fn write(&self, pm: &impl Medium, probe: &Probe<'_>, value: Raw<'_>) -> Result<Unlinked> {
         let key = if Self::KEY_IS_WORD {
             probe.key.word()
         } else {

@@ -113,7 +113,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 }
 
 /// An iterator over a table's records, from [`Dash::iter`]; reads ahead a page at a time.
-pub struct Iter<'a, K: Key + ?Sized, V: Value + ?Sized, P, M: Medium> {
+pub struct Iter<'a, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     pub(super) table: &'a Dash<K, V, P, M>,
     pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,
     pub(super) next: Option<Cursor>,

@@ -410,6 +410,10 @@ impl Medium for Mapped {
         cell.compare_exchange_weak(current, new, success, failure)
     }
 
+    fn backup_to(&self, path: &Path) -> Result<u64> {
+        Self::backup_to(self, path)
+    }
+
     fn publish_created(&self) -> Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         let regions = lock(&self.regions);
