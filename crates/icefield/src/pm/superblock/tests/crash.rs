@@ -115,8 +115,7 @@ fn scenario(options: SimOptions) -> std::result::Result<u64, String> {
         returned(sealed(session + 1, session + 1, Clean::Yes, records))?;
     }
     pm.no_observer();
-    let images = expected.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
-    images
+    expected.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
 }
 
 #[test]
