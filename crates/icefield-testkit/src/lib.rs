@@ -19,6 +19,7 @@ pub mod reference;
 pub mod rng;
 pub mod shrink;
 pub mod subject;
+pub mod subjects;
 pub mod timed;
 pub mod workload;
 

@@ -12,7 +12,7 @@ use super::segment::{ChainBlocks, Segment, SegmentBlocks, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::Medium;
+use crate::pm::{Medium, superblock};
 use crate::pm::blob::{BlobRef, Owner};
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
@@ -206,7 +206,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
-        let rescued = DashOptions::<K, V, P>::default().capacity(self.length.estimate(0)).create(path)?;
+        let (_, identity) = superblock::read(&core.pm)?;
+        let rescued = DashOptions::<K, V, P>::default()
+            .types_of(&identity)
+            .capacity(self.length.estimate(0))
+            .create(path)?;
         let mut report = SalvageReport::default();
         let mut next = Some(0_u64);
         while let Some(hash) = next {

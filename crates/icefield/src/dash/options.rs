@@ -61,12 +61,14 @@ pub struct DashOptions<K: ?Sized, V: ?Sized, P> {
     hash_seed: Option<[u64; 2]>,
     blob_chunk_bytes: u32,
     faults: Option<Arc<FaultPlan>>,
+    /// Names and forms of key and value for the superblock, where they are not those of `K` and `V`.
+    stored_types: Option<[(String, u64); 2]>,
     types: PhantomData<fn(&K, &V, &P)>,
 }
 
 impl<K: ?Sized, V: ?Sized, P> Clone for DashOptions<K, V, P> {
     fn clone(&self) -> Self {
-        Self { faults: self.faults.clone(), ..*self }
+        Self { faults: self.faults.clone(), stored_types: self.stored_types.clone(), ..*self }
     }
 }
 
@@ -81,6 +83,7 @@ impl<K: ?Sized, V: ?Sized, P> Default for DashOptions<K, V, P> {
             hash_seed: None,
             blob_chunk_bytes: BlobParams::default().chunk_bytes,
             faults: None,
+            stored_types: None,
             types: PhantomData,
         }
     }
@@ -152,6 +155,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     #[must_use]
     pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
         self.faults = Some(faults);
+        self
+    }
+
+    /// The types that a new table shall have in its superblock, for `K` and `V` that stand for any type of a form.
+    #[must_use]
+    pub(crate) fn stored_types(mut self, key: (&str, Form), value: (&str, Form)) -> Self {
+        self.stored_types = Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form))));
+        self
+    }
+
+    /// The types of a new table are those of another.
+    #[must_use]
+    pub(super) fn types_of(mut self, identity: &Identity) -> Self {
+        self.stored_types = Some([
+            (identity.key_type.clone(), identity.params[KEY_FORM]),
+            (identity.value_type.clone(), identity.params[VALUE_FORM]),
+        ]);
         self
     }
 
@@ -284,12 +304,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             self.geometry.stash.into(),
             self.blob_chunk_bytes.into(),
         ]);
-        params[KEY_FORM] = form_code(K::FORM);
-        params[VALUE_FORM] = form_code(V::FORM);
+        let own = || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
+        let [(key_type, key_form), (value_type, value_form)] = self.stored_types.clone().unwrap_or_else(own);
+        params[KEY_FORM] = key_form;
+        params[VALUE_FORM] = value_form;
         Identity {
             design: P::DESIGN.into(),
-            key_type: K::TYPE.into(),
-            value_type: V::TYPE.into(),
+            key_type,
+            value_type,
             hash_id: self.hash.id(),
             hash_seed: self.hash_seed.unwrap_or_else(random_seed),
             params,
