@@ -129,7 +129,8 @@ impl Reservation {
         unsafe { self.io.sync_mapping(self.base.add(start as usize), (end - start) as usize) }
     }
 
-    /// Asks for huge pages for the first `len` bytes, as soon as they fill one: a small table shall not take 2 MiB a region.
+    /// Asks for huge pages for the first `len` bytes, as soon as they fill one: a small table shall not take 2 MiB a
+    /// region.
     pub(super) fn advise_huge_pages(&self, len: u64) {
         let end = round_up(len, HUGE_PAGE).min(self.bytes as u64);
         if len >= HUGE_PAGE {
