@@ -20,11 +20,14 @@
 //! # What remains assumed
 //!
 //! The table's files belong to this library while the lock is held. Somebody who truncates one all the same makes the
-//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. Every
-//! opening and every growth compares lengths and refuses to go on; the moment between two growths is not covered. Space
-//! is reserved before it is published, so a full device is an error from `grow`; on file systems that write every block
-//! to a new place (btrfs, ZFS, or XFS where a backup shares blocks) the reservation promises nothing, and a store to a
-//! full device faults likewise.
+//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An opening
+//! takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go on, and
+//! poisons the medium; what is touched between two growths is not covered.
+//!
+//! Space is reserved before it is published, so a full device is an error from `grow`. Two kinds of holes escape this: a
+//! table that was copied with its holes (`cp` does so) has to be reserved again ([`Medium::reserve`]) before it is stored
+//! to; and on file systems that write every block to a new place (btrfs, ZFS, or XFS where a backup shares blocks) no
+//! reservation promises anything. A store into such a hole on a full device faults likewise.
 
 mod backup;
 mod budget;
