@@ -336,6 +336,10 @@ impl BlobStore {
     pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
         if let Some(held) = self.shared.disown(blob) {
             guard.retire(release_later(&self.shared, held));
+            // Megabytes should not wait for a batch to fill.
+            if matches!(held, Held::Run { .. }) {
+                guard.flush();
+            }
         }
     }
 

@@ -132,17 +132,30 @@ impl BlobStore {
     pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
         let shared = &self.shared;
         let extent = shared.classes.extent(len);
-        // Relaxed, all: hints; the locks behind them order what they stand for.
+        // Relaxed, both: hints, as in `is_due`.
         let wanting = match extent {
             Extent::Small(class) => shared.pools[class].appetite() > 0,
             Extent::Large(_) => shared.unscanned.load(Ordering::Relaxed) > 0,
         };
-        let due = shared.scan_due.load(Ordering::Relaxed) > 0 || shared.ripe_runs.load(Ordering::Relaxed) > 0;
-        if wanting || due { self.prepare_now(pm, table, extent) } else { Ok(()) }
+        if wanting || self.is_due() { self.prepare_now(pm, table, Some(extent)) } else { Ok(()) }
+    }
+
+    /// [`BlobStore::prepare`] without a size in view: what is due anyway.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] when a fence failed.
+    #[inline]
+    pub fn tend<M: Medium>(&self, pm: &M, table: &impl Owner) -> Result<()> {
+        if self.is_due() { self.prepare_now(pm, table, None) } else { Ok(()) }
+    }
+
+    fn is_due(&self) -> bool {
+        // Relaxed, both: hints; the locks behind them order what they stand for.
+        self.shared.scan_due.load(Ordering::Relaxed) > 0 || self.shared.ripe_runs.load(Ordering::Relaxed) > 0
     }
 
     #[cold]
-    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, extent: Extent) -> Result<()> {
+    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, extent: Option<Extent>) -> Result<()> {
         let shared = &self.shared;
         shared.settle_ripe(pm)?;
         let mut scanner = match self.scanner.try_lock() {
@@ -152,13 +165,13 @@ impl BlobStore {
         };
         let mut budget = BLOCKS_PER_CALL;
         match extent {
-            Extent::Small(class) => self.hunt(pm, table, &mut scanner.hunts[class], class),
-            Extent::Large(chunks) if lock(&shared.space).runs.longest() < chunks => {
+            Some(Extent::Small(class)) => self.hunt(pm, table, &mut scanner.hunts[class], class),
+            Some(Extent::Large(chunks)) if lock(&shared.space).runs.longest() < chunks => {
                 let due = chunks * SCAN_PER_CHUNK;
                 shared.scan_due.fetch_max(due, Ordering::Relaxed);
                 budget = budget.max(due);
             }
-            Extent::Large(_) => {}
+            _ => {}
         }
         while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
             match self.sweep(pm, table, &mut scanner, budget) {

@@ -61,7 +61,7 @@ fn readers_never_see_a_block_used_again() {
         });
         toy.check();
         if session % 3 == 0 {
-            toy.check_nothing_lost();
+            toy.close_and_check_nothing_lost();
         }
     }
     assert_eq!(writes.load(Ordering::Relaxed), 27_000);
