@@ -14,7 +14,8 @@ use crate::pm::{Cell64, LINE_BYTES};
 use plain::Plain;
 
 /// Chunks of 1 KiB: wraps, classes running out and growth happen within a few operations.
-pub(super) const TINY: BlobParams = BlobParams { chunk_bytes: 1 << 10, growth_chunks: 4, max_bytes: 64 << 20, session: 0 };
+pub(super) const TINY: BlobParams =
+    BlobParams { chunk_bytes: 1 << 10, growth_chunks: 4, max_bytes: 64 << 20, session: 0 };
 
 /// A repeatable source of choices (xorshift).
 pub(super) struct Choices(u64);
@@ -34,7 +35,9 @@ impl Choices {
 
 /// Content that tells its seed and length.
 pub(super) fn content(seed: u64, len: usize) -> Vec<u8> {
-    (0..len as u64).map(|i| (seed.wrapping_mul(31).wrapping_add(i.wrapping_mul(7)) >> 3) as u8).collect()
+    (0..len as u64)
+        .map(|i| (seed.wrapping_mul(31).wrapping_add(i.wrapping_mul(7)) >> 3) as u8)
+        .collect()
 }
 
 /// Slot `i` holds a blob with owner `i`.
@@ -114,7 +117,8 @@ impl<M: Medium> Toy<M> {
         let _guard = self.reclaimer.pin();
         let Some(blob) = self.load(i) else { return Ok(None) };
         // SAFETY: loaded from a published slot, under a guard.
-        unsafe { self.store.verify(&*self.pm, i as u64, blob) }.map(|content| Some(content.to_vec()))
+        unsafe { self.store.verify(&*self.pm, i as u64, blob) }
+            .map(|content| Some(content.to_vec()))
     }
 
     pub fn live(&self) -> Vec<(u64, BlobRef)> {
@@ -139,7 +143,8 @@ impl<M: Medium> Toy<M> {
     pub fn close_and_check_nothing_lost(self) {
         self.store.make_room(&*self.pm, &self).expect("room");
         self.check();
-        let (pm, shared, live_bytes) = (Arc::clone(&self.pm), Arc::clone(&self.store.shared), self.live_bytes());
+        let (pm, shared, live_bytes) =
+            (Arc::clone(&self.pm), Arc::clone(&self.store.shared), self.live_bytes());
         drop(self);
         shared.settle_ripe(&*pm).expect("settled");
         account(&shared, live_bytes);
@@ -167,7 +172,11 @@ fn account(shared: &Shared, live_bytes: u64) {
             Chunk::Large { chunks: run, .. } => chunks += run,
             Chunk::Small(small) => {
                 chunks += 1;
-                assert_eq!(small.owned.len() + small.free.len(), small.blocks, "chunk {number} has lost blocks");
+                assert_eq!(
+                    small.owned.len() + small.free.len(),
+                    small.blocks,
+                    "chunk {number} has lost blocks"
+                );
             }
         }
     }

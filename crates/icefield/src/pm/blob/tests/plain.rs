@@ -62,7 +62,8 @@ impl Medium for Plain {
 
     fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
         assert!(offset + bytes <= region.len());
-        lock(&self.punched).retain(|&(start, length)| start + length <= offset || offset + bytes <= start);
+        lock(&self.punched)
+            .retain(|&(start, length)| start + length <= offset || offset + bytes <= start);
         Ok(())
     }
 
@@ -85,13 +86,26 @@ impl Medium for Plain {
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
         assert!(offset + src.len() as u64 <= region.len());
         // SAFETY: inside the region; the caller vouches that the range is its own.
-        unsafe { region.base().as_ptr().add(offset as usize).copy_from_nonoverlapping(src.as_ptr(), src.len()) };
+        unsafe {
+            region
+                .base()
+                .as_ptr()
+                .add(offset as usize)
+                .copy_from_nonoverlapping(src.as_ptr(), src.len())
+        };
     }
 
-    unsafe fn read_bytes<'a>(&self, region: &'a Region, offset: u64, bytes: usize) -> Option<&'a [u8]> {
+    unsafe fn read_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<&'a [u8]> {
         offset.checked_add(bytes as u64).filter(|&end| end <= region.len())?;
         // SAFETY: inside the region; the caller vouches that nobody writes to it.
-        Some(unsafe { std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes) })
+        Some(unsafe {
+            std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes)
+        })
     }
 
     fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32 {
