@@ -393,15 +393,12 @@ impl BlobStore {
     #[inline]
     unsafe fn content<M: Medium>(&self, pm: &M, offset: u64, header: &Header) -> Result<&[u8]> {
         let len = header.len(pm);
-        if len <= MAX_BLOB_BYTES {
-            // SAFETY: the caller's promise; `write` wrote it before the slot was published.
-            if let Some(content) =
-                unsafe { pm.read_bytes(&self.shared.blobs, offset + HEADER_BYTES, len) }
-            {
-                return Ok(content);
-            }
+        if len > MAX_BLOB_BYTES {
+            return Err(self.shared.fault(offset, "the blob's length is impossible"));
         }
-        Err(self.shared.fault(offset, "the blob's length is impossible"))
+        // SAFETY: the caller's promise; `write` wrote it before the slot was published.
+        let content = unsafe { pm.read_bytes(&self.shared.blobs, offset + HEADER_BYTES, len) };
+        content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))
     }
 }
 

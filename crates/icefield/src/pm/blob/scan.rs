@@ -238,8 +238,13 @@ impl BlobStore {
         let stop = hunt.next.saturating_sub(WORDS_PER_HUNT);
         while hunt.next > stop {
             hunt.next -= 1;
-            let fits = matches!(self.shared.word_at(pm, hunt.next), Some(Ok(Some(Extent::Small(found)))) if found == class);
-            if fits && self.shared.is_unscanned(hunt.next) {
+            // The state first: the word of a chunk that the session has taken may not be durable yet.
+            if !self.shared.is_unscanned(hunt.next) {
+                continue;
+            }
+            if let Some(Ok(Some(Extent::Small(found)))) = self.shared.word_at(pm, hunt.next)
+                && found == class
+            {
                 return Some(self.shared.begin(hunt.next, class));
             }
         }

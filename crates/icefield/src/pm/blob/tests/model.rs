@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::pm::{Mapped, MappedOptions, superblock};
 
 /// A length: mostly small, of every class, now and then larger than a chunk.
 fn length(choices: &mut Choices) -> usize {
@@ -154,6 +155,65 @@ fn a_full_region_is_an_error_and_recovers() {
     toy.put(5, &content(2, 40_000)).unwrap();
     assert_eq!(toy.get(5).unwrap(), Some(content(2, 40_000)));
     toy.check_nothing_lost();
+}
+
+#[test]
+fn a_full_device_is_an_error_and_loses_nothing() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 10).unwrap();
+    toy.put(0, &content(1, 100)).unwrap();
+    pm.full.store(true, Ordering::Relaxed);
+    for len in [100, 300, 5_000] {
+        let outcome = toy.put(1, &content(1, len));
+        assert_eq!(outcome.is_err(), len != 100, "{len} bytes");
+    }
+    toy.check_nothing_lost();
+    pm.full.store(false, Ordering::Relaxed);
+    toy.put(1, &content(1, 5_000)).unwrap();
+    toy.check_nothing_lost();
+}
+
+#[test]
+fn files_keep_blobs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    let mut model = HashMap::new();
+    let mut choices = Choices::new(8);
+    for session in 0..6 {
+        let options = MappedOptions::default();
+        let opened = if session == 0 {
+            Mapped::create(&path, options)
+        } else {
+            Mapped::open(&path, options)
+        };
+        let pm = Arc::new(opened.unwrap());
+        let params = BlobParams { session, max_bytes: 1 << 30, ..BlobParams::default() };
+        let toy = Toy::open(Arc::clone(&pm), params, 16).unwrap();
+        if session == 0 {
+            superblock::create(&*pm).unwrap();
+            pm.publish_created().unwrap();
+        }
+        for step in 0..100 {
+            let slot = choices.below(16) as usize;
+            let bytes =
+                content(step, [10, 500, 20_000, 300_000, 1_000_000][choices.below(5) as usize]);
+            if choices.below(3) == 0 {
+                assert_eq!(toy.remove(slot).unwrap(), model.remove(&slot).is_some());
+            } else {
+                toy.put(slot, &bytes).unwrap();
+                model.insert(slot, bytes);
+            }
+        }
+        for slot in 0..16 {
+            assert!(
+                toy.get(slot).unwrap() == model.get(&slot).cloned(),
+                "slot {slot}, session {session}"
+            );
+        }
+        toy.check_nothing_lost();
+        drop(toy);
+        pm.close();
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::lock;
 use crate::pm::{Durability, Medium, Region};
@@ -17,6 +17,8 @@ pub struct Plain {
     regions: Mutex<HashMap<&'static str, (Region, Layout)>>,
     /// Ranges that were punched and not reserved since.
     pub punched: Mutex<Vec<(u64, u64)>>,
+    /// Whether reserving fails.
+    pub full: AtomicBool,
 }
 
 impl Drop for Plain {
@@ -61,6 +63,9 @@ impl Medium for Plain {
     }
 
     fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(Error::NoSpace { path: region.name().into(), needed_bytes: bytes });
+        }
         assert!(offset + bytes <= region.len());
         lock(&self.punched)
             .retain(|&(start, length)| start + length <= offset || offset + bytes <= start);
