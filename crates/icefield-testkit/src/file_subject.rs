@@ -25,6 +25,12 @@ pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's own.
     fn open_at(path: &Path, how: FileOptions) -> Result<Self>;
 
+    /// Opens the table at `path` for reading only, changing nothing there.
+    ///
+    /// # Errors
+    /// The table's own.
+    fn open_to_read(path: &Path) -> Result<Self>;
+
     /// A new table in anonymous memory.
     ///
     /// # Errors

@@ -1,14 +1,26 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
+pub mod budget;
 pub mod call;
+pub mod corrupt;
+pub mod crash;
 pub mod failure;
+pub mod faults;
+pub mod faulty;
 pub mod file_subject;
+pub mod history;
+pub mod iterate;
+pub mod kill;
+pub mod linear;
 pub mod model;
 pub mod place;
+pub mod pool;
 pub mod reference;
 pub mod rng;
 pub mod shrink;
 pub mod subject;
+pub mod subjects;
+pub mod timed;
 pub mod workload;
 
 #[cfg(test)]

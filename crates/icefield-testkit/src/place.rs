@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use icefield::Result;
-use icefield::pm::sim::{Model, Sim, SimOptions};
+use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
 
 use crate::file_subject::{FileOptions, FileSubject};
 use crate::subject::Subject;
@@ -24,24 +24,37 @@ pub trait Place<T> {
     fn reopen(&mut self, table: T) -> Result<T>;
 }
 
+/// Steps of one whole history, after which something hangs.
+const STEP_BUDGET: u64 = 1_000_000_000;
+
 /// The simulated medium.
 #[derive(Debug)]
 pub struct SimPlace {
     seed: u64,
     model: Model,
     variant: u64,
+    pool: Pool,
     sim: Option<Sim>,
 }
 
 impl SimPlace {
     /// A place whose garbage and geometry follow from `seed`.
     #[must_use]
-    pub fn new(seed: u64, model: Model) -> Self {
-        Self { seed, model, variant: seed, sim: None }
+    pub fn new(seed: u64, model: Model, pool: &Pool) -> Self {
+        Self { seed, model, variant: seed, pool: pool.clone(), sim: None }
     }
 
     fn options(&self) -> SimOptions {
-        SimOptions { seed: self.seed, model: self.model, ..SimOptions::default() }
+        // Recording finds stores that bypass the medium; it is slow, so not every history has it.
+        let recording = self.variant.is_multiple_of(4);
+        SimOptions {
+            seed: self.seed,
+            model: self.model,
+            recording,
+            step_budget: STEP_BUDGET,
+            pool: self.pool.clone(),
+            ..SimOptions::default()
+        }
     }
 }
 

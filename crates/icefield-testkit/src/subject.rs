@@ -11,6 +11,9 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports, e.g. `dash-eh`.
     const NAME: &'static str;
 
+    /// Regions whose words may be read before they are persistent, because recovery is sure to redo what they say.
+    const EXEMPT: &'static [&'static str] = &[];
+
     /// A new table of the smallest geometry, so that every structure change happens within a few dozen operations.
     /// `variant` picks among the geometries worth testing; any number is allowed.
     ///

@@ -1,0 +1,254 @@
+//! Damaged tables are opened and used. None of it may panic, hang, or answer with data that nobody wrote while the table
+//! calls itself clean.
+
+mod damage;
+mod probe;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use icefield::pm::sim::{Image, Model, Pool, Sim, SimOptions};
+use icefield::{Durable, Error};
+
+use crate::call::{Action, Call, ask};
+use crate::failure::Failure;
+use crate::file_subject::{FileOptions, FileSubject};
+use crate::rng::Rng;
+use crate::subject::{Sample, Subject};
+use crate::timed::within;
+use damage::{Directory, Files, damage};
+use probe::{Known, Outcome, probe};
+
+/// The scenario's name.
+pub const NAME: &str = "corrupt";
+/// Tables that are damaged in turn.
+const TABLES: u64 = 8;
+/// Steps of one operation on a tiny table after which it hangs.
+const STEP_BUDGET: u64 = 2_000_000;
+/// Everything done to one damaged table on real files takes longer only if it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What damaged tables did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Damaged tables that were used.
+    pub mutations: u64,
+    /// Those that did not open.
+    pub refused: u64,
+    /// Those that opened and reported a fault.
+    pub noticed: u64,
+    /// Those in which nothing seemed wrong (the damage hit nothing that counts).
+    pub unnoticed: u64,
+    /// Panics.
+    pub panics: u64,
+    /// Operations that did not end.
+    pub hangs: u64,
+    /// Answers with bytes that nobody wrote, from a table that calls itself clean.
+    pub undetected_wrong_reads: u64,
+    /// The first few violations, each with the damage that led to it.
+    pub examples: Vec<String>,
+}
+
+impl Counts {
+    /// Adds what other damaged tables did.
+    pub fn add(&mut self, other: Self) {
+        self.mutations += other.mutations;
+        self.refused += other.refused;
+        self.noticed += other.noticed;
+        self.unnoticed += other.unnoticed;
+        self.panics += other.panics;
+        self.hangs += other.hangs;
+        self.undetected_wrong_reads += other.undetected_wrong_reads;
+        self.examples.extend(other.examples);
+    }
+
+    fn count(&mut self, outcome: Outcome, how: impl FnOnce() -> String) {
+        self.mutations += 1;
+        let example = match outcome {
+            Outcome::Refused => return self.refused += 1,
+            Outcome::Noticed => return self.noticed += 1,
+            Outcome::Unnoticed => return self.unnoticed += 1,
+            Outcome::Panicked(text) => {
+                self.panics += 1;
+                format!("panic: {text}")
+            }
+            Outcome::Hung(text) => {
+                self.hangs += 1;
+                text
+            }
+            Outcome::WrongRead(text) => {
+                self.undetected_wrong_reads += 1;
+                format!("wrong read: {text}")
+            }
+        };
+        if self.examples.len() < 20 {
+            self.examples.push(format!("{example} after {}", how()));
+        }
+    }
+
+    /// Everything that must not happen.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.panics + self.hangs + self.undetected_wrong_reads
+    }
+
+    /// The counts if nothing happened that must not, and some damage was let in and some refused.
+    ///
+    /// # Errors
+    /// A violation, or a run that tried nothing.
+    pub fn judged(self, seed: u64) -> Result<Self, Failure> {
+        if self.violations() > 0 {
+            let what = format!(
+                "{} panics, {} hangs, {} undetected wrong reads in {} damaged tables",
+                self.panics, self.hangs, self.undetected_wrong_reads, self.mutations
+            );
+            return Err(Failure::new(NAME, seed, what).with_trace(self.examples));
+        }
+        if self.mutations >= 100 && (self.refused == 0 || self.noticed == 0 || self.unnoticed == 0)
+        {
+            return Err(Failure::new(NAME, seed, format!("the damage was not varied: {self:?}")));
+        }
+        Ok(self)
+    }
+}
+
+/// Uses `mutations` damaged images on the simulated medium. Violations are counted, not returned, so that one run shows
+/// all of them.
+///
+/// # Errors
+/// The undamaged tables could not be made.
+pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure> {
+    let pool = Pool::default();
+    let bases = images::<T>(seed, &pool)
+        .map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
+    let mut counts = Counts::default();
+    for n in 0..mutations {
+        let mut rng = Rng::fork(seed, 100 + n);
+        let (base, known) = rng.pick(&bases);
+        let mut image = base.clone();
+        let how = damage_some(&mut image, &mut rng.pick(&bases).0.clone(), &mut rng);
+        let sim = Sim::from_image(&image, looking(n, &pool));
+        let budget = sim.clone();
+        let outcome = probe(|| T::open_on(sim), known, n, || budget.begin_op());
+        counts.count(outcome, || format!("mutation {n}: {how}"));
+    }
+    Ok(counts)
+}
+
+/// As [`scenario`], on real files below `place`.
+///
+/// # Errors
+/// The undamaged tables could not be made, or the files could not be written.
+pub fn scenario_on_files<T: FileSubject>(
+    seed: u64,
+    mutations: u64,
+    place: &Path,
+) -> Result<Counts, Failure> {
+    let fail = |what: String| Failure::new(NAME, seed, what);
+    let bases = directories::<T>(seed, place).map_err(fail)?;
+    let path = place.join("damaged");
+    let mut counts = Counts::default();
+    for n in 0..mutations {
+        let mut rng = Rng::fork(seed, 200 + n);
+        let (base, known) = rng.pick(&bases);
+        let mut files = base.clone();
+        let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
+        write_directory(&path, &files)
+            .map_err(|error| fail(format!("{}: {error}", path.display())))?;
+        let (opened, known) = (path.clone(), Arc::clone(known));
+        let probing = within(PATIENCE, move || {
+            probe(|| T::open_at(&opened, FileOptions::default()), &known, n, || ())
+        });
+        let outcome = probing.unwrap_or_else(|ending| Outcome::Hung(format!("{ending:?}")));
+        let hung = matches!(outcome, Outcome::Hung(_));
+        counts.count(outcome, || format!("mutation {n} of files: {how}"));
+        if hung {
+            // Its thread still has the files.
+            return Ok(counts);
+        }
+        std::fs::remove_dir_all(&path)
+            .map_err(|error| fail(format!("{}: {error}", path.display())))?;
+    }
+    Ok(counts)
+}
+
+fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng) -> String {
+    let times = *rng.pick(&[1, 1, 1, 2, 4]);
+    (0..times).map(|_| damage(files, other, rng)).collect::<Vec<_>>().join("; ")
+}
+
+fn looking(seed: u64, pool: &Pool) -> SimOptions {
+    SimOptions {
+        seed,
+        recording: false,
+        step_budget: STEP_BUDGET,
+        pool: pool.clone(),
+        ..SimOptions::default()
+    }
+}
+
+/// Tables of different sizes and geometries, some closed properly and some not.
+fn images<T: Subject>(seed: u64, pool: &Pool) -> Result<Vec<(Image, Known)>, Error> {
+    let image = |n: u64| {
+        let sim = Sim::new(SimOptions { model: Model::Pmem, ..looking(seed ^ n, pool) });
+        let table = T::create_tiny(sim.clone(), n)?;
+        let known = load(&table, seed ^ n, 20 + 40 * n)?;
+        let unclean = sim.image();
+        drop(table);
+        Ok((if n % 3 == 2 { unclean } else { sim.image() }, known))
+    };
+    (0..TABLES).map(image).collect()
+}
+
+fn directories<T: FileSubject>(
+    seed: u64,
+    place: &Path,
+) -> Result<Vec<(Directory, Arc<Known>)>, String> {
+    std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let directory = |n: u64| {
+        let path = place.join(format!("base-{n}"));
+        let how = FileOptions { variant: n, ..FileOptions::default() };
+        let table = T::create_at(&path, how).map_err(|error| error.to_string())?;
+        let known = load(&table, seed ^ n, 20 + 100 * n).map_err(|error| error.to_string())?;
+        drop(table);
+        let files =
+            read_directory(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((files, Arc::new(known)))
+    };
+    (0..3).map(directory).collect()
+}
+
+/// Fills a table and removes some of it again.
+fn load<T: Durable<Key: Sample, Value: Sample>>(
+    table: &T,
+    seed: u64,
+    operations: u64,
+) -> Result<Known, Error> {
+    let mut rng = Rng::fork(seed, 8);
+    let mut known = Known::default();
+    for n in 0..operations {
+        let (key, value) = (rng.below(operations), 256 + n);
+        let action = if rng.one_in(6) { Action::Remove } else { Action::Insert(value) };
+        ask(table, Call { key, action })?;
+        known.written.entry(key).or_default().insert(value);
+    }
+    Ok(known)
+}
+
+fn read_directory(path: &Path) -> std::io::Result<Directory> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        files
+            .push((entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path())?));
+    }
+    files.sort();
+    Ok(Directory(files))
+}
+
+fn write_directory(path: &Path, files: &Directory) -> std::io::Result<()> {
+    std::fs::create_dir_all(path)?;
+    files.0.iter().try_for_each(|(name, bytes)| std::fs::write(path.join(name), bytes))
+}

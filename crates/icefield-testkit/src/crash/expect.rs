@@ -1,0 +1,126 @@
+//! What an image may show, key by key.
+
+use icefield::OnFailure;
+
+use super::step::Step;
+use crate::call::{BatchKind, Reply};
+use crate::reference::Reference;
+
+/// The values that each key may have after a crash.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Expect {
+    /// The values of all keys, one key after another.
+    pub(super) values: Vec<Option<u64>>,
+    /// Where each key's values end.
+    pub(super) ends: Vec<usize>,
+    /// Either every key has its first value, or every key its last (a `clear` in flight).
+    pub(super) together: bool,
+    /// There may be no table yet.
+    pub(super) may_be_missing: bool,
+}
+
+impl Expect {
+    /// Every key exactly as the reference has it.
+    pub(super) fn exact(keys: &[u64], right: &Reference) -> Self {
+        let mut expect = Self::default();
+        for &key in keys {
+            expect.push([right.get(key)]);
+        }
+        expect
+    }
+
+    /// The reference, and `step` in flight: there or not.
+    pub(super) fn in_flight(keys: &[u64], right: &Reference, step: &Step) -> Self {
+        let mut expect = Self::default();
+        let mut after = right.clone();
+        let mut passed: Vec<(u64, Option<u64>)> = Vec::new();
+        match step {
+            Step::One(call) => {
+                after.ask(*call);
+                passed.push((call.key, after.get(call.key)));
+            }
+            Step::Batch(kind, calls) => {
+                for &call in calls {
+                    let reply = after.ask(call);
+                    passed.push((call.key, after.get(call.key)));
+                    if *kind == BatchKind::Execute(OnFailure::Stop) && call.action.failed(&reply) {
+                        break;
+                    }
+                }
+            }
+            Step::Retain { drop_multiples_of } => {
+                let dropped = keys.iter().filter(|key| key.is_multiple_of(*drop_multiples_of));
+                passed.extend(dropped.map(|&key| (key, None)));
+            }
+            Step::Clear => {
+                expect.together = true;
+                passed.extend(keys.iter().map(|&key| (key, None)));
+            }
+            Step::CrashIn { step, .. } => return Self::in_flight(keys, right, step),
+            Step::Scan | Step::Reserve(_) | Step::Reopen => {}
+        }
+        for &key in keys {
+            let later = passed.iter().filter(|(passed, _)| *passed == key).map(|(_, value)| *value);
+            expect.push(std::iter::once(right.get(key)).chain(later));
+        }
+        expect
+    }
+
+    /// Adds the next key.
+    pub(super) fn push(&mut self, values: impl IntoIterator<Item = Option<u64>>) {
+        self.values.extend(values);
+        self.ends.push(self.values.len());
+    }
+
+    /// What the key at `at` may be.
+    pub(super) fn allowed(&self, at: usize) -> &[Option<u64>] {
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        &self.values[start..self.ends[at]]
+    }
+
+    /// Whether all keys together may be so.
+    pub(super) fn agree(&self, got: &[Option<u64>]) -> bool {
+        let all = |pick: fn(&[Option<u64>]) -> Option<&Option<u64>>| {
+            got.iter().enumerate().all(|(at, value)| pick(self.allowed(at)) == Some(value))
+        };
+        !self.together || all(<[_]>::first) || all(<[_]>::last)
+    }
+
+    /// The same after a recovery that has already told the first keys.
+    pub(super) fn told(&self, got: &[Option<u64>]) -> Self {
+        let mut expect = Self { together: self.together, ..Self::default() };
+        for at in 0..self.ends.len() {
+            match got.get(at) {
+                // The first and the last value count when all keys go together.
+                Some(&value) if self.together => {
+                    let allowed = self.allowed(at).iter().copied();
+                    expect.push(allowed.map(|other| if other == value { other } else { Some(NEVER) }));
+                }
+                Some(&value) => expect.push([value]),
+                None => expect.push(self.allowed(at).iter().copied()),
+            }
+        }
+        expect
+    }
+}
+
+/// A value that no history writes and no table answers.
+const NEVER: u64 = u64::MAX - 1;
+
+/// Does `step` on the reference; the right answers, as far as the step has any.
+pub(super) fn run_reference(right: &mut Reference, step: &Step) -> Vec<Reply> {
+    match step {
+        Step::One(call) => vec![right.ask(*call)],
+        Step::Batch(kind, calls) => right.ask_batch(*kind, calls),
+        Step::Clear => {
+            right.clear();
+            Vec::new()
+        }
+        Step::Retain { drop_multiples_of } => {
+            right.retain(|key, _| !key.is_multiple_of(*drop_multiples_of));
+            Vec::new()
+        }
+        Step::CrashIn { step, .. } => run_reference(right, step),
+        Step::Scan | Step::Reserve(_) | Step::Reopen => Vec::new(),
+    }
+}

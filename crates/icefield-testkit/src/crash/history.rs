@@ -1,0 +1,304 @@
+//! Runs one history of one thread, and judges the images of its crash points as it goes.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use icefield::pm::sim::{CrashPoint, CrashSpace, EventKind, Image, Pick, Sim, SimOptions};
+
+use super::Plan;
+use super::expect::{Expect, run_reference};
+use super::judge::Court;
+use super::machine::Machine;
+use super::step::Step;
+use crate::call::{Action, Call, Reply};
+use crate::reference::Reference;
+use crate::rng::mix;
+
+/// What histories did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) operations: u64,
+    pub(super) points: u64,
+    pub(super) states: u64,
+}
+
+/// What the observer needs, and what it found.
+pub(super) struct Bench {
+    pub(super) court: Court,
+    pub(super) expect: Expect,
+    /// The first violation.
+    pub(super) found: Option<String>,
+    pub(super) counts: Counts,
+    capture: Option<Capture>,
+    image: Image,
+    exhaustive: u64,
+    samples: u64,
+    recover_one_in: u64,
+    seed: u64,
+}
+
+/// The image with which a history will go on.
+struct Capture {
+    /// Events until then.
+    left: u64,
+    pick: u64,
+    taken: Option<(Image, Expect)>,
+}
+
+impl Bench {
+    pub(super) fn new(plan: &Plan, seed: u64) -> Self {
+        Self {
+            court: Court { keys: plan.keys.clone(), sim: plan.sim.clone() },
+            expect: Expect::default(),
+            found: None,
+            counts: Counts::default(),
+            capture: None,
+            image: Image::default(),
+            exhaustive: plan.exhaustive,
+            samples: plan.samples,
+            recover_one_in: plan.recover_one_in,
+            seed,
+        }
+    }
+
+    /// Called at every event.
+    pub(super) fn look<M: Machine>(&mut self, point: &CrashPoint<'_>) {
+        self.capture(point);
+        let kind = point.event().kind;
+        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
+        // Without pending stores there is nothing that the last point has not shown; except under new expectations.
+        let stale = !point.is_open() && kind != EventKind::Asked;
+        if self.found.is_some() || self.samples == 0 || passing || stale {
+            return;
+        }
+        self.counts.points += 1;
+        let space = point.space();
+        let all = space.count().filter(|&count| count <= self.exhaustive);
+        for n in 0..all.unwrap_or(self.samples) {
+            let pick = match all {
+                Some(_) => Pick::Nth(n),
+                None => Pick::sample(n, self.seed ^ point.event().number),
+            };
+            if let Err(what) = self.judge::<M>(&space, pick) {
+                let event = point.event();
+                self.found = Some(format!(
+                    "event {} ({:?} at {}), image {pick:?} of {:?}: {what}",
+                    event.number,
+                    event.kind,
+                    event.site,
+                    space.count(),
+                ));
+                return;
+            }
+        }
+    }
+
+    fn judge<M: Machine>(&mut self, space: &CrashSpace<'_>, pick: Pick) -> Result<(), String> {
+        space.image(pick, &mut self.image);
+        let variation = mix(self.seed ^ self.counts.states);
+        let depth = u32::from((variation >> 8).is_multiple_of(self.recover_one_in));
+        let accepted = self.court.judge::<M>(&self.image, &self.expect, variation, depth)?;
+        self.counts.states += accepted.states;
+        Ok(())
+    }
+
+    fn capture(&mut self, point: &CrashPoint<'_>) {
+        let Some(capture) = &mut self.capture else { return };
+        if capture.taken.is_some() || point.is_reordered() {
+            return;
+        }
+        capture.left = capture.left.saturating_sub(1);
+        if capture.left == 0 || point.event().kind == EventKind::Asked {
+            let mut image = Image::default();
+            point.space().image(Pick::sample(capture.pick % 16, capture.pick), &mut image);
+            capture.taken = Some((image, self.expect.clone()));
+        }
+    }
+}
+
+/// A running history.
+struct Run<'a, M> {
+    bench: Arc<Mutex<Bench>>,
+    plan: &'a Plan,
+    sim: Sim,
+    /// Absent only while it is reopened.
+    table: Option<M>,
+    right: Reference,
+    seed: u64,
+}
+
+/// Runs `steps` on a new table.
+///
+/// # Errors
+/// The first violation.
+pub(super) fn run<M: Machine>(
+    plan: &Plan,
+    seed: u64,
+    steps: &[Step],
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let mut run = Run::<M>::create(plan, seed)?;
+    let result = run.steps(steps).and_then(|()| run.close());
+    let done = run.bench().counts;
+    counts.operations += steps.len() as u64;
+    counts.points += done.points;
+    counts.states += done.states;
+    result
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Judges every crash point of `sim`.
+pub(super) fn watch<M: Machine>(sim: &Sim, bench: &Arc<Mutex<Bench>>) {
+    let bench = bench.clone();
+    sim.on_event(move |point| lock(&bench).look::<M>(point));
+}
+
+impl<'a, M: Machine> Run<'a, M> {
+    fn create(plan: &'a Plan, seed: u64) -> Result<Self, String> {
+        let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
+        let sim = Sim::new(SimOptions { seed, ..plan.sim.clone() });
+        let right = Reference::new();
+        lock(&bench).expect =
+            Expect { may_be_missing: true, ..Expect::exact(&plan.keys, &right) };
+        watch::<M>(&sim, &bench);
+        sim.begin_op();
+        let table =
+            M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
+        let run = Self { bench, plan, sim, table: Some(table), right, seed };
+        run.settle()?;
+        Ok(run)
+    }
+
+    fn bench(&self) -> MutexGuard<'_, Bench> {
+        lock(&self.bench)
+    }
+
+    fn table(&self) -> Result<&M, String> {
+        self.table.as_ref().ok_or_else(|| "the table is closed".to_owned())
+    }
+
+    /// Everything so far has returned: looks at the images of now, under the strictest demands.
+    fn settle(&self) -> Result<(), String> {
+        self.bench().expect = Expect::exact(&self.plan.keys, &self.right);
+        self.sim.crash_point(|point| self.bench().look::<M>(point));
+        self.verdict()
+    }
+
+    fn verdict(&self) -> Result<(), String> {
+        self.bench().found.take().map_or(Ok(()), Err)
+    }
+
+    fn steps(&mut self, steps: &[Step]) -> Result<(), String> {
+        for (at, step) in steps.iter().enumerate() {
+            self.step(step).map_err(|what| format!("step {at} ({step:?}): {what}"))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Reopen => self.reopen(),
+            Step::CrashIn { step, at, pick } => self.crash_in(step, *at, *pick),
+            _ => self.plain(step),
+        }
+    }
+
+    fn plain(&mut self, step: &Step) -> Result<(), String> {
+        self.bench().expect = Expect::in_flight(&self.plan.keys, &self.right, step);
+        let answers = self.call(step).map_err(|error| format!("error: {error}"));
+        self.verdict()?;
+        let right = run_reference(&mut self.right, step);
+        let answers = answers?;
+        if answers != right {
+            return Err(format!("answered {answers:?} instead of {right:?}"));
+        }
+        self.settle()
+    }
+
+    fn call(&self, step: &Step) -> Result<Vec<Reply>, String> {
+        self.sim.begin_op();
+        let table = self.table()?;
+        let answers = match step {
+            Step::One(call) => table.ask(*call).map(|reply| vec![reply]),
+            Step::Batch(kind, calls) => table.batch(*kind, calls),
+            Step::Clear => table.clear().map(|()| Vec::new()),
+            Step::Reserve(additional) => table.reserve(*additional).map(|()| Vec::new()),
+            Step::Retain { drop_multiples_of } => {
+                table.drop_multiples_of(*drop_multiples_of).map(|()| Vec::new())
+            }
+            Step::Scan | Step::Reopen | Step::CrashIn { .. } => {
+                let mut records = table.records().map_err(|error| error.to_string())?;
+                records.sort_unstable();
+                if records != self.right.sorted() {
+                    return Err(format!("a pass sees {records:?}, not {:?}", self.right.sorted()));
+                }
+                Ok(Vec::new())
+            }
+        };
+        answers.map_err(|error| error.to_string())
+    }
+
+    /// Closes the table: the shutdown's own crash points count as well.
+    fn close(&mut self) -> Result<(), String> {
+        self.sim.begin_op();
+        drop(self.table.take());
+        self.settle()?;
+        let image = self.sim.image();
+        let bench = self.bench();
+        let variation = mix(self.seed);
+        let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
+        judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        self.close()?;
+        let image = self.sim.image();
+        self.start_on(&image)?;
+        self.settle()
+    }
+
+    /// Opens `image` under watch.
+    fn start_on(&mut self, image: &Image) -> Result<(), String> {
+        self.seed = mix(self.seed);
+        self.sim.no_observer();
+        self.sim = Sim::from_image(image, SimOptions { seed: self.seed, ..self.plan.sim.clone() });
+        watch::<M>(&self.sim, &self.bench);
+        self.sim.begin_op();
+        let table = M::open(self.sim.clone()).map_err(|error| format!("open: {error}"))?;
+        self.table = Some(table);
+        self.verdict()
+    }
+
+    /// Cuts the power inside `step`, goes on from an image of that moment, and believes what its reads say.
+    fn crash_in(&mut self, step: &Step, at: u64, pick: u64) -> Result<(), String> {
+        self.bench().capture = Some(Capture { left: at, pick, taken: None });
+        self.plain(step)?;
+        let taken = self.bench().capture.take().and_then(|capture| capture.taken);
+        let Some((image, expect)) = taken else {
+            return Err("no crash point was seen".to_owned());
+        };
+        // What the doomed table does from here on happens in another world.
+        self.sim.no_observer();
+        drop(self.table.take());
+        self.bench().expect = expect.clone();
+        self.start_on(&image)?;
+        let mut got = Vec::new();
+        for (at, &key) in self.plan.keys.iter().enumerate() {
+            self.sim.begin_op();
+            let reply = self.table()?.ask(Call { key, action: Action::Get });
+            let Ok(Reply::Value(value)) = reply else {
+                return Err(format!("get of key {key} after the crash: {reply:?}"));
+            };
+            if !expect.allowed(at).contains(&value) {
+                let allowed = expect.allowed(at);
+                return Err(format!("after the crash key {key} is {value:?}; allowed: {allowed:?}"));
+            }
+            got.push(value);
+            self.right.set(key, value);
+            self.bench().expect = expect.told(&got);
+        }
+        self.settle()
+    }
+}

@@ -1,0 +1,226 @@
+//! Opens one image and says whether a crash may leave it: every key as allowed, no record twice or from nowhere, the
+//! table's own check clean, the table usable, and a second crash during all this harmless.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use icefield::Error;
+use icefield::pm::sim::{CrashPoint, EventKind, Image, Pick, Sim, SimOptions};
+
+use super::expect::Expect;
+use super::machine::Machine;
+use super::step::PROBE;
+use crate::call::{Action, Call, Reply};
+use crate::failure::panic_text;
+use crate::rng::mix;
+
+/// Images of a recovery that are opened in turn, at most.
+const SECOND_IMAGES: usize = 24;
+
+/// Steps of the medium after which one call on a reopened tiny table counts as hanging.
+pub(super) const JUDGE_STEPS: u64 = 1_000_000;
+
+/// How to judge.
+#[derive(Clone, Debug)]
+pub(super) struct Court {
+    /// The numbers of the keys.
+    pub(super) keys: Arc<[u64]>,
+    /// How the media behave on which images are opened.
+    pub(super) sim: SimOptions,
+}
+
+/// An accepted image.
+pub(super) struct Accepted {
+    /// What each key was; `None` when there was no table yet.
+    pub(super) got: Option<Vec<Option<u64>>>,
+    /// Images opened, those of crashes during recovery included.
+    pub(super) states: u64,
+}
+
+impl Court {
+    /// Judges one image. `variation` shuffles what is asked first; `depth` is how many crashes during recovery follow.
+    pub(super) fn judge<M: Machine>(
+        &self,
+        image: &Image,
+        expect: &Expect,
+        variation: u64,
+        depth: u32,
+    ) -> Result<Accepted, String> {
+        let options = SimOptions {
+            seed: mix(variation),
+            recording: depth > 0,
+            step_budget: JUDGE_STEPS,
+            ..self.sim.clone()
+        };
+        let sim = Sim::from_image(image, options);
+        let told = Arc::new(AtomicUsize::new(0));
+        let second = Arc::new(Mutex::new(Vec::new()));
+        if depth > 0 {
+            let (told, second) = (told.clone(), second.clone());
+            sim.on_event(move |point| {
+                collect(point, told.load(Ordering::Relaxed), variation, &second);
+            });
+        }
+        let inspect = || self.inspect::<M>(&sim, expect, variation, &told, &second);
+        let got = match catch_unwind(AssertUnwindSafe(inspect)) {
+            Ok(result) => result?,
+            Err(payload) => return Err(format!("panic: {}", panic_text(payload.as_ref()))),
+        };
+        let mut states = 1;
+        let images = std::mem::take(&mut *second.lock().unwrap_or_else(PoisonError::into_inner));
+        for (at, (image, told)) in images.iter().enumerate() {
+            let known = got.as_deref().unwrap_or_default();
+            let mut expect = expect.told(&known[..*told]);
+            expect.may_be_missing = got.is_none();
+            let accepted = self.judge::<M>(image, &expect, mix(variation ^ at as u64), depth - 1);
+            states += accepted.map_err(|what| format!("crash during recovery: {what}"))?.states;
+        }
+        Ok(Accepted { got, states })
+    }
+
+    fn inspect<M: Machine>(
+        &self,
+        sim: &Sim,
+        expect: &Expect,
+        variation: u64,
+        told: &AtomicUsize,
+        second: &Mutex<Vec<(Image, usize)>>,
+    ) -> Result<Option<Vec<Option<u64>>>, String> {
+        sim.begin_op();
+        let table = match M::open(sim.clone()) {
+            Ok(table) => table,
+            Err(Error::NotFound { .. }) if expect.may_be_missing => return Ok(None),
+            Err(error) => return Err(format!("open: {error}")),
+        };
+        let check_first = variation.is_multiple_of(2);
+        if check_first {
+            check(sim, &table)?;
+        }
+        let got = self.read_keys(sim, &table, expect, told)?;
+        self.compare_records(sim, &table, &got)?;
+        if !check_first {
+            check(sim, &table)?;
+        }
+        sim.no_observer();
+        sim.crash_point(|point| collect(point, got.len(), variation, second));
+        use_it(sim, &table)?;
+        sim.begin_op();
+        drop(table);
+        Ok(Some(got))
+    }
+
+    fn read_keys<M: Machine>(
+        &self,
+        sim: &Sim,
+        table: &M,
+        expect: &Expect,
+        told: &AtomicUsize,
+    ) -> Result<Vec<Option<u64>>, String> {
+        let mut got = Vec::with_capacity(self.keys.len());
+        for (at, &key) in self.keys.iter().enumerate() {
+            let value = get(sim, table, key)?;
+            if !expect.allowed(at).contains(&value) {
+                return Err(format!(
+                    "key {key} is {value:?}; allowed: {:?}",
+                    expect.allowed(at)
+                ));
+            }
+            got.push(value);
+            // Relaxed: read by the same thread.
+            told.store(at + 1, Ordering::Relaxed);
+        }
+        if !expect.agree(&got) {
+            return Err(format!("a clear happened by halves: {got:?}"));
+        }
+        Ok(got)
+    }
+
+    fn compare_records<M: Machine>(
+        &self,
+        sim: &Sim,
+        table: &M,
+        got: &[Option<u64>],
+    ) -> Result<(), String> {
+        sim.begin_op();
+        let mut records = table.records().map_err(|error| format!("scan: {error}"))?;
+        records.sort_unstable();
+        let known = self.keys.iter().zip(got);
+        let mut right: Vec<_> =
+            known.filter_map(|(&key, value)| value.map(|value| (key, value))).collect();
+        right.sort_unstable();
+        if records != right {
+            return Err(format!("a pass sees {records:?}, gets see {right:?}"));
+        }
+        sim.begin_op();
+        let len = table.len().map_err(|error| format!("len: {error}"))?;
+        if len != right.len() as u64 {
+            return Err(format!("len is {len}, there are {} records", right.len()));
+        }
+        Ok(())
+    }
+}
+
+fn check<M: Machine>(sim: &Sim, table: &M) -> Result<(), String> {
+    sim.begin_op();
+    let faults = table.faults().map_err(|error| format!("check: {error}"))?;
+    if faults.is_empty() { Ok(()) } else { Err(format!("check: {}", faults.join("; "))) }
+}
+
+fn get<M: Machine>(sim: &Sim, table: &M, key: u64) -> Result<Option<u64>, String> {
+    match ask(sim, table, key, Action::Get)? {
+        Reply::Value(value) => Ok(value),
+        other => Err(format!("get of key {key} answered {other:?}")),
+    }
+}
+
+fn ask<M: Machine>(sim: &Sim, table: &M, key: u64, action: Action) -> Result<Reply, String> {
+    sim.begin_op();
+    table
+        .ask(Call { key, action })
+        .map_err(|error| format!("{action:?} of key {key} after the crash: {error}"))
+}
+
+/// A key of its own comes and goes: no lock was left set, no slot is lost.
+fn use_it<M: Machine>(sim: &Sim, table: &M) -> Result<(), String> {
+    let steps = [
+        (Action::TryInsert(7), Reply::TryInsert(Ok(()))),
+        (Action::Get, Reply::Value(Some(7))),
+        (Action::Remove, Reply::Value(Some(7))),
+        (Action::Get, Reply::Value(None)),
+    ];
+    for (action, right) in steps {
+        let reply = ask(sim, table, PROBE, action)?;
+        if reply != right {
+            return Err(format!("{action:?} of a new key after the crash answered {reply:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Takes some images at the fences of a recovery, each with the number of keys that had been told by then.
+fn collect(
+    point: &CrashPoint<'_>,
+    told: usize,
+    variation: u64,
+    images: &Mutex<Vec<(Image, usize)>>,
+) {
+    if !matches!(point.event().kind, EventKind::Fence | EventKind::Asked) && !point.is_reordered() {
+        return;
+    }
+    let mut images = images.lock().unwrap_or_else(PoisonError::into_inner);
+    if images.len() >= SECOND_IMAGES || !point.is_open() {
+        return;
+    }
+    let space = point.space();
+    let all = space.count().filter(|&count| count <= 6);
+    for n in 0..all.unwrap_or(4) {
+        let pick = match all {
+            Some(_) => Pick::Nth(n),
+            None => Pick::sample(n, variation ^ point.event().number),
+        };
+        let mut image = Image::default();
+        space.image(pick, &mut image);
+        images.push((image, told));
+    }
+}

@@ -1,0 +1,156 @@
+//! What the crash scenarios need of a table: little enough that a wrong one can be written in a few lines.
+
+use icefield::pm::sim::Sim;
+use icefield::{Cursor, Data, Result};
+
+use crate::call::{BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
+use crate::subject::{Sample, Subject};
+
+/// A table on the simulated medium, asked in numbers.
+pub trait Machine: Send + Sync + Sized + 'static {
+    /// Its name in reports.
+    const NAME: &'static str;
+    /// Whether it has only single-key calls: no batches, `clear`, `retain` and passes.
+    const SIMPLE: bool = false;
+    /// Regions in which loads may run ahead of the medium.
+    const EXEMPT: &'static [&'static str] = &[];
+
+    /// A new table.
+    ///
+    /// # Errors
+    /// The table's.
+    fn create(sim: Sim, variant: u64) -> Result<Self>;
+
+    /// The table that `sim` holds.
+    ///
+    /// # Errors
+    /// The table's; `NotFound` when its creation was cut short.
+    fn open(sim: Sim) -> Result<Self>;
+
+    /// One call.
+    ///
+    /// # Errors
+    /// The table's.
+    fn ask(&self, call: Call) -> Result<Reply>;
+
+    /// A batch; the answers of what ran.
+    ///
+    /// # Errors
+    /// The table's.
+    fn batch(&self, _kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>> {
+        calls.iter().map(|&call| self.ask(call)).collect()
+    }
+
+    /// Removes everything.
+    ///
+    /// # Errors
+    /// The table's.
+    fn clear(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes room.
+    ///
+    /// # Errors
+    /// The table's.
+    fn reserve(&self, _additional: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Drops the keys whose number is a multiple.
+    ///
+    /// # Errors
+    /// The table's.
+    fn drop_multiples_of(&self, _divisor: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// All records, in any order.
+    ///
+    /// # Errors
+    /// The table's.
+    fn records(&self) -> Result<Vec<(u64, u64)>>;
+
+    /// How many records there are.
+    ///
+    /// # Errors
+    /// The table's.
+    fn len(&self) -> Result<u64> {
+        Ok(self.records()?.len() as u64)
+    }
+
+    /// What the table's own check finds wrong, leaks included.
+    ///
+    /// # Errors
+    /// The table's.
+    fn faults(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A real table.
+#[derive(Debug)]
+pub struct Whole<S>(S);
+
+impl<S: Subject> Machine for Whole<S> {
+    const NAME: &'static str = S::NAME;
+    const EXEMPT: &'static [&'static str] = S::EXEMPT;
+
+    fn create(sim: Sim, variant: u64) -> Result<Self> {
+        S::create_tiny(sim, variant).map(Self)
+    }
+
+    fn open(sim: Sim) -> Result<Self> {
+        S::open_on(sim).map(Self)
+    }
+
+    fn ask(&self, call: Call) -> Result<Reply> {
+        ask(&self.0, call)
+    }
+
+    fn batch(&self, kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>> {
+        ask_batch(&self.0, kind, calls)
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.0.clear()
+    }
+
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.0.reserve(additional)
+    }
+
+    fn drop_multiples_of(&self, divisor: u64) -> Result<()> {
+        self.0.retain(|key, _| {
+            let owned = S::Key::own(S::Key::raw(key));
+            let number = owned.and_then(|key| S::Key::number(&key)).unwrap_or(FOREIGN);
+            !number.is_multiple_of(divisor)
+        })
+    }
+
+    fn records(&self) -> Result<Vec<(u64, u64)>> {
+        let mut records = Vec::new();
+        let mut next = Some(Cursor::START);
+        while let Some(cursor) = next {
+            let page = self.0.scan(cursor, 64)?;
+            records.extend(page.records.iter().map(|(key, value)| {
+                (S::Key::number(key).unwrap_or(FOREIGN), S::Value::number(value).unwrap_or(FOREIGN))
+            }));
+            next = page.next.filter(|&next| next != cursor);
+        }
+        Ok(records)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.0.len()
+    }
+
+    fn faults(&self) -> Result<Vec<String>> {
+        let report = self.0.check()?;
+        let mut faults = report.faults;
+        if report.leaked > 0 {
+            faults.push(format!("{} blocks leaked", report.leaked));
+        }
+        Ok(faults)
+    }
+}

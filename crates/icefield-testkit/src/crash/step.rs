@@ -1,0 +1,124 @@
+//! What a crash history does, and how one is drawn from its seed.
+
+use crate::call::{Action, BatchKind, Call, Rule};
+use crate::rng::Rng;
+
+/// One step of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
+pub enum Step {
+    One(Call),
+    Batch(BatchKind, Vec<Call>),
+    Scan,
+    Clear,
+    Reserve(u64),
+    Retain { drop_multiples_of: u64 },
+    /// Closes the table properly and opens it again.
+    Reopen,
+    /// Cuts the power at the `at`th event inside the step (or after it), and goes on with one of the images.
+    CrashIn { step: Box<Step>, at: u64, pick: u64 },
+}
+
+/// The numbers of the `count` keys that a history uses: short and long samples.
+#[must_use]
+pub fn universe(count: usize) -> Vec<u64> {
+    (0..count as u64).map(|at| if at % 3 == 0 { at } else { 300 + 17 * at }).collect()
+}
+
+/// A key that no history uses.
+pub(super) const PROBE: u64 = 9_999_991;
+
+/// Draws steps.
+pub(super) struct Draw<'a> {
+    pub(super) rng: Rng,
+    pub(super) keys: &'a [u64],
+    /// The next value: each write has its own, so that an image tells which one it holds.
+    pub(super) fresh: u64,
+    pub(super) simple: bool,
+}
+
+impl<'a> Draw<'a> {
+    pub(super) fn new(seed: u64, keys: &'a [u64], simple: bool) -> Self {
+        Self { rng: Rng::fork(seed, 7), keys, fresh: 256, simple }
+    }
+
+    /// A history: growing first, so that structure changes come early, then mixed.
+    pub(super) fn history(&mut self, length: usize) -> Vec<Step> {
+        let growing = length * (1 + self.rng.index(3)) / 4;
+        (0..length).map(|at| self.step(at < growing)).collect()
+    }
+
+    fn value(&mut self) -> u64 {
+        self.fresh += 1;
+        self.fresh
+    }
+
+    fn key(&mut self) -> u64 {
+        *self.rng.pick(self.keys)
+    }
+
+    pub(super) fn step(&mut self, growing: bool) -> Step {
+        if self.simple {
+            return match self.rng.below(24) {
+                0 => Step::Reopen,
+                1 => self.crash(growing),
+                _ => Step::One(self.call(growing)),
+            };
+        }
+        match self.rng.below(48) {
+            0 => Step::Reopen,
+            1 | 2 => self.crash(growing),
+            3 if !growing => Step::Clear,
+            4 => Step::Reserve(1 + self.rng.below(12)),
+            5 => Step::Scan,
+            6 if !growing => Step::Retain { drop_multiples_of: 2 + self.rng.below(4) },
+            7..=13 => self.batch(growing),
+            _ => Step::One(self.call(growing)),
+        }
+    }
+
+    fn crash(&mut self, growing: bool) -> Step {
+        let step = loop {
+            match self.step(growing) {
+                Step::Reopen | Step::CrashIn { .. } => {}
+                step => break step,
+            }
+        };
+        Step::CrashIn { step: Box::new(step), at: 1 + self.rng.below(24), pick: self.rng.word() }
+    }
+
+    fn batch(&mut self, growing: bool) -> Step {
+        let kind = if growing && self.rng.one_in(2) {
+            BatchKind::Insert
+        } else {
+            *self.rng.pick(&BatchKind::ALL)
+        };
+        let count = 1 + self.rng.index(6);
+        let calls = (0..count).map(|_| {
+            let call = self.call(growing);
+            let value = self.value();
+            Call { key: call.key, action: kind.action(call.action, value) }
+        });
+        Step::Batch(kind, calls.collect())
+    }
+
+    pub(super) fn call(&mut self, growing: bool) -> Call {
+        let value = self.value();
+        let weight = if growing { self.rng.below(14) } else { self.rng.below(24) };
+        let action = match weight {
+            0..=4 => Action::Insert(value),
+            5..=7 => Action::TryInsert(value),
+            8 | 9 => Action::Put(value),
+            10 | 11 => Action::Update(value),
+            12 => Action::Compute(Rule::Put(value)),
+            13 => Action::Get,
+            14..=17 => Action::Remove,
+            18 | 19 => Action::Delete,
+            20 => Action::Compute(Rule::Remove),
+            21 => Action::Compute(Rule::PutIfPresent(value)),
+            22 => Action::Compute(Rule::PutIfAbsent(value)),
+            _ => Action::Contains,
+        };
+        Call { key: self.key(), action }
+    }
+}

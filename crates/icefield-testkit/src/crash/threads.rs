@@ -1,0 +1,177 @@
+//! Histories of several threads on few keys, with crashes in the middle: each key must hold a value that some order of the
+//! calls explains, and whatever a call or a read has told must be there.
+
+use std::sync::{Arc, Mutex};
+
+use icefield::pm::sim::{Sim, SimOptions};
+
+use super::Plan;
+use super::expect::Expect;
+use super::history::{Bench, Counts, lock};
+use super::machine::Machine;
+use super::step::Draw;
+use crate::call::{Action, Call, Reply, Rule};
+use crate::failure::panic_text;
+
+/// One write, from its call to its return.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    key: u64,
+    value: Option<u64>,
+    called: u64,
+    /// When it had surely taken effect: its return, or a read that saw it.
+    done: Option<u64>,
+    /// It returned without effect.
+    void: bool,
+}
+
+/// Everything that was called so far.
+#[derive(Debug, Default)]
+struct Ledger {
+    clock: u64,
+    writes: Vec<Write>,
+}
+
+impl Ledger {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A call begins; where its write stands, if it may write.
+    fn called(&mut self, call: Call) -> Option<usize> {
+        let called = self.tick();
+        let value = match call.action {
+            Action::Insert(n) | Action::Put(n) | Action::TryInsert(n) | Action::Update(n) => Some(n),
+            Action::Compute(Rule::Put(n) | Rule::PutIfAbsent(n) | Rule::PutIfPresent(n)) => Some(n),
+            Action::Remove | Action::Delete | Action::Compute(Rule::Remove | Rule::RemoveEven) => None,
+            Action::Get | Action::Contains | Action::Compute(Rule::Keep) => return None,
+        };
+        self.writes.push(Write { key: call.key, value, called, done: None, void: false });
+        Some(self.writes.len() - 1)
+    }
+
+    /// A call returns.
+    fn returned(&mut self, call: Call, write: Option<usize>, reply: &Reply) {
+        let now = self.tick();
+        let (seen, effect) = match reply {
+            Reply::Done => (None, true),
+            Reply::Present(_) => (None, false),
+            Reply::Value(value) => {
+                (*value, value.is_some() || matches!(call.action, Action::Insert(_)))
+            }
+            Reply::TryInsert(outcome) => (outcome.err(), outcome.is_ok()),
+            Reply::Computed(computed) => {
+                let effect = !matches!(computed, icefield::Computed::Kept(_));
+                (computed.clone().before(), effect)
+            }
+        };
+        if let Some(write) = write.map(|at| &mut self.writes[at]) {
+            write.void = !effect;
+            write.done.get_or_insert(now);
+        }
+        // Values are unique: who was told one knows which write it was.
+        let told = |write: &&mut Write| write.key == call.key && write.value == seen;
+        if seen.is_some()
+            && let Some(write) = self.writes.iter_mut().find(told)
+        {
+            write.done.get_or_insert(now);
+        }
+    }
+
+    /// What a crash just now may leave of `key`.
+    fn allowed(&self, key: u64) -> Vec<Option<u64>> {
+        let start = Write { key, value: None, called: 0, done: Some(0), void: false };
+        let writes = || self.writes.iter().filter(|write| write.key == key && !write.void);
+        let overwritten = |done: u64| writes().any(|later| later.done.is_some() && later.called > done);
+        std::iter::once(&start)
+            .chain(writes())
+            .filter(|write| !write.done.is_some_and(overwritten))
+            .map(|write| write.value)
+            .collect()
+    }
+}
+
+/// What the threads share.
+struct Stage<'a, M> {
+    table: &'a M,
+    sim: &'a Sim,
+    ledger: &'a Mutex<Ledger>,
+    bench: &'a Mutex<Bench>,
+}
+
+/// Runs one history of `threads` threads.
+///
+/// # Errors
+/// The first violation.
+pub(super) fn run<M: Machine>(
+    plan: &Plan,
+    seed: u64,
+    threads: u64,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
+    let ledger = Arc::new(Mutex::new(Ledger::default()));
+    let sim = Sim::new(SimOptions { seed, detecting: true, yield_one_in: 8, ..plan.sim.clone() });
+    let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
+    {
+        let (bench, ledger, keys) = (bench.clone(), ledger.clone(), plan.keys.clone());
+        sim.on_event(move |point| {
+            if point.event().kind != icefield::pm::sim::EventKind::Fence {
+                return;
+            }
+            let mut bench = lock(&bench);
+            let mut expect = Expect::default();
+            {
+                let ledger = lock(&ledger);
+                keys.iter().for_each(|&key| expect.push(ledger.allowed(key)));
+            }
+            bench.expect = expect;
+            bench.look::<M>(point);
+        });
+    }
+    let stage = Stage { table: &table, sim: &sim, ledger: &ledger, bench: &bench };
+    let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
+        let run = |thread| stage.thread(plan, seed, thread);
+        let handles: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, _>| match handle.join() {
+            Ok(outcome) => outcome,
+            Err(payload) => Err(format!("panic: {}", panic_text(payload.as_ref()))),
+        };
+        handles.into_iter().map(join).collect()
+    });
+    sim.no_observer();
+    counts.operations += threads * plan.length as u64;
+    let mut bench = lock(&bench);
+    counts.points += bench.counts.points;
+    counts.states += bench.counts.states;
+    bench.found.take().map_or(Ok(()), Err)?;
+    outcomes.into_iter().collect()
+}
+
+impl<M: Machine> Stage<'_, M> {
+    fn thread(&self, plan: &Plan, seed: u64, thread: u64) -> Result<(), String> {
+        let hot = &plan.keys[..plan.keys.len().min(6)];
+        let mut draw = Draw::new(seed ^ (thread + 1) << 32, hot, true);
+        draw.fresh = 256 + (thread + 1) * 100_000;
+        for at in 0..plan.length {
+            let call = draw.call(at < plan.length / 2);
+            let write = lock(self.ledger).called(call);
+            self.sim.begin_op();
+            let reply = self.table.ask(call).map_err(|error| format!("{call:?}: {error}"))?;
+            let ahead = self.sim.op_returned();
+            lock(self.ledger).returned(call, write, &reply);
+            if let Some(read) = ahead.first() {
+                return Err(format!(
+                    "{call:?} answered {reply:?} on the strength of an unpersisted word: byte {} of {}, read at {}",
+                    read.offset, read.region, read.site
+                ));
+            }
+            if lock(self.bench).found.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! Recorded concurrent histories and the judge of them.
+//!
+//! Operations on different keys are independent, so a history is linearizable if the part of each key is (Herlihy and
+//! Wing's locality); each part is searched for a legal order as by Wing and Gong, remembering the (set of operations
+//! done, value) pairs that led nowhere (Lowe).
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::call::{Call, Reply};
+
+/// Most operations on one key that [`check`] can judge.
+pub const MAX_EVENTS: usize = 128;
+
+/// One finished operation. Stamps come from one counter that every thread steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Who called.
+    pub thread: usize,
+    /// When the call began.
+    pub began: u64,
+    /// When it had returned. The operations of a batch share both stamps.
+    pub returned: u64,
+    /// What was asked.
+    pub call: Call,
+    /// What was answered.
+    pub reply: Reply,
+}
+
+/// The part of a history that has no legal order.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The key.
+    pub key: u64,
+    /// Its operations, by beginning.
+    pub events: Vec<Event>,
+}
+
+impl Violation {
+    /// The operations, one a line.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        let line = |event: &Event| {
+            let Event { thread, began, returned, call, reply } = event;
+            format!(
+                "thread {thread} [{began}..{returned}] key {}: {:?} -> {reply:?}",
+                call.key, call.action
+            )
+        };
+        self.events.iter().map(line).collect()
+    }
+}
+
+/// Whether some order of `events`, which began with every key absent, explains every answer. Events of one thread are
+/// given in the order of its program.
+///
+/// # Errors
+/// The first key without a legal order.
+///
+/// # Panics
+/// A key has more than [`MAX_EVENTS`] operations.
+pub fn check(events: &[Event]) -> Result<(), Violation> {
+    for (key, events) in by_key(events) {
+        assert!(
+            events.len() <= MAX_EVENTS,
+            "{} operations on key {key} are too many to judge",
+            events.len()
+        );
+        if !Search::new(&events).explains() {
+            return Err(Violation { key, events });
+        }
+    }
+    Ok(())
+}
+
+/// The operations of each key, by beginning; a thread's own order is kept.
+fn by_key(events: &[Event]) -> BTreeMap<u64, Vec<Event>> {
+    let mut keys: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
+    for event in events {
+        keys.entry(event.call.key).or_default().push(event.clone());
+    }
+    for events in keys.values_mut() {
+        events.sort_by_key(|event| event.began);
+    }
+    keys
+}
+
+/// How many of `events` overlap an operation of another thread on the same key.
+#[must_use]
+pub fn overlapping(events: &[Event]) -> usize {
+    let overlap = |a: &Event, b: &Event| {
+        a.thread != b.thread
+            && a.call.key == b.call.key
+            && a.began < b.returned
+            && b.began < a.returned
+    };
+    events.iter().filter(|event| events.iter().any(|other| overlap(event, other))).count()
+}
+
+/// The history with the answers of two operations exchanged.
+#[must_use]
+pub fn with_replies_swapped(events: &[Event], a: usize, b: usize) -> Vec<Event> {
+    let mut swapped = events.to_vec();
+    swapped[a].reply = events[b].reply.clone();
+    swapped[b].reply = events[a].reply.clone();
+    swapped
+}
+
+/// The search for a legal order of one key's operations.
+struct Search<'a> {
+    events: &'a [Event],
+    /// States that led nowhere: which operations were done, and the value then.
+    dead: HashSet<(u128, Option<u64>)>,
+}
+
+impl<'a> Search<'a> {
+    fn new(events: &'a [Event]) -> Self {
+        Self { events, dead: HashSet::new() }
+    }
+
+    fn explains(&mut self) -> bool {
+        self.explains_rest(0, None)
+    }
+
+    /// Whether the operations outside `done` can follow, with the key holding `value`. Recursion is bounded by
+    /// [`MAX_EVENTS`].
+    fn explains_rest(&mut self, done: u128, value: Option<u64>) -> bool {
+        if done.count_ones() as usize == self.events.len() {
+            return true;
+        }
+        if self.dead.contains(&(done, value)) {
+            return false;
+        }
+        for at in self.candidates(done) {
+            let (after, reply) = self.events[at].call.action.step(value);
+            if reply == self.events[at].reply && self.explains_rest(done | 1 << at, after) {
+                return true;
+            }
+        }
+        self.dead.insert((done, value));
+        false
+    }
+
+    /// The operations that may come next: begun before any pending one returned, and first of their thread.
+    fn candidates(&self, done: u128) -> Vec<usize> {
+        let pending = || (0..self.events.len()).filter(move |&at| done & (1 << at) == 0);
+        let first_return = pending().map(|at| self.events[at].returned).min().unwrap_or(u64::MAX);
+        let mut threads = HashSet::new();
+        pending()
+            .take_while(|&at| self.events[at].began < first_return)
+            .filter(|&at| threads.insert(self.events[at].thread))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Action;
+
+    fn event(thread: usize, began: u64, returned: u64, action: Action, reply: Reply) -> Event {
+        Event { thread, began, returned, call: Call { key: 1, action }, reply }
+    }
+
+    fn insert(thread: usize, began: u64, returned: u64, value: u64, before: Option<u64>) -> Event {
+        event(thread, began, returned, Action::Insert(value), Reply::Value(before))
+    }
+
+    fn get(thread: usize, began: u64, returned: u64, value: Option<u64>) -> Event {
+        event(thread, began, returned, Action::Get, Reply::Value(value))
+    }
+
+    #[test]
+    fn a_read_during_a_write_may_see_either() {
+        for seen in [None, Some(7)] {
+            assert!(check(&[insert(0, 0, 3, 7, None), get(1, 1, 2, seen)]).is_ok());
+        }
+        assert!(check(&[insert(0, 0, 3, 7, None), get(1, 1, 2, Some(8))]).is_err());
+    }
+
+    #[test]
+    fn a_read_after_a_write_must_see_it() {
+        assert!(check(&[insert(0, 0, 1, 7, None), get(1, 2, 3, None)]).is_err());
+    }
+
+    #[test]
+    fn reads_may_not_go_back_in_time() {
+        let write = insert(0, 0, 9, 7, None);
+        assert!(check(&[write.clone(), get(1, 1, 2, None), get(1, 3, 4, Some(7))]).is_ok());
+        assert!(check(&[write, get(1, 1, 2, Some(7)), get(2, 3, 4, None)]).is_err());
+    }
+
+    #[test]
+    fn two_inserters_may_not_both_find_the_key_absent() {
+        let both = [insert(0, 0, 3, 7, None), insert(1, 1, 4, 8, None)];
+        assert!(check(&both).is_err());
+        let tried = |thread, reply| {
+            event(thread, 0, 5, Action::TryInsert(thread as u64), Reply::TryInsert(reply))
+        };
+        assert!(check(&[tried(1, Ok(())), tried(2, Err(1))]).is_ok());
+        assert!(check(&[tried(1, Ok(())), tried(2, Ok(()))]).is_err());
+    }
+
+    #[test]
+    fn two_removers_may_not_both_get_the_value() {
+        let remove = |thread, seen| event(thread, 2, 9, Action::Remove, Reply::Value(seen));
+        assert!(check(&[insert(0, 0, 1, 7, None), remove(1, Some(7)), remove(2, None)]).is_ok());
+        assert!(
+            check(&[insert(0, 0, 1, 7, None), remove(1, Some(7)), remove(2, Some(7))]).is_err()
+        );
+    }
+
+    #[test]
+    fn a_batch_keeps_its_own_order() {
+        let batch = [insert(0, 0, 9, 7, None), insert(0, 0, 9, 8, Some(7))];
+        assert!(check(&batch).is_ok());
+        let reversed = [insert(0, 0, 9, 7, Some(8)), insert(0, 0, 9, 8, None)];
+        assert!(check(&reversed).is_err());
+    }
+
+    #[test]
+    fn exchanged_answers_are_rejected() {
+        let history =
+            [insert(0, 0, 1, 7, None), insert(1, 2, 3, 8, Some(7)), get(2, 4, 5, Some(8))];
+        assert!(check(&history).is_ok());
+        for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+            assert!(check(&with_replies_swapped(&history, a, b)).is_err(), "{a} and {b}");
+        }
+    }
+
+    #[test]
+    fn overlap_counts_other_threads_on_the_same_key_only() {
+        let mut history = vec![
+            insert(0, 0, 3, 7, None),
+            get(1, 1, 2, None),
+            get(1, 4, 5, None),
+            get(0, 0, 9, None),
+        ];
+        history[3].call.key = 2;
+        assert_eq!(overlapping(&history), 2);
+    }
+
+    #[test]
+    fn a_long_history_of_one_key_is_judged_quickly() {
+        let mut history = Vec::new();
+        for at in 0..32 {
+            for thread in 0..3 {
+                history.push(event(
+                    thread,
+                    at * 10,
+                    at * 10 + 11,
+                    Action::Put(at * 3 + thread as u64),
+                    Reply::Done,
+                ));
+            }
+        }
+        history.push(get(4, 1000, 1001, Some(94)));
+        assert!(check(&history).is_ok());
+        history[96].reply = Reply::Value(Some(1));
+        assert!(check(&history).is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! The process that is killed: opens or creates the table, writes, closes it, again and again.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use icefield::{Durability, Error};
+use serde::{Deserialize, Serialize};
+
+use super::ack::{Acks, MAX_THREADS, Stage};
+use super::script;
+use crate::call::{ask, ask_batch};
+use crate::faulty::kill_at;
+use crate::file_subject::{FileOptions, FileSubject};
+
+/// What a child is told, in one line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Orders {
+    pub path: PathBuf,
+    pub acks: PathBuf,
+    pub seed: u64,
+    pub threads: usize,
+    /// Whether to force the flush instructions of persistent memory.
+    pub flushes: bool,
+    /// The system call of the persistent layer at which to die.
+    pub die_at_call: Option<u64>,
+    /// Steps of each thread between opening and closing.
+    pub steps: u64,
+    /// Openings before the child ends by itself.
+    pub sessions: u64,
+}
+
+/// The whole life of a child that was given `orders`; what it says when it fails.
+///
+/// # Errors
+/// The orders make no sense, or the table failed: nothing fails in a child that is not yet dead.
+pub fn child<T: FileSubject>(orders: &str) -> Result<(), String> {
+    let orders: Orders =
+        serde_json::from_str(orders).map_err(|error| format!("orders: {error}"))?;
+    if orders.threads > MAX_THREADS {
+        return Err(format!("{} threads; at most {MAX_THREADS} are possible", orders.threads));
+    }
+    let acks = Acks::open(&orders.acks).map_err(|error| format!("acknowledgements: {error}"))?;
+    let how = FileOptions {
+        variant: orders.seed,
+        durability: if orders.flushes { Durability::PmemForced } else { Durability::Process },
+        faults: orders.die_at_call.map(kill_at),
+        ..FileOptions::default()
+    };
+    for session in 0..orders.sessions {
+        run_session::<T>(&orders, &acks, &how, session)
+            .map_err(|error| format!("session {session}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn run_session<T: FileSubject>(
+    orders: &Orders,
+    acks: &Acks,
+    how: &FileOptions,
+    session: u64,
+) -> Result<(), Error> {
+    let table = if orders.path.exists() {
+        acks.set_stage(Stage::Opening);
+        T::open_at(&orders.path, how.clone())?
+    } else {
+        acks.set_stage(Stage::Creating);
+        T::create_at(&orders.path, how.clone())?
+    };
+    acks.set_stage(Stage::Working);
+    let steps = session * orders.steps..(session + 1) * orders.steps;
+    let write =
+        |thread| steps.clone().try_for_each(|n| write(&table, orders.seed, thread, n, acks));
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..orders.threads).map(|thread| scope.spawn(move || write(thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
+    })?;
+    acks.set_stage(Stage::Closing);
+    drop(table);
+    acks.set_stage(Stage::Closed);
+    Ok(())
+}
+
+fn panicked() -> Error {
+    Error::Unsupported("a writing thread panicked".to_owned())
+}
+
+fn write<T: FileSubject>(
+    table: &T,
+    seed: u64,
+    thread: usize,
+    n: u64,
+    acks: &Acks,
+) -> Result<(), Error> {
+    let step = script::step(seed, thread, n);
+    // Release: whoever sees the table changed by the step also sees that it had begun; x86 and the page cache keep the
+    // order of one thread's stores for a reader that comes after its death.
+    acks.begun(thread).store(n + 1, Ordering::Release);
+    match step.batch {
+        None => step.calls.iter().try_for_each(|&call| ask(table, call).map(drop))?,
+        Some(kind) => drop(ask_batch(table, kind, &step.calls)?),
+    }
+    acks.done(thread).store(n + 1, Ordering::Release);
+    Ok(())
+}

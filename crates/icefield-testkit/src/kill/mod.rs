@@ -1,0 +1,349 @@
+//! A child process writes, acknowledges through a shared file, and is killed: at random moments, or at a system call of
+//! the persistent layer, also while it creates, grows, recovers and closes the table. The parent reopens the table and
+//! looks for every acknowledged write.
+//!
+//! The child is the same program, started again with its orders; whoever runs [`scenario`] says how, and has the new
+//! process call [`child`].
+
+mod ack;
+mod child;
+mod script;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use icefield::Data;
+
+use crate::call::FOREIGN;
+use crate::failure::Failure;
+use crate::file_subject::{FileOptions, FileSubject};
+use crate::reference::Reference;
+use crate::rng::Rng;
+use crate::subject::Sample;
+use ack::{Acks, Stage};
+use child::Orders;
+use script::Expected;
+
+pub use child::child;
+
+/// The scenario's name.
+pub const NAME: &str = "kill";
+/// The environment variable in which tests hand a child its orders.
+pub const ORDERS_VARIABLE: &str = "ICEFIELD_KILL_ORDERS";
+/// Rounds on one table before it is made anew.
+const ROUNDS_PER_TABLE: u64 = 8;
+/// Writing threads of a child.
+const THREADS: usize = 2;
+/// A child that has not died after so long hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What rounds of killing did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Children started.
+    pub rounds: u64,
+    /// Children that died by SIGKILL; the others finished before.
+    pub killed: u64,
+    /// Children that died at a chosen system call.
+    pub killed_at_call: u64,
+    /// Operations that children had acknowledged, all found.
+    pub acked: u64,
+    /// Deaths by what the child was doing.
+    pub stages: BTreeMap<&'static str, u64>,
+}
+
+impl Counts {
+    /// Adds what other rounds did.
+    pub fn add(&mut self, other: Self) {
+        self.rounds += other.rounds;
+        self.killed += other.killed;
+        self.killed_at_call += other.killed_at_call;
+        self.acked += other.acked;
+        for (stage, deaths) in other.stages {
+            *self.stages.entry(stage).or_default() += deaths;
+        }
+    }
+
+    /// Whether the rounds met what they were for.
+    ///
+    /// # Errors
+    /// Nobody died, nothing was acknowledged, or a hundred rounds missed a stage of a table's life.
+    pub fn meaningful(&self, seed: u64) -> Result<(), Failure> {
+        let missed = |stage| self.rounds >= 100 && !self.stages.contains_key(stage);
+        if self.killed == 0 || self.acked == 0 {
+            return Err(Failure::new(NAME, seed, format!("nothing happened: {self:?}")));
+        }
+        match ["creating", "opening", "working", "closing"].into_iter().find(|stage| missed(*stage))
+        {
+            Some(stage) => {
+                Err(Failure::new(NAME, seed, format!("nobody died while {stage}: {self:?}")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn stage_name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Starting => "starting",
+        Stage::Creating => "creating",
+        Stage::Opening => "opening",
+        Stage::Working => "working",
+        Stage::Closing => "closing",
+        Stage::Closed => "closed",
+    }
+}
+
+/// Rounds on one table, which lives in the empty or absent directory `place`. `command` starts the child with its orders.
+///
+/// # Errors
+/// A lost or invented write, a table that does not open or is not clean, or a child that failed before it was killed.
+pub fn scenario<T: FileSubject>(
+    seed: u64,
+    rounds: u64,
+    place: &Path,
+    command: &dyn Fn(&str) -> Command,
+) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
+    for table in 0..rounds.div_ceil(ROUNDS_PER_TABLE) {
+        let table_seed = seed.wrapping_add(table);
+        let rounds = ROUNDS_PER_TABLE.min(rounds - table * ROUNDS_PER_TABLE);
+        let done = one_table::<T>(table_seed, rounds, place, command).map_err(|what| {
+            Failure::new(NAME, table_seed, format!("{what} (after {})", summary(&counts)))
+        })?;
+        counts.add(done);
+    }
+    Ok(counts)
+}
+
+fn summary(counts: &Counts) -> String {
+    format!("{} rounds, {} acknowledged operations", counts.rounds, counts.acked)
+}
+
+fn one_table<T: FileSubject>(
+    seed: u64,
+    rounds: u64,
+    place: &Path,
+    command: &dyn Fn(&str) -> Command,
+) -> Result<Counts, String> {
+    let io = |error: std::io::Error| format!("{}: {error}", place.display());
+    if place.exists() {
+        std::fs::remove_dir_all(place).map_err(io)?;
+    }
+    std::fs::create_dir_all(place).map_err(io)?;
+    let mut life = Life {
+        path: place.join("table"),
+        acks: place.join("acks"),
+        state: Reference::new(),
+        rng: Rng::fork(seed, 3),
+        counts: Counts::default(),
+    };
+    for round in 0..rounds {
+        life.round::<T>(seed.wrapping_mul(ROUNDS_PER_TABLE).wrapping_add(round), command)
+            .map_err(|what| format!("round {round}: {what}"))?;
+    }
+    std::fs::remove_dir_all(place).map_err(io)?;
+    Ok(life.counts)
+}
+
+/// One table and what it must hold.
+struct Life {
+    path: PathBuf,
+    acks: PathBuf,
+    state: Reference,
+    rng: Rng,
+    counts: Counts,
+}
+
+impl Life {
+    fn round<T: FileSubject>(
+        &mut self,
+        seed: u64,
+        command: &dyn Fn(&str) -> Command,
+    ) -> Result<(), String> {
+        let acks =
+            Acks::create(&self.acks).map_err(|error| format!("acknowledgements: {error}"))?;
+        let orders = self.orders(seed);
+        let text = serde_json::to_string(&orders).map_err(|error| format!("orders: {error}"))?;
+        let mut child = spawn(command(&text))?;
+        let status = match orders.die_at_call {
+            Some(_) => await_end(&mut child)?,
+            None => self.kill_at_random(&mut child, &acks)?,
+        };
+        self.count_death(status, &orders, &acks, &mut child)?;
+        let progress: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                (
+                    acks.done(thread).load(Ordering::Acquire),
+                    acks.begun(thread).load(Ordering::Acquire),
+                )
+            })
+            .collect();
+        let expected = Expected::after(&self.state, seed, &progress);
+        self.counts.acked += expected.acknowledged;
+        self.verify::<T>(&expected)
+    }
+
+    fn orders(&mut self, seed: u64) -> Orders {
+        let die_at_call = self.rng.one_in(3).then(|| {
+            // The first calls are the ones of creating and opening; later ones grow and close.
+            let most = *self.rng.pick(&[20, 60, 200]);
+            1 + self.rng.below(most)
+        });
+        Orders {
+            path: self.path.clone(),
+            acks: self.acks.clone(),
+            seed,
+            threads: THREADS,
+            flushes: self.rng.one_in(4),
+            die_at_call,
+            steps: *self.rng.pick(&[10, 60, 400]),
+            sessions: 60,
+        }
+    }
+
+    /// Waits until the child has begun its work, then a random time, short ones preferred.
+    fn kill_at_random(&mut self, child: &mut Child, acks: &Acks) -> Result<ExitStatus, String> {
+        let started = Instant::now();
+        while acks.stage() == Stage::Starting && started.elapsed() < PATIENCE {
+            if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+                return Ok(status);
+            }
+            std::thread::yield_now();
+        }
+        let longest = *self.rng.pick(&[300, 2_000, 15_000]);
+        let moment = Instant::now() + Duration::from_micros(self.rng.below(longest));
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+        child.kill().map_err(|error| error.to_string())?;
+        child.wait().map_err(|error| error.to_string())
+    }
+
+    fn count_death(
+        &mut self,
+        status: ExitStatus,
+        orders: &Orders,
+        acks: &Acks,
+        child: &mut Child,
+    ) -> Result<(), String> {
+        self.counts.rounds += 1;
+        if status.success() {
+            return Ok(());
+        }
+        if std::os::unix::process::ExitStatusExt::signal(&status) != Some(9) {
+            return Err(format!("the child failed ({status}): {}", last_words(child)));
+        }
+        self.counts.killed += 1;
+        self.counts.killed_at_call += u64::from(orders.die_at_call.is_some());
+        *self.counts.stages.entry(stage_name(acks.stage())).or_default() += 1;
+        Ok(())
+    }
+
+    /// Reads the table as the child left it, then, every other time, recovers it for good; in the other half the next
+    /// child meets the table unrecovered.
+    fn verify<T: FileSubject>(&mut self, expected: &Expected) -> Result<(), String> {
+        if !self.path.exists() {
+            return compare(&BTreeMap::new(), expected)
+                .map_err(|what| format!("there is no table: {what}"));
+        }
+        let open = |table: icefield::Result<T>, how: &str| {
+            table.map_err(|error| format!("{how}: {error}"))
+        };
+        let seen = contents(&open(T::open_to_read(&self.path), "open read-only")?, expected)?;
+        compare(&seen, expected)?;
+        if self.rng.one_in(2) {
+            let again =
+                contents(&open(T::open_at(&self.path, FileOptions::default()), "open")?, expected)?;
+            if again != seen {
+                return Err(
+                    "opening for writing shows other records than opening read-only".to_owned()
+                );
+            }
+        }
+        self.state = Reference::new();
+        seen.iter().for_each(|(&key, &value)| self.state.set(key, Some(value)));
+        Ok(())
+    }
+}
+
+/// Every record, by a scan and by single reads, of a table that says of itself that it is clean.
+fn contents<T: FileSubject>(table: &T, expected: &Expected) -> Result<BTreeMap<u64, u64>, String> {
+    let error = |error: icefield::Error| format!("reading: {error}");
+    let mut seen = BTreeMap::new();
+    let mut twice = None;
+    table
+        .for_each(|key, value| {
+            let key = T::Key::number(key).unwrap_or(FOREIGN);
+            if seen.insert(key, T::Value::number(value).unwrap_or(FOREIGN)).is_some() {
+                twice = Some(key);
+            }
+            std::ops::ControlFlow::Continue(())
+        })
+        .map_err(error)?;
+    if let Some(key) = twice {
+        return Err(format!("key {key:#x} is there twice"));
+    }
+    for &key in expected.allowed.keys() {
+        let owned = T::Key::sample(key);
+        let found = table.get(T::Key::arg(&owned)).map_err(error)?;
+        let found = found.map(|value| T::Value::number(&value).unwrap_or(FOREIGN));
+        if found != seen.get(&key).copied() {
+            return Err(format!(
+                "key {key:#x}: a read finds {found:?}, a scan {:?}",
+                seen.get(&key)
+            ));
+        }
+    }
+    let report = table.check().map_err(error)?;
+    if !report.is_clean() || report.records != seen.len() as u64 {
+        return Err(format!("check: {report:?} with {} records seen", seen.len()));
+    }
+    Ok(seen)
+}
+
+fn compare(seen: &BTreeMap<u64, u64>, expected: &Expected) -> Result<(), String> {
+    for (key, allowed) in &expected.allowed {
+        let found = seen.get(key).copied();
+        if !allowed.contains(&found) {
+            return Err(format!("key {key:#x} holds {found:?} instead of one of {allowed:?}"));
+        }
+    }
+    match seen.keys().find(|key| !expected.allowed.contains_key(key)) {
+        Some(key) => Err(format!("key {key:#x} was never written")),
+        None => Ok(()),
+    }
+}
+
+fn spawn(mut command: Command) -> Result<Child, String> {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.spawn().map_err(|error| format!("starting the child: {error}"))
+}
+
+/// Waits for a child that shall die by itself.
+fn await_end(child: &mut Child) -> Result<ExitStatus, String> {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(status);
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    child.kill().map_err(|error| error.to_string())?;
+    child.wait().map_err(|error| error.to_string())?;
+    Err(format!("the child hangs: {}", last_words(child)))
+}
+
+/// What the child wrote to its standard error.
+fn last_words(child: &mut Child) -> String {
+    let mut text = String::new();
+    if let Some(stderr) = &mut child.stderr {
+        // Words that cannot be read are left out of the report; the report stands without them.
+        let _ = stderr.read_to_string(&mut text);
+    }
+    text.trim().to_owned()
+}

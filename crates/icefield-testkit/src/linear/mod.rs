@@ -1,0 +1,338 @@
+//! Threads run small random histories on a few hot keys of a tiny table, which splits and moves records under them; each
+//! history is judged for linearizability.
+//!
+//! Scans and iteration are weakly consistent and left out. A batch counts as its operations, all within the batch's
+//! interval and in its order; `clear` counts as a removal of each key.
+
+mod plan;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use icefield::pm::sim::{Model, Sim, SimOptions};
+use icefield::{Error, Table};
+
+use crate::call::{Action, Call, Reply, ask, ask_batch};
+use crate::failure::{Failure, guarded};
+use crate::history::{Event, Violation, check, overlapping, with_replies_swapped};
+use crate::pool::{Pool, lock};
+use crate::rng::Rng;
+use crate::subject::{Sample, Subject};
+use plan::{Move, Plan};
+
+/// The scenario's name.
+pub const NAME: &str = "linear";
+/// Histories on one table: enough for a tiny one to grow through several sizes.
+const HISTORIES_PER_TABLE: u64 = 32;
+/// Every so many histories two answers are exchanged, to see that the judge would notice.
+const SWAP_EVERY: u64 = 16;
+/// The share of operations on hot keys that must have met another one there for the histories to mean anything.
+pub const MIN_OVERLAP: f64 = 0.9;
+/// The simulated medium gives the processor away once in so many events.
+const YIELD_ONE_IN: u32 = 6;
+/// One table in so many runs with the detector of reads that are ahead of the medium; it costs a lock for each load.
+const DETECT_ONE_IN: u64 = 8;
+
+/// What concurrent histories did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Histories run and judged.
+    pub histories: u64,
+    /// Operations in them.
+    pub operations: u64,
+    /// Operations of the threads on hot keys.
+    pub hot: u64,
+    /// Those of them that overlapped another thread's operation on the same key.
+    pub overlapping: u64,
+    /// Tables that grew while histories ran on them.
+    pub grown_tables: u64,
+    /// Histories judged again with two answers exchanged.
+    pub swapped: u64,
+    /// How many of these were rejected; an exchange may be harmless, as between two equal-looking overlapping calls.
+    pub swapped_rejected: u64,
+}
+
+impl Counts {
+    /// Adds what other histories did.
+    pub fn add(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.operations += other.operations;
+        self.hot += other.hot;
+        self.overlapping += other.overlapping;
+        self.grown_tables += other.grown_tables;
+        self.swapped += other.swapped;
+        self.swapped_rejected += other.swapped_rejected;
+    }
+
+    /// The share of operations on hot keys that overlapped another one there.
+    #[must_use]
+    pub fn overlap(&self) -> f64 {
+        if self.hot == 0 { 0.0 } else { self.overlapping as f64 / self.hot as f64 }
+    }
+
+    /// Whether the histories were worth judging.
+    ///
+    /// # Errors
+    /// Too little overlap, no growth, or a judge that rejects nothing.
+    pub fn meaningful(&self, seed: u64) -> Result<(), Failure> {
+        let fail = |what: String| Err(Failure::new(NAME, seed, what));
+        if self.histories == 0 {
+            return fail("no history was run".to_owned());
+        }
+        if self.overlap() < MIN_OVERLAP {
+            return fail(format!(
+                "only {:.3} of the operations overlapped another one on their key",
+                self.overlap()
+            ));
+        }
+        if self.swapped > 50 && self.swapped_rejected == 0 {
+            return fail("the judge rejected no exchanged answers".to_owned());
+        }
+        if self.histories >= HISTORIES_PER_TABLE && self.grown_tables == 0 {
+            return fail("no table grew".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Runs about `histories` histories on the simulated medium.
+///
+/// # Errors
+/// The first history that no order explains.
+pub fn scenario<T: Subject>(
+    seed: u64,
+    histories: u64,
+    model: Model,
+    pool: &Pool,
+) -> Result<Counts, Failure> {
+    let memory = icefield::pm::sim::Pool::default();
+    let make = |seed: u64| {
+        let detecting = seed.is_multiple_of(DETECT_ONE_IN);
+        let sim = Sim::new(SimOptions {
+            seed,
+            model,
+            recording: detecting,
+            detecting,
+            exempt: T::EXEMPT,
+            pool: memory.clone(),
+            ..SimOptions::default()
+        });
+        let table = T::create_tiny(sim.clone(), seed)?;
+        sim.set_yield(YIELD_ONE_IN);
+        Ok((table, Some(sim)))
+    };
+    histories_on(seed, histories, pool, make)
+}
+
+/// As [`scenario`], on tables of `make`, which is told a seed and may name the medium.
+///
+/// # Errors
+/// The first history that no order explains.
+pub fn histories_on<T>(
+    seed: u64,
+    histories: u64,
+    pool: &Pool,
+    make: impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
+) -> Result<Counts, Failure>
+where
+    T: Table<Key: Sample, Value: Sample> + 'static,
+{
+    let mut counts = Counts::default();
+    let mut table_seed = seed;
+    while counts.histories < histories {
+        let run = || one_table(table_seed, histories - counts.histories, pool, &make);
+        let done = guarded(NAME, table_seed, run)?;
+        counts.add(done);
+        table_seed = table_seed.wrapping_add(1);
+    }
+    Ok(counts)
+}
+
+fn one_table<T>(
+    seed: u64,
+    histories: u64,
+    pool: &Pool,
+    make: &impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
+) -> Result<Counts, Failure>
+where
+    T: Table<Key: Sample, Value: Sample> + 'static,
+{
+    let mut rng = Rng::fork(seed, 2);
+    let mut counts = Counts::default();
+    let (table, sim) =
+        make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
+    let table = Arc::new(table);
+    let capacity = table.capacity();
+    for history in 0..histories.min(HISTORIES_PER_TABLE) {
+        let plan = Plan::new(&mut rng, history, pool.threads());
+        let events = record(&table, sim.as_ref(), &plan, pool)
+            .map_err(|what| Failure::new(NAME, seed, what))?;
+        judge(&events, &plan, pool.threads(), &mut counts)
+            .map_err(|violation| explain(seed, history, &violation))?;
+        if history % SWAP_EVERY == 0 {
+            exchange(&events, &mut rng, &mut counts);
+        }
+    }
+    counts.grown_tables += u64::from(table.capacity() > capacity);
+    Ok(counts)
+}
+
+fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {
+    let what = format!(
+        "history {history}: no order of the operations on key {} explains their answers",
+        violation.key
+    );
+    Failure::new(NAME, seed, what).with_trace(violation.trace())
+}
+
+/// One history while it is recorded.
+struct Stage<T> {
+    table: Arc<T>,
+    sim: Option<Sim>,
+    plan: Plan,
+    clock: AtomicU64,
+    events: Mutex<Vec<Event>>,
+    errors: Mutex<Vec<String>>,
+}
+
+/// Sets up, runs the threads, and reads every key at the end; everything is part of the history.
+fn record<T>(
+    table: &Arc<T>,
+    sim: Option<&Sim>,
+    plan: &Plan,
+    pool: &Pool,
+) -> Result<Vec<Event>, String>
+where
+    T: Table<Key: Sample, Value: Sample> + 'static,
+{
+    let stage = Arc::new(Stage {
+        table: Arc::clone(table),
+        sim: sim.cloned(),
+        plan: plan.clone(),
+        clock: AtomicU64::new(0),
+        events: Mutex::default(),
+        errors: Mutex::default(),
+    });
+    let outside = pool.threads();
+    let ones = |calls: Vec<Call>| calls.into_iter().map(Move::One).collect::<Vec<_>>();
+    stage.perform(outside, &ones(plan.setup.clone()));
+    let shared = Arc::clone(&stage);
+    pool.run(Arc::new(move |thread| shared.perform(thread, &shared.plan.threads[thread])))?;
+    let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
+    stage.perform(outside, &ones(reads.collect()));
+    let errors = std::mem::take(&mut *lock(&stage.errors));
+    if let Some(error) = errors.into_iter().next() {
+        return Err(error);
+    }
+    Ok(std::mem::take(&mut *lock(&stage.events)))
+}
+
+impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
+    fn perform(&self, thread: usize, moves: &[Move]) {
+        let mut mine = Vec::with_capacity(moves.len());
+        for step in moves {
+            self.begin();
+            // SeqCst: the stamps are the real-time order that the judge goes by.
+            let began = self.clock.fetch_add(1, Ordering::SeqCst);
+            let answers = self.answers(step).map_err(|error| error.to_string());
+            let returned = self.clock.fetch_add(1, Ordering::SeqCst);
+            match answers.and_then(|answers| self.returned().map(|()| answers)) {
+                Ok(answers) => {
+                    mine.extend(answers.into_iter().map(|(call, reply)| Event {
+                        thread,
+                        began,
+                        returned,
+                        call,
+                        reply,
+                    }));
+                }
+                Err(what) => lock(&self.errors).push(format!("thread {thread}: {step:?}: {what}")),
+            }
+        }
+        lock(&self.events).extend(mine);
+    }
+
+    fn begin(&self) {
+        if let Some(sim) = &self.sim {
+            sim.begin_op();
+        }
+    }
+
+    /// Whether what the operation said is safe from a crash.
+    fn returned(&self) -> Result<(), String> {
+        let ahead = self.sim.as_ref().map(Sim::op_returned).unwrap_or_default();
+        if ahead.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("answered before it was persistent: {ahead:?}"))
+        }
+    }
+
+    fn answers(&self, step: &Move) -> Result<Vec<(Call, Reply)>, Error> {
+        let table = &*self.table;
+        Ok(match step {
+            Move::One(call) => vec![(*call, ask(table, *call)?)],
+            Move::Batch(kind, calls) => {
+                calls.iter().copied().zip(ask_batch(table, *kind, calls)?).collect()
+            }
+            Move::Clear => {
+                table.clear()?;
+                let removed = |key| (Call { key, action: Action::Delete }, Reply::Done);
+                self.plan.keys().into_iter().map(removed).collect()
+            }
+        })
+    }
+}
+
+fn judge(
+    events: &[Event],
+    plan: &Plan,
+    threads: usize,
+    counts: &mut Counts,
+) -> Result<(), Violation> {
+    let hot: Vec<Event> = events
+        .iter()
+        .filter(|event| event.thread < threads && plan.hot.contains(&event.call.key))
+        .cloned()
+        .collect();
+    counts.histories += 1;
+    counts.operations += events.len() as u64;
+    counts.hot += hot.len() as u64;
+    counts.overlapping += overlapping(&hot) as u64;
+    check(events)
+}
+
+/// Judges the history again with the answers of two operations on one key exchanged.
+fn exchange(events: &[Event], rng: &mut Rng, counts: &mut Counts) {
+    let first = rng.index(events.len());
+    let differs = |other: &Event| {
+        other.call.key == events[first].call.key && other.reply != events[first].reply
+    };
+    if let Some(second) = events.iter().position(differs) {
+        counts.swapped += 1;
+        counts.swapped_rejected +=
+            u64::from(check(&with_replies_swapped(events, first, second)).is_err());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Bug, Toy};
+
+    #[test]
+    fn a_right_table_passes_and_exchanges_are_noticed() {
+        let pool = Pool::new(3);
+        let counts = histories_on(1, 300, &pool, |_| Ok((Toy::new(Bug::None), None)))
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(counts.histories, 300);
+        assert!(counts.swapped_rejected > 3, "{counts:?}");
+    }
+
+    #[test]
+    fn a_lost_update_is_found() {
+        let pool = Pool::new(3);
+        let result = histories_on(1, 5000, &pool, |_| Ok((Toy::new(Bug::LostUpdate), None)));
+        assert!(result.is_err_and(|failure| failure.what.contains("no order")));
+    }
+}

@@ -1,0 +1,151 @@
+//! Threads that stay: a scenario of a hundred thousand tiny concurrent histories cannot start threads for each.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::failure::panic_text;
+
+/// What every thread of the pool runs, told its index.
+pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// A pool of threads that run the same job at the same time.
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Stepped for each job; threads wait for it to change.
+    round: AtomicU64,
+    job: Mutex<Option<Job>>,
+    /// Threads that stand at the line and wait for the others.
+    ready: AtomicUsize,
+    finished: AtomicUsize,
+    panics: Mutex<Vec<String>>,
+    ending: AtomicBool,
+}
+
+/// Locks a mutex whose data a panic leaves as good as before.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until `done`: hot first, for the pauses between jobs are short.
+fn wait_until(done: impl Fn() -> bool) {
+    for round in 0_u32.. {
+        if done() {
+            return;
+        }
+        match round {
+            0..50 => std::hint::spin_loop(),
+            50..5000 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self, index: usize, threads: usize) {
+        let mut round = 0;
+        loop {
+            wait_until(|| self.round.load(Ordering::Acquire) != round);
+            round += 1;
+            if self.ending.load(Ordering::Acquire) {
+                return;
+            }
+            let job = lock(&self.job).clone();
+            self.ready.fetch_add(1, Ordering::AcqRel);
+            wait_until(|| self.ready.load(Ordering::Acquire) == threads);
+            if let Some(job) = job
+                && let Err(payload) = catch_unwind(AssertUnwindSafe(|| job(index)))
+            {
+                lock(&self.panics).push(panic_text(payload.as_ref()));
+            }
+            self.finished.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Pool {
+    /// A pool of `threads` threads.
+    #[must_use]
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        let spawn = |index| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.work(index, threads))
+        };
+        let threads = (0..threads).map(spawn).collect();
+        Self { shared, threads }
+    }
+
+    /// How many threads there are.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Runs `job` on every thread, all starting together, and waits for them.
+    ///
+    /// # Errors
+    /// What the threads said that panicked.
+    pub fn run(&self, job: Job) -> Result<(), String> {
+        let shared = &self.shared;
+        *lock(&shared.job) = Some(job);
+        shared.ready.store(0, Ordering::Release);
+        shared.finished.store(0, Ordering::Release);
+        shared.round.fetch_add(1, Ordering::AcqRel);
+        wait_until(|| shared.finished.load(Ordering::Acquire) == self.threads.len());
+        lock(&shared.job).take();
+        let panics = std::mem::take(&mut *lock(&shared.panics));
+        if panics.is_empty() { Ok(()) } else { Err(format!("panicked: {}", panics.join("; "))) }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.round.fetch_add(1, Ordering::AcqRel);
+        for thread in self.threads.drain(..) {
+            // A panicking job was reported by `run`; nothing else can end a thread early.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_runs_every_job_once() {
+        let pool = Pool::new(3);
+        let sum = Arc::new(AtomicUsize::new(0));
+        for _ in 0..100 {
+            let sum = Arc::clone(&sum);
+            let job: Job = Arc::new(move |index| {
+                sum.fetch_add(index + 1, Ordering::Relaxed);
+            });
+            assert_eq!(pool.run(job), Ok(()));
+        }
+        assert_eq!(sum.load(Ordering::Relaxed), 600);
+    }
+
+    #[test]
+    fn a_panic_is_reported_and_the_pool_goes_on() {
+        let pool = Pool::new(2);
+        let result = pool.run(Arc::new(|index| assert!(index == 0, "planted")));
+        assert!(result.is_err_and(|what| what.contains("planted")));
+        assert_eq!(pool.run(Arc::new(|_| ())), Ok(()));
+    }
+}
