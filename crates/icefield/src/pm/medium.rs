@@ -215,6 +215,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
         }
     }
 
+    /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what it has
+    /// read so far. Only the simulator's detector listens.
+    #[inline(always)]
+    fn forget_reads(&self) {}
+
     /// Called once when a new table is complete on the medium: makes it findable under its path, all at once.
     ///
     /// # Errors

@@ -28,6 +28,8 @@ mod image;
 mod mutate;
 mod space;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::panic::Location;
 use std::path::Path;
@@ -425,15 +427,17 @@ impl Sim {
         self.place(region.base().as_ptr().addr()).0
     }
 
+    /// Does a load under the lock, so that what is noted about it is what it saw.
     #[cold]
-    fn loaded(
+    fn watched_load<R>(
         &self,
         address: usize,
         bytes: usize,
         volatile: bool,
         modes: u32,
         site: &'static Location<'static>,
-    ) {
+        load: impl FnOnce() -> R,
+    ) -> R {
         let (slot, offset) = self.place(address);
         let mut state = self.state();
         if modes & mode::COUNT != 0 {
@@ -444,6 +448,7 @@ impl Sim {
         } else if modes & mode::DETECT != 0 {
             state.note_load(slot, offset, bytes, site);
         }
+        load()
     }
 
     /// Does a durable store and records it.
@@ -512,18 +517,12 @@ macro_rules! word_access {
         #[track_caller]
         fn $load(&self, cell: &$atomic, order: Ordering) -> $word {
             let modes = self.step();
-            if modes & (mode::COUNT | mode::DETECT) != 0 {
-                let value = cell.load(order);
-                self.loaded(
-                    std::ptr::from_ref(cell).addr(),
-                    size_of::<$word>(),
-                    false,
-                    modes,
-                    Location::caller(),
-                );
-                return value;
+            let load = || cell.load(order);
+            if modes & (mode::COUNT | mode::DETECT) == 0 {
+                return load();
             }
-            cell.load(order)
+            let address = std::ptr::from_ref(cell).addr();
+            self.watched_load(address, size_of::<$word>(), false, modes, Location::caller(), load)
         }
 
         #[inline]
@@ -549,16 +548,12 @@ macro_rules! word_access {
         #[track_caller]
         fn $load_volatile(&self, cell: &$atomic, order: Ordering) -> $word {
             let modes = self.step();
-            if modes & (mode::RECORD | mode::COUNT) != 0 {
-                self.loaded(
-                    std::ptr::from_ref(cell).addr(),
-                    size_of::<$word>(),
-                    true,
-                    modes,
-                    Location::caller(),
-                );
+            let load = || cell.load(order);
+            if modes & (mode::RECORD | mode::COUNT) == 0 {
+                return load();
             }
-            cell.load(order)
+            let address = std::ptr::from_ref(cell).addr();
+            self.watched_load(address, size_of::<$word>(), true, modes, Location::caller(), load)
         }
 
         #[inline]
@@ -744,7 +739,8 @@ impl Medium for Sim {
         // SAFETY: in bounds (just checked); the caller promises that nobody writes the range while the reference lives.
         let start = unsafe { region.base().add(offset as usize) };
         if modes & (mode::COUNT | mode::DETECT) != 0 {
-            self.loaded(start.as_ptr().addr(), bytes, false, modes, Location::caller());
+            let address = start.as_ptr().addr();
+            self.watched_load(address, bytes, false, modes, Location::caller(), || ());
         }
         // SAFETY: as above.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
@@ -775,6 +771,12 @@ impl Medium for Sim {
             std::hint::spin_loop();
         } else {
             std::thread::yield_now();
+        }
+    }
+
+    fn forget_reads(&self) {
+        if self.modes() & mode::DETECT != 0 {
+            self.state().forget_reads();
         }
     }
 

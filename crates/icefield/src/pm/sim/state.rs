@@ -452,53 +452,46 @@ impl State {
 
     /// Lets the newest store of a line happen before the preceding one to the line, and before the thread's preceding fence.
     fn swap_store(&mut self, id: LineId, thread: usize, site: &'static Location<'static>) {
-        let newest = self.line(id).map_or(NONE, |line| line.last);
-        let before =
-            self.pending(id).filter(|entry| entry.next == newest).last().map(|entry| entry.seq);
-        if let Some(seq) = before
-            && let Some(at) =
-                self.entries.iter().position(|entry| entry.seq == seq && entry.next == newest)
-        {
-            self.swap_entries(at, newest as usize);
-        }
-        let mut lines = std::mem::take(&mut self.threads[thread].before_fence);
-        if !lines.is_empty() {
-            self.mutator.applied();
-            let offset = id.offset();
-            let region = &self.regions[usize::from(id.region)];
-            let Some(entry) = self.pending(id).last().copied() else { return };
-            let moved = match lines.iter().position(|line| line.id == id) {
-                Some(at) => at,
-                None => {
-                    lines.push(DirtyLine::new(
-                        id,
-                        &region.persistent[offset..region.len.min(offset + LINE_BYTES)],
-                    ));
-                    lines.len() - 1
-                }
-            };
-            lines[moved].entries.push(entry);
-            let event = Event { kind: EventKind::Store, number: self.events, thread, site };
-            let shown = lines.clone();
-            self.observe(|state| CrashPoint::reordered(state, event, shown, moved));
-            lines[moved].entries.pop();
-        }
-        self.threads[thread].before_fence = lines;
-    }
-
-    /// Exchanges two neighbours of a line's log, unless they store to the same word.
-    fn swap_entries(&mut self, earlier: usize, later: usize) {
-        let (a, b) = (self.entries[earlier], self.entries[later]);
-        if a.word() == b.word()
-            || a.thread != b.thread
-            || b.kind == StoreKind::Bulk
-            || a.kind == StoreKind::Bulk
-        {
+        let Some(store) = self.pending(id).last().copied() else { return };
+        self.swap_in_line(id);
+        if self.threads[thread].before_fence.is_empty() {
             return;
         }
         self.mutator.applied();
-        self.entries[earlier] = Entry { seq: a.seq, next: a.next, ..b };
-        self.entries[later] = Entry { seq: b.seq, next: b.next, ..a };
+        let mut lines = self.threads[thread].before_fence.clone();
+        let moved = lines.iter().position(|line| line.id == id).unwrap_or_else(|| {
+            lines.push(DirtyLine::new(id, self.persistent_line(id)));
+            lines.len() - 1
+        });
+        lines[moved].entries.push(store);
+        let event = Event { kind: EventKind::Store, number: self.events, thread, site };
+        self.observe(|state| CrashPoint::reordered(state, event, lines, moved));
+    }
+
+    /// Exchanges the two newest stores of a line, if only their order keeps them apart.
+    fn swap_in_line(&mut self, id: LineId) {
+        let later = self.line(id).map_or(NONE, |line| line.last) as usize;
+        let mut earlier = self.line(id).map_or(NONE, |line| line.first) as usize;
+        while self.entries[earlier].next as usize != later {
+            if earlier == later {
+                return;
+            }
+            earlier = self.entries[earlier].next as usize;
+        }
+        let (a, b) = (self.entries[earlier], self.entries[later]);
+        // A Relaxed store is in no order anyway, nor is a bulk write.
+        let ordered = b.kind == StoreKind::Release && a.kind != StoreKind::Bulk;
+        if a.word() != b.word() && a.thread == b.thread && ordered {
+            self.mutator.applied();
+            self.entries[earlier] = Entry { seq: a.seq, next: a.next, ..b };
+            self.entries[later] = Entry { seq: b.seq, next: b.next, ..a };
+        }
+    }
+
+    /// What of a line is surely there.
+    fn persistent_line(&self, id: LineId) -> &[u8] {
+        let region = &self.regions[usize::from(id.region)];
+        &region.persistent[id.offset()..region.len.min(id.offset() + LINE_BYTES)]
     }
 
     /// Starts the write-back of the lines that overlap the range.
@@ -544,7 +537,7 @@ impl State {
         if skipped {
             return;
         }
-        if self.mutator.wants_swap() {
+        if self.mutator.wants_swap() && !self.threads[thread].flushed.is_empty() {
             self.threads[thread].before_fence = self.dirty_lines();
         }
         let mut flushed = std::mem::take(&mut self.threads[thread].flushed);
@@ -577,9 +570,7 @@ impl State {
     /// A copy of every line with pending stores.
     pub(super) fn dirty_lines(&self) -> Vec<DirtyLine> {
         let lines = self.dirty.iter().map(|&id| {
-            let region = &self.regions[usize::from(id.region)];
-            let end = region.len.min(id.offset() + LINE_BYTES);
-            let mut line = DirtyLine::new(id, &region.persistent[id.offset()..end]);
+            let mut line = DirtyLine::new(id, self.persistent_line(id));
             line.entries.extend(self.pending(id));
             line
         });
