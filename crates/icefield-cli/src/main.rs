@@ -1,2 +1,90 @@
-//! Placeholder.
-fn main() {}
+//! The command `icefield`: its subcommands and exit status. Each subcommand is a module.
+
+mod copies;
+mod create;
+mod export;
+mod failure;
+mod infer;
+mod interrupt;
+mod json;
+mod load;
+mod progress;
+mod records;
+mod report;
+mod rows;
+mod scan;
+mod table;
+mod text;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, Outcome};
+
+/// Crash-safe hash tables on disk and in persistent memory
+#[derive(Parser, Debug)]
+#[command(name = "icefield", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  icefield tour                                        watch tables survive a crash
+  icefield load orders.ice orders.csv --create         make a table of a file
+  icefield get orders.ice 7                            ask it
+  icefield COMMAND --help                              every option, with examples
+
+Exit status: 0 fine, 1 a found problem, 2 bad usage, 130 after Ctrl-C";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Tour(tour::Args),
+    Create(create::Args),
+    Load(load::Args),
+    Get(records::GetArgs),
+    Put(records::PutArgs),
+    Del(records::DelArgs),
+    Scan(scan::Args),
+    Stat(report::StatArgs),
+    Check(report::CheckArgs),
+    Salvage(copies::SalvageArgs),
+    Backup(copies::BackupArgs),
+    Export(export::Args),
+    #[command(name = tour::CHILD, hide = true)]
+    TourChild(tour::ChildArgs),
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(failure) => {
+            if !matches!(failure, Failure::BrokenPipe) {
+                json::warn(format_args!("icefield: {failure}"));
+            }
+            failure.status()
+        }
+    }
+}
+
+fn run(command: &Command) -> Outcome {
+    match command {
+        Command::Tour(args) => tour::run(args),
+        Command::Create(args) => create::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Get(args) => records::get(args),
+        Command::Put(args) => records::put(args),
+        Command::Del(args) => records::del(args),
+        Command::Scan(args) => scan::run(args),
+        Command::Stat(args) => report::stat(args),
+        Command::Check(args) => report::check(args),
+        Command::Salvage(args) => copies::salvage(args),
+        Command::Backup(args) => copies::backup(args),
+        Command::Export(args) => export::run(args),
+        Command::TourChild(args) => tour::child(args),
+    }
+}

@@ -83,7 +83,11 @@ pub trait Data: 'static {
 }
 
 /// A type that can be a key.
-pub trait Key: Data {}
+pub trait Key: Data {
+    /// Does not compile for a word whose equal values may have different bits.
+    #[doc(hidden)]
+    const USABLE: () = ();
+}
 
 /// A type that can be a value.
 pub trait Value: Data {}
@@ -140,7 +144,9 @@ impl<W: Word> Data for W {
     }
 }
 
-impl<W: Word> Key for W {}
+impl<W: Word> Key for W {
+    const USABLE: () = assert!(W::IS_KEY, "floats cannot be keys: equal values may have different bits");
+}
 impl<W: Word> Value for W {}
 
 macro_rules! word_as_integer {
@@ -321,12 +327,6 @@ data_as_bytes!(
     [u8], Vec<u8>, "bytes", |bytes| Some(bytes);
     str, String, "str", |bytes| std::str::from_utf8(bytes).ok()
 );
-
-/// Fails to compile for a key type whose equal values may have different words.
-#[inline]
-pub(crate) const fn assert_key<W: Word>() {
-    assert!(W::IS_KEY, "floats cannot be keys: equal values may have different bits");
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,17 @@
 pub mod base;
 pub mod pm;
 
+mod any;
+mod dash;
+
 mod error;
 mod key;
 mod table;
 
+pub use any::{AnyOptions, AnyPage, AnyTable};
+pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
+#[doc(hidden)]
+pub use dash::Geometry;
 pub use error::{Error, Result};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;

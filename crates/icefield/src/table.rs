@@ -432,14 +432,14 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::remove`].
-    fn retain(&self, mut f: impl FnMut(&Self::Value, Arg<'_, Self::Key>) -> bool) -> Result<()> {
+    fn retain(&self, mut f: impl FnMut(Arg<'_, Self::Key>, &Self::Value) -> bool) -> Result<()> {
         let mut next = Some(Cursor::START);
         while let Some(cursor) = next {
             let page = self.scan(cursor, SCAN_PAGE)?;
             for (key, _) in &page.records {
                 let key = Self::Key::arg(key);
                 self.compute(key, |value| match value {
-                    Some(value) if !f(value, key) => Decision::Remove,
+                    Some(value) if !f(key, value) => Decision::Remove,
                     _ => Decision::Keep,
                 })?;
             }

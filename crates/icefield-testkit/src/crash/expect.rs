@@ -10,9 +10,9 @@ use crate::reference::Reference;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expect {
     /// The values of all keys, one key after another.
-    values: Vec<Option<u64>>,
+    pub(super) values: Vec<Option<u64>>,
     /// Where each key's values end.
-    ends: Vec<usize>,
+    pub(super) ends: Vec<usize>,
     /// Either every key has its first value, or every key its last (a `clear` in flight).
     pub(super) together: bool,
     /// There may be no table yet.

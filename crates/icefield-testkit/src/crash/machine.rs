@@ -121,7 +121,7 @@ impl<S: Subject> Machine for Whole<S> {
     }
 
     fn drop_multiples_of(&self, divisor: u64) -> Result<()> {
-        self.0.retain(|_, key| {
+        self.0.retain(|key, _| {
             let owned = S::Key::own(S::Key::raw(key));
             let number = owned.and_then(|key| S::Key::number(&key)).unwrap_or(FOREIGN);
             !number.is_multiple_of(divisor)

@@ -216,7 +216,7 @@ where
 
     fn retain(&mut self, divisor: u64) -> Verdict {
         let keep = |key: u64| !key.is_multiple_of(divisor);
-        fine(self.table()?.retain(|_, key| {
+        fine(self.table()?.retain(|key, _| {
             let owned = T::Key::own(T::Key::raw(key));
             owned.and_then(|key| T::Key::number(&key)).is_none_or(keep)
         }))?;

@@ -118,6 +118,18 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// Hints that a hash will be looked up: fetches its home and probing bucket's first lines.
     fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64, write: bool);
 
+    /// Bytes of the directory's regions.
+    fn bytes(&self) -> u64;
+
+    /// How many records the present segments are planned to take.
+    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64;
+
+    /// The first hash past a damaged segment that covers `hash`: as far as the directory can tell without it.
+    fn skip(&self, hash: u64) -> Option<u64>;
+
+    /// Which `clear` the present segments came after.
+    fn generation(&self) -> u64;
+
     /// The policy's own numbers for `stats`.
     fn details(&self) -> Vec<(&'static str, u64)>;
 }

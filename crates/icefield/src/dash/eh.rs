@@ -457,9 +457,26 @@ impl Directory for Eh {
         let Ok(segment) = core.segment(located.segment) else { return };
         let (home, probing) = core.pair(segment, hash);
         for bucket in [home, probing] {
-            let line = std::ptr::from_ref(bucket).cast();
+            let line = std::ptr::from_ref(bucket);
             if write { prefetch_write(line) } else { prefetch_read(line) }
         }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.regions.iter().map(Region::len).sum()
+    }
+
+    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+        let segments = core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
+        segments * (core.geometry.segment_slots() * PLANNED_LOAD_PERCENT / 100).max(1)
+    }
+
+    fn skip(&self, hash: u64) -> Option<u64> {
+        (hash | hashes_below(self.root().depth)).checked_add(1)
+    }
+
+    fn generation(&self) -> u64 {
+        self.root().generation
     }
 
     fn details(&self) -> Vec<(&'static str, u64)> {

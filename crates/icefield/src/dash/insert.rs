@@ -91,8 +91,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
             pm.fence();
             stash::forget(pm, self.buckets[0], self.buckets[1], hash, found.site.stash_bucket());
         }
-        core.records.retire_key(pm, pin, key);
-        core.records.retire_value(pm, pin, value);
+        core.records.retire_key(pin, key);
+        core.records.retire_value(pin, value);
     }
 
     /// Inserts a record whose key is absent. `false`: the segment has no room for it.

@@ -3,6 +3,7 @@
 use super::Dash;
 use super::directory::{Directory, Located};
 use super::insert::Locked;
+use super::layout::Bucket;
 use super::record::{Pin, Probe, Unlinked};
 use super::segment::{Found, Search};
 use crate::key::{Data, Key, Raw, Value};
@@ -116,9 +117,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     pub(super) fn settle(&self, wrote: &Result<Wrote>, record: Unlinked) {
         let (core, inserted) = (&self.core, matches!(wrote, Ok(Wrote::Inserted)));
         if !inserted {
-            core.records.discard_key(&core.pm, record.key);
+            core.records.discard_key(record.key);
             if !matches!(wrote, Ok(Wrote::Replaced(_))) {
-                core.records.discard_value(&core.pm, record.value);
+                core.records.discard_value(record.value);
             }
         }
     }
@@ -135,7 +136,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 (Some(found), Mode::Upsert | Mode::Update) => {
                     self.core.persist_prepared();
                     let before = locked.replace(&found, record.value);
-                    self.core.records.retire_value(&self.core.pm, pin, before);
+                    self.core.records.retire_value(pin, before);
                     return Ok(Wrote::Replaced(before));
                 }
                 (None, Mode::Update) => return Ok(Wrote::Absent),
@@ -246,7 +247,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(Wrote::Absent) };
         self.core.persist_prepared();
         let word = locked.replace(&found, record.value);
-        self.core.records.retire_value(&self.core.pm, pin, word);
+        self.core.records.retire_value(pin, word);
         Ok(Wrote::Replaced(word))
     }
 
@@ -270,5 +271,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     ) -> Result<Option<Found<'a>>> {
         let found = locked.find(probe)?;
         Ok(found.filter(|found| before == Some(found.bucket.record(&self.core.pm, found.slot).1)))
+    }
+
+    pub(super) fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
+        let probe = self.core.records.probe(key);
+        Ok(self.lookup(&self.core.pin(), &probe, |_| ())?.is_some())
+    }
+
+    pub(super) fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
+        let (pin, probe) = (self.core.pin(), self.core.records.probe(key));
+        self.remove_probed(&pin, &probe).map(|_| ())
+    }
+
+    pub(super) fn clear_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let pin = core.pin();
+        self.directory.clear(core, |generation| self.length.start(generation), |segment| {
+            for site in core.sites(segment) {
+                let (_, bucket) = site?;
+                for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
+                    let (key, value) = bucket.record(&core.pm, slot);
+                    core.records.retire_key(&pin, key);
+                    core.records.retire_value(&pin, value);
+                }
+            }
+            Ok(())
+        })
     }
 }

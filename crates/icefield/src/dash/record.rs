@@ -1,12 +1,13 @@
 //! Keys and values as the two words of a slot: the words themselves, or references into the blob store (§4.5).
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crate::base::hash::Hash;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::key::{Form, Key, Raw, Value};
 use crate::pm::Medium;
-use crate::pm::blob::{BlobRef, BlobStore};
+use crate::pm::blob::{BlobParams, BlobRef, BlobStore, Owner};
 use crate::{Error, Result};
 
 /// The longest key or value.
@@ -31,7 +32,7 @@ pub(super) struct Records<K: ?Sized, V: ?Sized> {
     pub(super) hash: Hash,
     /// Present when either type is stored by reference.
     blobs: Option<BlobStore>,
-    reclaimer: Reclaimer,
+    reclaimer: Arc<Reclaimer>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -42,12 +43,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     const KEY_IS_WORD: bool = matches!(K::FORM, Form::Word);
     const VALUE_IS_WORD: bool = matches!(V::FORM, Form::Word);
 
-    pub(super) fn open(pm: &impl Medium, hash: Hash, chunk_bytes: u32) -> Result<Self> {
-        let reclaimer = Reclaimer::new();
+    pub(super) fn open(pm: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
+        let () = K::USABLE;
+        let reclaimer = Arc::new(Reclaimer::new());
         let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
             None
         } else {
-            Some(BlobStore::open(pm, chunk_bytes, &reclaimer)?)
+            Some(BlobStore::open(pm, params, Arc::clone(&reclaimer))?)
         };
         Ok(Self { hash, blobs, reclaimer, types: PhantomData })
     }
@@ -95,6 +97,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         (hash >> 24) << 48
     }
 
+    /// The bytes behind a reference.
+    #[inline]
+    fn bytes(&self, pm: &impl Medium, word: u64) -> Result<&[u8]> {
+        // SAFETY: every caller holds a pin taken before it loaded the word from an allocated slot, or the lock of the word's
+        // bucket. A word is stored to a slot only after its blob has been written, and a stored word is always published
+        // and later retired, never discarded: so the blob stays as it is while the pin or the lock is held.
+        unsafe { self.store()?.read(pm, BlobRef::from_word(word)) }
+    }
+
+    /// Lets the blob store do a bounded part of its background work and get room for what is about to be written.
+    #[inline]
+    fn make_ready(&self, pm: &impl Medium, owner: &impl Owner, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+        if let Some(blobs) = &self.blobs {
+            if !Self::KEY_IS_WORD {
+                blobs.prepare(pm, owner, probe.key.bytes().len())?;
+            }
+            if !Self::VALUE_IS_WORD {
+                blobs.prepare(pm, owner, value.bytes().len())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a slot's key word stands for the probed key. Under a [`Pin`] or the bucket's lock.
     #[inline]
     pub(super) fn matches(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
@@ -104,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         if (word >> 48) << 48 != Self::tag(probe.hash) {
             return Ok(false);
         }
-        Ok(self.store()?.read(pm, BlobRef::from_word(word))? == probe.key.bytes())
+        Ok(self.bytes(pm, word)? == probe.key.bytes())
     }
 
     /// The hash of a stored key.
@@ -113,7 +138,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         if Self::KEY_IS_WORD {
             return Ok(self.hash.word(word));
         }
-        Ok(self.hash.bytes(self.store()?.read(pm, BlobRef::from_word(word))?))
+        self.store()?.owner_of(pm, BlobRef::from_word(word))
     }
 
     /// The stored key behind a slot's word.
@@ -121,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         if Self::KEY_IS_WORD {
             return Ok(Raw::Word(word));
         }
-        Ok(Raw::Slice(self.store()?.read(pm, BlobRef::from_word(word))?))
+        Ok(Raw::Slice(self.bytes(pm, word)?))
     }
 
     /// The stored value behind a slot's word. Under a [`Pin`] or the bucket's lock.
@@ -130,7 +155,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         if Self::VALUE_IS_WORD {
             return Ok(Raw::Word(word));
         }
-        Ok(Raw::Slice(self.store()?.read(pm, BlobRef::from_word(word))?))
+        Ok(Raw::Slice(self.bytes(pm, word)?))
     }
 
     /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock and
@@ -139,74 +164,82 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     pub(super) fn prepare(
         &self,
         pm: &impl Medium,
-        owner: &impl crate::pm::blob::Owner,
+        owner: &impl Owner,
         probe: &Probe<'_>,
         value: Raw<'_>,
     ) -> Result<Unlinked> {
+        self.make_ready(pm, owner, probe, value)?;
+        match self.write(pm, probe, value) {
+            // Blocks of former sessions may be free without anybody knowing yet.
+            Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
+                self.store()?.make_room(pm, owner)?;
+                self.write(pm, probe, value)
+            }
+            other => other,
+        }
+    }
+
+    /// [`Records::prepare`] without the blob store's background work: may be called while holding bucket locks.
+    #[inline]
+    pub(super) fn write(&self, pm: &impl Medium, probe: &Probe<'_>, value: Raw<'_>) -> Result<Unlinked> {
         let key = if Self::KEY_IS_WORD {
             probe.key.word()
         } else {
-            self.store()?.write(pm, owner, probe.hash, probe.key.bytes())?.word() | Self::tag(probe.hash)
+            self.store()?.write(pm, probe.hash, probe.key.bytes())?.word() | Self::tag(probe.hash)
         };
-        match self.prepare_value(pm, owner, probe, value) {
+        match self.write_value(pm, probe, value) {
             Ok(value) => Ok(Unlinked { key, value }),
             Err(error) => {
-                self.discard_key(pm, key);
+                self.discard_key(key);
                 Err(error)
             }
         }
     }
 
-    /// [`Records::prepare`] for the value of a key that is already there.
     #[inline]
-    pub(super) fn prepare_value(
-        &self,
-        pm: &impl Medium,
-        owner: &impl crate::pm::blob::Owner,
-        probe: &Probe<'_>,
-        value: Raw<'_>,
-    ) -> Result<u64> {
+    fn write_value(&self, pm: &impl Medium, probe: &Probe<'_>, value: Raw<'_>) -> Result<u64> {
         if Self::VALUE_IS_WORD {
             return Ok(value.word());
         }
-        Ok(self.store()?.write(pm, owner, probe.hash, value.bytes())?.word())
+        Ok(self.store()?.write(pm, probe.hash, value.bytes())?.word())
     }
 
     /// Gives back a key that no slot came to refer to.
     #[inline]
-    pub(super) fn discard_key(&self, pm: &impl Medium, word: u64) {
+    pub(super) fn discard_key(&self, word: u64) {
         if !Self::KEY_IS_WORD && let Some(blobs) = &self.blobs {
-            blobs.discard(pm, BlobRef::from_word(word));
+            blobs.discard(BlobRef::from_word(word));
         }
     }
 
     /// Gives back a value that no slot came to refer to.
     #[inline]
-    pub(super) fn discard_value(&self, pm: &impl Medium, word: u64) {
+    pub(super) fn discard_value(&self, word: u64) {
         if !Self::VALUE_IS_WORD && let Some(blobs) = &self.blobs {
-            blobs.discard(pm, BlobRef::from_word(word));
+            blobs.discard(BlobRef::from_word(word));
         }
     }
 
     /// Gives back a key to which no slot refers any more, durably, once all readers have left. Under the bucket's lock.
     #[inline]
-    pub(super) fn retire_key(&self, pm: &impl Medium, pin: &Pin<'_>, word: u64) {
+    pub(super) fn retire_key(&self, pin: &Pin<'_>, word: u64) {
         if !Self::KEY_IS_WORD && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0) {
-            blobs.retire(pm, guard, BlobRef::from_word(word));
+            blobs.retire(guard, BlobRef::from_word(word));
         }
     }
 
     /// As [`Records::retire_key`], for a value.
     #[inline]
-    pub(super) fn retire_value(&self, pm: &impl Medium, pin: &Pin<'_>, word: u64) {
+    pub(super) fn retire_value(&self, pin: &Pin<'_>, word: u64) {
         if !Self::VALUE_IS_WORD && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0) {
-            blobs.retire(pm, guard, BlobRef::from_word(word));
+            blobs.retire(guard, BlobRef::from_word(word));
         }
     }
 
     /// Whether a slot's words refer to the blob.
     pub(super) fn refers(&self, key: u64, value: u64, blob: BlobRef) -> bool {
-        (!Self::KEY_IS_WORD && BlobRef::from_word(key) == blob) || (!Self::VALUE_IS_WORD && BlobRef::from_word(value) == blob)
+        (!Self::KEY_IS_WORD && BlobRef::from_word(key).same_block(blob))
+            || (!Self::VALUE_IS_WORD && BlobRef::from_word(value).same_block(blob))
     }
 
     /// The blobs that a slot's words refer to.

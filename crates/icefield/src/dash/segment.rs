@@ -19,7 +19,6 @@ use crate::{Error, Result};
 
 /// What every directory policy stands on: the medium, the regions, the records, and the DRAM beside them.
 pub struct Core<K: ?Sized, V: ?Sized, M> {
-    pub(super) pm: M,
     pub(super) geometry: Geometry,
     pub(super) records: Records<K, V>,
     pub(super) table: Region,
@@ -33,6 +32,8 @@ pub struct Core<K: ?Sized, V: ?Sized, M> {
     /// Held by a split of a segment that has a chain.
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
+    /// Last, so that everything that leads into its mappings is dropped before.
+    pub(super) pm: M,
 }
 
 /// Rare events, counted for `stats` and the benchmarks.

@@ -220,6 +220,16 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[inline(always)]
     fn forget_reads(&self) {}
 
+    /// Copies the table's files, as they are, into a new table directory at `path`; tells how many bytes that were. The caller
+    /// sees to it that nobody changes them meanwhile.
+    ///
+    /// # Errors
+    /// The copy could not be written (nothing is left at `path` then), or the medium has no files.
+    fn backup_to(&self, path: &Path) -> Result<u64> {
+        let _ = path;
+        Err(crate::Error::Unsupported("this medium has no files to copy".into()))
+    }
+
     /// Called once when a new table is complete on the medium: makes it findable under its path, all at once.
     ///
     /// # Errors

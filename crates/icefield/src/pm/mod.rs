@@ -18,7 +18,8 @@ pub mod region;
 pub mod sim;
 pub mod superblock;
 
-mod alloc;
+pub mod alloc;
+pub mod lock;
 mod arch;
 mod io;
 mod mapped;

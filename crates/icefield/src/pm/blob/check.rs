@@ -148,7 +148,7 @@ impl BlobStore {
         }
         let Some(chunk) = shared.chunks.peek(number) else { return };
         match &*lock(chunk) {
-            Chunk::Unknown => {}
+            Chunk::Unscanned | Chunk::Vacant => {}
             Chunk::Large { owned, .. } => report.leaked += u64::from(*owned && !in_use),
             Chunk::Small(small) => {
                 report.leaked += small.owned.iter().filter(|&block| !referred.contains(block)).count() as u64;

@@ -132,9 +132,11 @@ impl SmallChunk {
 /// What is known of one chunk.
 #[derive(Debug, Default)]
 pub(super) enum Chunk {
-    /// Nothing that could be retired begins here: not scanned yet, free, or inside a large run.
+    /// Belongs to the scan, which has not come here; or was never used.
     #[default]
-    Unknown,
+    Unscanned,
+    /// Belongs to this session, but no block begins here: free, about to be used, or inside a large run.
+    Vacant,
     /// Equal blocks.
     Small(Box<SmallChunk>),
     /// The first of a run that holds one blob.

@@ -57,13 +57,16 @@
 //!
 //! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
 //! that were never used. All others are *unscanned*: nothing is allocated in them, and the scan goes through them once, in
-//! order. Each fresh chunk makes eight unscanned ones due, and each writing operation ([`BlobStore::tend`]) examines up to
-//! 256 blocks while any are due. So a region grows by about an eighth over what its live blobs need before
-//! everything has been scanned, and no operation waits long. A second crash, or a hundred, change nothing: the scan stores
-//! nothing durable but P2's words.
+//! order ("sweep"), from a place that differs from session to session. Each fresh chunk makes eight unscanned ones due,
+//! opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to 256 blocks while any are due. So a region
+//! grows by about an eighth over what its live blobs need before everything has been scanned, and no operation waits long.
+//! When a class has no known room, the next writes search its own unscanned chunks first, youngest first, eight at most for
+//! each chunk used up ("hunt"): a session goes on in the half-filled chunks of the last one, and a thousand sessions of one
+//! write each do not cost a chunk each. A second crash, or a hundred, change nothing: the scan stores nothing durable but
+//! P2's words.
 //!
-//! A map word that fails its check ends the scan for the session: what lies behind it might be the inside of a run, and
-//! nothing is given away on a guess. `check` reports it, reads go on.
+//! A map word that fails its check ends the sweep's range for the session: what lies behind it might be the inside of a run,
+//! and nothing is given away on a guess. `check` reports it, reads go on.
 //!
 //! # The scan against everybody else
 //!
@@ -83,7 +86,7 @@
 //! scanner -> the table's bucket locks -> one of the short locks. Short locks are a class's `refill` (over a fetch of a
 //! chunk: the map's fence, growth), then a chunk's, a class's `room`, `space`, `ripe`: each held for a few instructions
 //! (`space` also over growth), never two of the latter at once, never over a call to the table or the reclaimer. So
-//! `write`, `discard` and `retire` may be called under bucket locks; `tend` and `make_room` must not.
+//! `write`, `discard` and `retire` may be called under bucket locks; `prepare` and `make_room` must not.
 //! A usual `write` takes one lock, of the chunk that its thread's stripe allocates from.
 //!
 //! # Costs
@@ -103,7 +106,7 @@ mod check;
 mod chunk;
 mod class;
 mod pool;
-mod recover;
+mod scan;
 mod space;
 
 #[cfg(test)]
@@ -121,12 +124,12 @@ use block::{HEADER_BYTES, Header};
 use chunk::ChunkTable;
 use class::Classes;
 use pool::{Held, Pool, release_later};
-use recover::Scanner;
-use space::{Space, WORD_BYTES, chunks_in};
+use scan::Scanner;
+use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in};
 
 pub use block::{BlobRef, MAX_BLOB_BYTES};
 pub use check::BlobReport;
-pub use recover::Owner;
+pub use scan::Owner;
 
 /// The region of the blocks.
 pub const BLOBS_REGION: &str = "blobs.ice";
@@ -142,11 +145,13 @@ pub struct BlobParams {
     pub growth_chunks: u32,
     /// The blobs' region never grows beyond this.
     pub max_bytes: u64,
+    /// A number that differs from opening to opening (the generation): it says where the scan begins.
+    pub session: u64,
 }
 
 impl Default for BlobParams {
     fn default() -> Self {
-        Self { chunk_bytes: 64 << 10, growth_chunks: 64, max_bytes: 1 << 40 }
+        Self { chunk_bytes: 64 << 10, growth_chunks: 64, max_bytes: 1 << 40, session: 0 }
     }
 }
 
@@ -225,7 +230,7 @@ impl BlobStore {
         let classes = Classes::new(params.chunk_bytes);
         let end = chunks_in(&params, &blobs, &map);
         let mut shared = Shared {
-            pools: (0..classes.count()).map(|_| Pool::default()).collect(),
+            pools: (0..classes.count()).map(|_| Pool::hungry()).collect(),
             classes,
             params,
             blobs,
@@ -241,7 +246,10 @@ impl BlobStore {
         let fresh = shared.find_fresh(pm, end);
         shared.space = Mutex::new(Space { fresh, end, ..Space::default() });
         shared.unscanned = AtomicU32::new(fresh);
-        Ok(Self { shared: Arc::new(shared), reclaimer, scanner: Scanner::new(fresh) })
+        // The first write already looks around: sessions of one operation each must not take a fresh chunk each.
+        shared.scan_due = AtomicU32::new(fresh.min(SCAN_PER_CHUNK));
+        let scanner = shared.scanner(pm, fresh);
+        Ok(Self { shared: Arc::new(shared), reclaimer, scanner })
     }
 
     /// Stores `content` for `owner` (the hash of its key) and flushes it. Durable after this thread's next fence; until a

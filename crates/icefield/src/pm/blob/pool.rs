@@ -1,6 +1,6 @@
 //! Handing blocks out and taking them back: DRAM only, but for the word of a new chunk.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use super::block::BlobRef;
@@ -29,9 +29,50 @@ pub(super) struct Pool {
     room: Mutex<Vec<u32>>,
     /// Held by the thread that fetches a chunk for a stripe.
     refill: Mutex<()>,
+    /// How many unscanned chunks of the class are to be searched for room before the next one is needed.
+    appetite: AtomicU32,
+    /// Set when none is left.
+    hunted_out: AtomicBool,
 }
 
+/// Chunks of the class that are searched for room whenever the known ones run out.
+const HUNT_CHUNKS: u32 = 8;
+
 impl Pool {
+    /// A class that may have chunks with room from former sessions.
+    pub fn hungry() -> Self {
+        Self { appetite: AtomicU32::new(HUNT_CHUNKS), ..Self::default() }
+    }
+
+    /// How many chunks are to be searched.
+    #[inline]
+    pub fn appetite(&self) -> u32 {
+        // Relaxed, here and below: hints; what is found is found under locks.
+        self.appetite.load(Ordering::Relaxed)
+    }
+
+    /// Searches for `appetite` chunks from now on.
+    pub fn set_appetite(&self, appetite: u32) {
+        self.appetite.store(appetite, Ordering::Relaxed);
+    }
+
+    /// No unscanned chunk of the class is left.
+    pub fn give_up(&self) {
+        self.hunted_out.store(true, Ordering::Relaxed);
+        self.set_appetite(0);
+    }
+
+    /// Whether some chunk is known to have room (besides those that stripes have).
+    pub fn has_room(&self) -> bool {
+        !lock(&self.room).is_empty()
+    }
+
+    fn grow_hungry(&self) {
+        if !self.hunted_out.load(Ordering::Relaxed) && !self.has_room() {
+            self.set_appetite(HUNT_CHUNKS);
+        }
+    }
+
     fn stripe(&self) -> &Stripe {
         // Relaxed: any stripe will do.
         let stripes = self.contended.load(Ordering::Relaxed) + 1;
@@ -116,6 +157,7 @@ impl Shared {
         if let Some(old) = old.checked_sub(1) {
             self.after_change(old, |chunk| chunk.users -= 1);
         }
+        pool.grow_hungry();
         Ok(offset)
     }
 
@@ -150,7 +192,7 @@ impl Shared {
         let (number, inside) = self.locate(blob)?;
         let mut chunk = lock(self.chunks.peek(number)?);
         match &mut *chunk {
-            Chunk::Unknown => None,
+            Chunk::Unscanned | Chunk::Vacant => None,
             Chunk::Large { chunks, owned } => {
                 if inside != 0 || !std::mem::take(owned) {
                     return None;
@@ -178,7 +220,7 @@ impl Shared {
                 debug_assert!(new, "a block is released once");
             }),
             Held::Run { start, chunks } => {
-                *lock(self.chunks.get(start)) = Chunk::Unknown;
+                *lock(self.chunks.get(start)) = Chunk::Vacant;
                 self.ripen(start, chunks);
             }
         }
@@ -194,7 +236,7 @@ impl Shared {
             return;
         }
         if small.is_vacant() {
-            *chunk = Chunk::Unknown;
+            *chunk = Chunk::Vacant;
             drop(chunk);
             self.ripen(number, 1);
         } else if small.free.len() > 0 && !small.listed {

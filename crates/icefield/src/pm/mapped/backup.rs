@@ -1,1 +1,181 @@
-//! Copying a directory.
+//! Copying a table's directory into a new one, which appears under its path when it is complete.
+//!
+//! Where the file system can share blocks the copy costs next to nothing; elsewhere only what is in no hole is copied. In
+//! both cases the copy's holes are reserved afterwards: a store into one could otherwise meet a full device.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use super::directory::{Directory, LOCK_FILE};
+use super::region_file::{RegionFile, allocate, file_length, odd_file};
+use super::{Mapped, lock};
+use crate::Result;
+use crate::pm::Cell64;
+use crate::pm::io::{Access, Io, error};
+
+/// How much is copied at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+impl Mapped {
+    /// Copies the table's files into a new table directory at `path` and tells how many bytes that were. Nothing is left at
+    /// `path` when it fails. The copy is what the files hold: the caller sees to it that nobody changes them meanwhile.
+    ///
+    /// # Errors
+    /// [`crate::Error::AlreadyExists`] when anything is at `path`, [`crate::Error::NoSpace`], [`crate::Error::Io`].
+    pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
+        let target = Directory::create(&self.io, path.as_ref())?;
+        let copied = match &self.directory {
+            Some(directory) => self.copy_files(directory, &target)?,
+            None => self.copy_memory(&target)?,
+        };
+        target.publish(&self.io)?;
+        Ok(copied)
+    }
+
+    fn copy_files(&self, source: &Arc<Directory>, target: &Directory) -> Result<u64> {
+        let names = self.io.names(source.file()).map_err(|errno| error(&self.path, errno, 0))?;
+        let mut copied = 0;
+        for name in names.iter().filter(|name| *name != LOCK_FILE) {
+            let path = self.path.join(name);
+            let opened = self.io.open_file(source.file(), name, Access::Read);
+            let from = opened.map_err(|errno| odd_file(&path, errno))?;
+            let bytes = file_length(&self.io, &from, &path)?;
+            copied +=
+                self.copy_into(target, name, bytes, |to| copy_file(&self.io, &from, to, bytes))?;
+        }
+        Ok(copied)
+    }
+
+    fn copy_memory(&self, target: &Directory) -> Result<u64> {
+        let regions = lock(&self.regions);
+        let mut copied = 0;
+        for region in regions.iter() {
+            let (name, bytes) = (OsStr::new(region.region().name()), region.region().len());
+            copied +=
+                self.copy_into(target, name, bytes, |to| self.copy_region(region, to, bytes))?;
+        }
+        Ok(copied)
+    }
+
+    /// Makes the file `name` of `bytes` bytes, lets `fill` write it, and makes it durable.
+    fn copy_into(
+        &self,
+        target: &Directory,
+        name: &OsStr,
+        bytes: u64,
+        fill: impl FnOnce(&OwnedFd) -> Result<u64, Errno>,
+    ) -> Result<u64> {
+        let fault = |errno| error(&target.path().join(name), errno, bytes);
+        let to = self.io.open_file(target.file(), name, Access::Create).map_err(fault)?;
+        let copied = fill(&to).map_err(fault)?;
+        self.io.sync_file(to.as_fd()).map_err(fault)?;
+        Ok(copied)
+    }
+
+    /// Copies the words of a region that has no file.
+    fn copy_region(&self, region: &RegionFile, to: &OwnedFd, bytes: u64) -> Result<u64, Errno> {
+        reserve(&self.io, to, bytes)?;
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let mut offset = 0;
+        let mut copied = 0;
+        while offset < bytes {
+            let words = ((bytes - offset) / 8).min(CHUNK_BYTES as u64 / 8) as usize;
+            let cells = region.region().slice_at::<Cell64>(offset, words).ok_or(Errno::IO)?;
+            if words == 0 {
+                break;
+            }
+            chunk.clear();
+            // Relaxed: nobody changes the table meanwhile, and what a reader's hint may change means nothing in the copy.
+            chunk.extend(
+                cells.iter().flat_map(|cell| cell.load(self, Ordering::Relaxed).to_le_bytes()),
+            );
+            if chunk.iter().any(|byte| *byte != 0) {
+                self.io.write(to.as_fd(), &chunk, offset)?;
+                copied += chunk.len() as u64;
+            }
+            offset += chunk.len() as u64;
+        }
+        Ok(copied)
+    }
+}
+
+/// Copies all of a file, block for block or by sharing them.
+fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64) -> Result<u64, Errno> {
+    // Whatever the reason for a refusal, copying is the answer.
+    if io.share_blocks(from.as_fd(), to.as_fd()).is_ok() {
+        reserve(io, to, bytes)?;
+        return Ok(bytes);
+    }
+    reserve(io, to, bytes)?;
+    let mut copied = 0;
+    let mut end = 0;
+    while let Some((start, next_end)) = next_data(io, from, end, bytes)? {
+        copy_range(io, from, to, start, next_end)?;
+        copied += next_end - start;
+        end = next_end;
+    }
+    Ok(copied)
+}
+
+fn reserve(io: &Io, to: &OwnedFd, bytes: u64) -> Result<(), Errno> {
+    if bytes == 0 { Ok(()) } else { allocate(io, to, 0, bytes) }
+}
+
+/// The next range at or behind `offset` that is in no hole.
+fn next_data(
+    io: &Io,
+    from: &OwnedFd,
+    offset: u64,
+    bytes: u64,
+) -> Result<Option<(u64, u64)>, Errno> {
+    if offset >= bytes {
+        return Ok(None);
+    }
+    let start = match io.next_data(from.as_fd(), offset) {
+        Ok(start) if start >= bytes => return Ok(None),
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // No such question here: everything may be data.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((offset, bytes))),
+        Err(errno) => return Err(errno),
+    };
+    let end = io.next_hole(from.as_fd(), start)?.min(bytes);
+    if end <= start { Err(Errno::IO) } else { Ok(Some((start, end))) }
+}
+
+/// Copies the bytes from `start` to `end`, in the kernel where it can.
+fn copy_range(io: &Io, from: &OwnedFd, to: &OwnedFd, start: u64, end: u64) -> Result<(), Errno> {
+    let mut offset = start;
+    while offset < end {
+        let bytes = (end - offset).min(CHUNK_BYTES as u64) as usize;
+        match io.copy_range(from.as_fd(), to.as_fd(), offset, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(copied) => offset += copied as u64,
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                return copy_by_hand(io, from, to, offset, end);
+            }
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn copy_by_hand(io: &Io, from: &OwnedFd, to: &OwnedFd, start: u64, end: u64) -> Result<(), Errno> {
+    let mut buffer = vec![0; CHUNK_BYTES.min((end - start) as usize)];
+    let mut offset = start;
+    while offset < end {
+        let wanted = buffer.len().min((end - offset) as usize);
+        let bytes = io.read(from.as_fd(), &mut buffer[..wanted], offset)?;
+        if bytes == 0 {
+            return Err(Errno::IO);
+        }
+        io.write(to.as_fd(), &buffer[..bytes], offset)?;
+        offset += bytes as u64;
+    }
+    Ok(())
+}

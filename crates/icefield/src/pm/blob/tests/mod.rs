@@ -13,7 +13,7 @@ use crate::pm::{Cell64, LINE_BYTES};
 use plain::Plain;
 
 /// Chunks of 1 KiB: wraps, classes running out and growth happen within a few operations.
-pub(super) const TINY: BlobParams = BlobParams { chunk_bytes: 1 << 10, growth_chunks: 4, max_bytes: 64 << 20 };
+pub(super) const TINY: BlobParams = BlobParams { chunk_bytes: 1 << 10, growth_chunks: 4, max_bytes: 64 << 20, session: 0 };
 
 /// A repeatable source of choices (xorshift).
 pub(super) struct Choices(u64);
@@ -79,7 +79,7 @@ impl<M: Medium> Toy<M> {
     }
 
     pub fn put(&self, i: usize, content: &[u8]) -> Result<()> {
-        self.store.tend(&*self.pm, self)?;
+        self.store.prepare(&*self.pm, self, content.len())?;
         let blob = match self.store.write(&*self.pm, i as u64, content) {
             Err(Error::NoSpace { .. }) => {
                 self.store.make_room(&*self.pm, self)?;
@@ -99,7 +99,6 @@ impl<M: Medium> Toy<M> {
     }
 
     pub fn remove(&self, i: usize) -> Result<bool> {
-        self.store.tend(&*self.pm, self)?;
         let guard = self.reclaimer.pin();
         let held = lock(&self.locks[i]);
         let Some(old) = self.load(i) else { return Ok(false) };
@@ -139,7 +138,7 @@ impl<M: Medium> Toy<M> {
         let fresh = lock(&shared.space).fresh;
         for number in 0..fresh {
             match &*lock(shared.chunks.get(number)) {
-                Chunk::Unknown => {}
+                Chunk::Unscanned | Chunk::Vacant => {}
                 Chunk::Large { chunks: run, .. } => chunks += run,
                 Chunk::Small(small) => {
                     chunks += 1;

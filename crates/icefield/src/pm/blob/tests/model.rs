@@ -36,7 +36,7 @@ fn run(seed: u64, params: BlobParams, operations: u32) {
             }
             84..86 => {
                 drop(toy);
-                toy = Toy::open(Arc::clone(&pm), params, SLOTS).unwrap();
+                toy = Toy::open(Arc::clone(&pm), BlobParams { session: u64::from(step), ..params }, SLOTS).unwrap();
             }
             86..88 => toy.check_nothing_lost(),
             _ => assert_eq!(toy.get(slot).unwrap(), model.get(&slot).cloned(), "seed {seed}, step {step}"),
@@ -77,25 +77,32 @@ fn every_length_comes_back() {
     assert!(matches!(reopened.put(0, &long), Err(Error::ValueTooLong { .. })));
 }
 
-#[test]
-fn space_does_not_creep() {
+/// Many sessions of `operations` puts each: how much the region grew over the second half of them.
+fn creep(operations: u64, sessions: u64, longest: u64) -> (u64, u64) {
     let pm = Arc::new(Plain::default());
-    let mut choices = Choices::new(3);
-    let mut most = 0;
-    for round in 0..200 {
-        let toy = Toy::open(Arc::clone(&pm), TINY, 32).unwrap();
-        for step in 0..30 {
-            let slot = choices.below(32) as usize;
-            toy.put(slot, &content(step, length(&mut choices).min(700))).unwrap();
+    let mut choices = Choices::new(operations);
+    let mut half = 0;
+    for session in 0..sessions {
+        let toy = Toy::open(Arc::clone(&pm), BlobParams { session, ..TINY }, 32).unwrap();
+        for step in 0..operations {
+            let len = choices.below(longest) as usize;
+            toy.put(choices.below(32) as usize, &content(step, len)).unwrap();
         }
-        if round == 60 {
-            most = toy.store.stats().region_bytes;
+        if session == sessions / 2 {
+            half = toy.store.stats().region_bytes;
         }
     }
     let toy = Toy::open(pm, TINY, 32).unwrap();
-    let end = toy.store.stats().region_bytes;
-    assert!(end <= most * 2, "{most} bytes after 60 sessions, {end} after 200");
     toy.check_nothing_lost();
+    (half, toy.store.stats().region_bytes)
+}
+
+#[test]
+fn short_sessions_do_not_make_the_region_creep() {
+    for (operations, sessions, longest) in [(1, 4000, 700), (1, 4000, 2000), (5, 1000, 700), (30, 400, 700), (300, 160, 3000)] {
+        let (half, end) = creep(operations, sessions, longest);
+        assert!(end <= half * 5 / 4, "{operations} puts a session, up to {longest} bytes: {half}, later {end} bytes");
+    }
 }
 
 #[test]

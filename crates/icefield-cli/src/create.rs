@@ -1,0 +1,125 @@
+//! `icefield create`: a new table.
+
+use std::path::Path;
+
+use icefield::{AnyOptions, AnyTable, Durability};
+
+use crate::failure::{Failure, Outcome};
+use crate::json::{JsonArgs, Line, Output, with_output};
+use crate::table::{TableArg, describe};
+use crate::text::{self, canonical_type};
+
+/// Examples for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  icefield create orders.ice
+  icefield create names.ice --key u32 --value str --capacity 1000000
+  icefield create blobs.ice --key '[u8; 16]' --value bytes --durability process";
+
+/// How a new table is made; `create` and `load --create` share it.
+#[derive(clap::Args, Clone, Debug)]
+pub struct NewTable {
+    /// The table's design
+    #[arg(long, value_name = "DESIGN", default_value = DESIGN)]
+    pub design: String,
+    /// How many records to make room for; the table grows beyond them
+    #[arg(long, value_name = "N")]
+    pub capacity: Option<u64>,
+    /// What the table shall survive: auto, process, pmem, pmem-forced (for tests), disk
+    #[arg(long, value_name = "DURABILITY", default_value = "auto")]
+    pub durability: Durability,
+    /// How many bytes the table may take at most
+    #[arg(long, value_name = "BYTES")]
+    pub max_bytes: Option<u64>,
+}
+
+/// The design that a table has when none is asked for.
+const DESIGN: &str = "dash-eh";
+
+impl NewTable {
+    /// Whether anything was asked for beyond the defaults.
+    pub fn is_asked(&self) -> bool {
+        let defaults = self.design == DESIGN && self.durability == Durability::default();
+        !defaults || self.capacity.is_some() || self.max_bytes.is_some()
+    }
+}
+
+/// Makes a new, empty table
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = after_long_help())]
+pub struct Args {
+    #[command(flatten)]
+    table: TableArg,
+    #[command(flatten)]
+    new: NewTable,
+    /// The key type
+    #[arg(long = "key", visible_alias = "key-type", value_name = "TYPE", default_value = "u64", value_parser = canonical_type)]
+    key_type: String,
+    /// The value type
+    #[arg(long = "value", visible_alias = "value-type", value_name = "TYPE", default_value = "bytes", value_parser = canonical_type)]
+    value_type: String,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+fn after_long_help() -> String {
+    format!("Types: {}\n(floats can be values only)\n\n{EXAMPLES}", text::TYPES)
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    with_output(&args.json, |out| {
+        let table = make(&args.table.table, &args.new, &args.key_type, &args.value_type)?;
+        announce(&table, out)?;
+        Ok(true)
+    })
+}
+
+/// Makes the table.
+pub fn make(
+    path: &Path,
+    new: &NewTable,
+    key_type: &str,
+    value_type: &str,
+) -> Result<AnyTable, Failure> {
+    if new.durability == Durability::Memory {
+        return Err(Failure::Usage(
+            "--durability memory: such a table would end with this command".to_owned(),
+        ));
+    }
+    let options =
+        AnyOptions { capacity: new.capacity, durability: new.durability, max_bytes: new.max_bytes };
+    Ok(AnyTable::create(path, &new.design, key_type, value_type, &options)?)
+}
+
+/// Says what was made, and what it does not survive.
+pub fn announce(table: &AnyTable, out: &mut Output) -> Result<(), Failure> {
+    let durability = table.stats().durability.unwrap_or_default();
+    let path = table.path().display().to_string();
+    out.say(format!("created {path}: {}, durability {durability}", describe(table)))?;
+    let warning = warning(durability);
+    if let Some(warning) = warning {
+        out.say(warning)?;
+    }
+    let line = Line::new()
+        .field("created", &path)
+        .field("design", table.design())
+        .field("key", table.key_type())
+        .field("value", table.value_type())
+        .field("durability", &durability.to_string())
+        .field("survives_power_cut", &warning.is_none());
+    out.line(line)
+}
+
+/// What the user of such a medium must know.
+pub fn warning(durability: Durability) -> Option<&'static str> {
+    match durability {
+        Durability::Pmem | Durability::Disk => None,
+        Durability::PmemForced => Some(
+            "note: the file system grants no persistent memory here, so this table may not survive a power cut",
+        ),
+        Durability::Auto | Durability::Memory | Durability::Process => {
+            Some("note: this medium survives the end of any process, but not a power cut")
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `icefield stat` and `check`: what a table is made of, and whether it is whole.
+
+use icefield::AnyTable;
+
+use crate::create::warning;
+use crate::failure::Outcome;
+use crate::json::{JsonArgs, Line, with_output};
+use crate::progress;
+use crate::table::{TableArg, describe};
+
+/// Examples for `stat --help`.
+pub const STAT_EXAMPLES: &str = "\
+Examples:
+  icefield stat orders.ice
+  icefield stat orders.ice --json -";
+
+/// Examples for `check --help`.
+pub const CHECK_EXAMPLES: &str = "\
+Examples:
+  icefield check orders.ice
+  icefield check orders.ice --json faults.ndjson
+
+Exit status: 0 the table is whole, 1 it has faults, 2 bad usage";
+
+/// Tells what a table is made of
+#[derive(clap::Args, Debug)]
+#[command(after_help = STAT_EXAMPLES)]
+pub struct StatArgs {
+    #[command(flatten)]
+    table: TableArg,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+/// Checks every invariant and checksum of a table, changing nothing
+#[derive(clap::Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    table: TableArg,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+/// Runs `stat`.
+pub fn stat(args: &StatArgs) -> Outcome {
+    with_output(&args.json, |out| {
+        let table = AnyTable::open_read_only(&args.table.table)?;
+        let (records, recovery) = (table.len()?, table.recovery());
+        let stats = table.stats();
+        let durability = stats.durability.unwrap_or_default();
+        let closed = if recovery.was_clean { "properly" } else { "by a crash; recovered" };
+        out.say(format_args!("table         {}", table.path().display()))?;
+        out.say(format_args!("types         {}", describe(&table)))?;
+        out.say(format_args!("durability    {durability}"))?;
+        out.say(format_args!("records       {records}"))?;
+        out.say(format_args!("capacity      {}", stats.capacity))?;
+        out.say(format_args!(
+            "bytes         {} on the medium, {} in memory",
+            stats.pm_bytes, stats.dram_bytes
+        ))?;
+        if records > 0 {
+            out.say(format_args!("bytes/record  {:.1}", stats.pm_bytes as f64 / records as f64))?;
+        }
+        out.say(format_args!("opened        {} times; last closed {closed}", recovery.generation))?;
+        for (name, count) in &stats.details {
+            out.say(format_args!("{name:<13} {count}"))?;
+        }
+        if let Some(warning) = warning(durability) {
+            out.say(warning)?;
+        }
+        let details =
+            stats.details.iter().fold(Line::new(), |line, (name, count)| line.field(name, count));
+        let line = Line::new()
+            .field("table", &table.path().display().to_string())
+            .field("design", table.design())
+            .field("key", table.key_type())
+            .field("value", table.value_type())
+            .field("durability", &durability.to_string())
+            .field("survives_power_cut", &warning(durability).is_none())
+            .field("records", &records)
+            .field("capacity", &stats.capacity)
+            .field("pm_bytes", &stats.pm_bytes)
+            .field("dram_bytes", &stats.dram_bytes)
+            .field("was_clean", &recovery.was_clean)
+            .field("generation", &recovery.generation)
+            .field("resolved", &recovery.resolved)
+            .field("open_ms", &(recovery.open_time.as_secs_f64() * 1e3))
+            .raw("details", &details.end());
+        out.line(line)?;
+        Ok(true)
+    })
+}
+
+/// Runs `check`.
+pub fn check(args: &CheckArgs) -> Outcome {
+    with_output(&args.json, |out| {
+        let table = AnyTable::open_read_only(&args.table.table)?;
+        let sign = progress::waiting("checking");
+        let report = table.check();
+        sign.finish_and_clear();
+        let report = report?;
+        for fault in &report.faults {
+            out.say(format_args!("fault: {fault}"))?;
+        }
+        if report.leaked > 0 {
+            out.say(format_args!("fault: {} blocks belong to nobody", report.leaked))?;
+        }
+        let verdict = if report.is_clean() {
+            "no faults"
+        } else {
+            "DAMAGED; `icefield salvage` rescues what is readable"
+        };
+        out.say(format_args!(
+            "{}: {} records, {verdict}",
+            args.table.table.display(),
+            report.records
+        ))?;
+        let line = Line::new()
+            .field("table", &args.table.table.display().to_string())
+            .field("clean", &report.is_clean())
+            .field("records", &report.records)
+            .field("leaked", &report.leaked)
+            .field("faults", &report.faults);
+        out.line(line)?;
+        Ok(report.is_clean())
+    })
+}

@@ -1,0 +1,76 @@
+//! `icefield scan`: a table's records, page by page.
+
+use icefield::{AnyPage, AnyTable, Cursor};
+
+use crate::failure::{Failure, Outcome};
+use crate::json::{JsonArgs, Line, Output, with_output};
+use crate::table::{HexArg, TableArg, Types};
+
+/// Examples for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  icefield scan orders.ice
+  icefield scan orders.ice --limit 100
+  icefield scan orders.ice --limit 100 --cursor 48
+  icefield scan orders.ice --json - | head
+
+Each line is a key, a tab and a value. When more records follow, the last line of standard error
+(with --json, the last object) has the cursor to go on from. A page ends where a bucket ends, so it
+may hold a few records more than asked for.";
+
+/// Lists records, in the table's own order
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    table: TableArg,
+    /// Stop after about N records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Go on where an earlier scan stopped
+    #[arg(long, value_name = "CURSOR", default_value_t = 0)]
+    cursor: u64,
+    #[command(flatten)]
+    hex: HexArg,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+/// Records per call of the table.
+pub const PAGE: u64 = 1024;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    with_output(&args.json, |out| {
+        let table = AnyTable::open_read_only(&args.table.table)?;
+        let types = Types::of(&table, args.hex);
+        let mut left = args.limit.unwrap_or(u64::MAX);
+        let mut next = Some(Cursor(args.cursor));
+        while let Some(cursor) = next
+            && left > 0
+        {
+            let page = table.scan(cursor, left.min(PAGE) as usize)?;
+            print(&page, &types, out)?;
+            left = left.saturating_sub(page.records.len() as u64);
+            next = page.next;
+        }
+        if let Some(Cursor(cursor)) = next {
+            out.flush()?;
+            crate::json::warn(format_args!("more: --cursor {cursor}"));
+            out.line(Line::new().field("next_cursor", &cursor))?;
+        }
+        Ok(true)
+    })
+}
+
+fn print(page: &AnyPage, types: &Types, out: &mut Output) -> Result<(), Failure> {
+    for (key, value) in &page.records {
+        if out.wants_json() {
+            out.line(
+                Line::new().raw("key", &types.key.json(key)).raw("value", &types.value.json(value)),
+            )?;
+        }
+        out.say(format_args!("{}\t{}", types.key.listed(key), types.value.listed(value)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The tables that the tour shows, in one place.
+
+use std::path::Path;
+
+use icefield::{DashEh, Durable, Result, Value};
+
+use super::Stage;
+use super::crash::{self, ChildArgs, Crash};
+use super::measure::{self, Speed};
+use super::orders::Stored;
+use crate::failure::Failure;
+
+/// A table type that can be shown.
+pub trait Shown: Durable<Key = u64> + Sized {
+    /// Makes a table.
+    fn create(path: &Path) -> Result<Self>;
+    /// Opens it again.
+    fn open(path: &Path) -> Result<Self>;
+}
+
+impl<V: Value + ?Sized> Shown for DashEh<u64, V> {
+    fn create(path: &Path) -> Result<Self> {
+        Self::options().create(path)
+    }
+    fn open(path: &Path) -> Result<Self> {
+        Self::options().open(path)
+    }
+}
+
+/// A table of the tour.
+pub struct Design {
+    /// The design's name.
+    pub name: &'static str,
+    /// What it stores of each order.
+    pub values: &'static str,
+    /// Measures its speed.
+    pub measure: fn(&Stage<'_>, &Design) -> Result<Speed, Failure>,
+    /// Kills a process that loads it, and looks what is left.
+    pub crash: fn(&Stage<'_>, &Design) -> Result<Crash, Failure>,
+    /// What that process does.
+    pub child: fn(&ChildArgs) -> Result<(), Failure>,
+}
+
+/// Every table there is.
+pub fn designs() -> Vec<Design> {
+    vec![design::<DashEh<u64, u64>>("dash-eh"), design::<DashEh<u64, [u8]>>("dash-eh")]
+}
+
+fn design<T: Shown>(name: &'static str) -> Design
+where
+    T::Value: Stored,
+{
+    Design {
+        name,
+        values: T::Value::TITLE,
+        measure: measure::speed::<T>,
+        crash: crash::crash::<T>,
+        child: crash::load::<T>,
+    }
+}

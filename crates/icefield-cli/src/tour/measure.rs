@@ -1,0 +1,105 @@
+//! How fast a table takes the orders, and how much room they need.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use icefield::{Arg, Table};
+use indicatif::ProgressBar;
+
+use super::Stage;
+use super::designs::{Design, Shown};
+use super::orders::{Order, Stored};
+use crate::failure::Failure;
+use crate::progress;
+
+/// Orders a second and bytes an order.
+pub struct Speed {
+    /// Puts, each durable when it returns.
+    pub puts: f64,
+    /// Puts in batches of [`BATCH`], each batch durable when it returns.
+    pub batched_puts: f64,
+    /// Lookups, one by one.
+    pub gets: f64,
+    /// Bytes on the medium for each order.
+    pub bytes_per_key: f64,
+}
+
+/// Orders in a batch.
+pub const BATCH: usize = 32;
+/// Orders between two looks at the clock, the bar and Ctrl-C.
+const STEP: usize = 1024;
+
+/// Measures the table.
+pub fn speed<T: Shown>(stage: &Stage<'_>, design: &Design) -> Result<Speed, Failure>
+where
+    T::Value: Stored,
+{
+    let title = |what: &str| format!("{} ({}): {what}", design.name, design.values);
+    let path = stage.dir.join("measured.ice");
+
+    let table = T::create(&path)?;
+    let puts = timed(stage, &title("putting"), |orders| {
+        orders.iter().try_for_each(|order| table.put(order.key, T::Value::of(order)))
+    })?;
+    drop(table);
+    remove(&path)?;
+
+    let table = T::create(&path)?;
+    let batched_puts = timed(stage, &title("putting in batches"), |orders| {
+        orders.chunks(BATCH).try_for_each(|orders| table.put_batch(&pairs::<T>(orders)))
+    })?;
+    let mut missing = 0;
+    let gets = timed(stage, &title("getting"), |orders| {
+        orders.iter().try_for_each(|order| {
+            missing += u64::from(table.get(order.key)?.is_none());
+            Ok(())
+        })
+    })?;
+    if missing > 0 {
+        return Err(Failure::Problem(format!(
+            "{}: {missing} orders that were put are absent",
+            design.name
+        )));
+    }
+    let bytes_per_key = table.stats().pm_bytes as f64 / stage.orders.len().max(1) as f64;
+    drop(table);
+    remove(&path)?;
+    Ok(Speed { puts, batched_puts, gets, bytes_per_key })
+}
+
+fn pairs<T: Table<Key = u64>>(orders: &[Order]) -> Vec<(u64, Arg<'_, T::Value>)>
+where
+    T::Value: Stored,
+{
+    orders.iter().map(|order| (order.key, T::Value::of(order))).collect()
+}
+
+/// Runs `work` over all orders in steps, and gives orders a second; bars and looks at Ctrl-C are not timed.
+fn timed(
+    stage: &Stage<'_>,
+    title: &str,
+    mut work: impl FnMut(&[Order]) -> icefield::Result<()>,
+) -> Result<f64, Failure> {
+    let bar = progress::over_records(title, stage.orders.len() as u64);
+    let mut time = Duration::ZERO;
+    for orders in stage.orders.chunks(STEP) {
+        let begun = Instant::now();
+        work(orders)?;
+        time += begun.elapsed();
+        step(stage, &bar, orders.len())?;
+    }
+    bar.finish_and_clear();
+    Ok(stage.orders.len() as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE))
+}
+
+/// Moves the bar, and looks whether to stop.
+pub fn step(stage: &Stage<'_>, bar: &ProgressBar, orders: usize) -> Result<(), Failure> {
+    bar.inc(orders as u64);
+    stage.go_on()
+}
+
+/// Removes a table that has served.
+pub fn remove(path: &Path) -> Result<(), Failure> {
+    fs::remove_dir_all(path).map_err(|error| Failure::io(path, &error))
+}

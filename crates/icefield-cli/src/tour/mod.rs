@@ -1,0 +1,252 @@
+//! `icefield tour`: every table that exists, loaded, killed, reopened and verified, in one minute and one table.
+
+mod crash;
+mod designs;
+mod measure;
+mod orders;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::json::{JsonArgs, Line, Output, with_output};
+use crash::Crash;
+use designs::{Design, designs};
+use measure::Speed;
+use orders::Order;
+
+pub use crash::{CHILD, ChildArgs, child};
+
+/// Examples for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  icefield tour
+  icefield tour --scale 1
+  icefield tour --dir /mnt/pmem
+
+Exit status: 0 nothing was lost, 1 something was";
+
+/// Shows every table: loads it, kills the loading process, reopens, verifies
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The TPC-H scale factor: 1 is 1,500,000 orders
+    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = scale)]
+    scale: f64,
+    /// Where to work, in a directory that is removed at the end; without it /dev/shm if that can be written, else the
+    /// system's temporary directory
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+/// A scale whose orders fit into memory.
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(scale) if (0.001..=10.0).contains(&scale) => Ok(scale),
+        _ => Err("expected a number from 0.001 to 10".to_owned()),
+    }
+}
+
+/// What the stages of the tour share.
+pub struct Stage<'a> {
+    /// The orders to store.
+    pub orders: &'a [Order],
+    /// The same orders in a file, for the child.
+    pub file: &'a Path,
+    /// Where tables go.
+    pub dir: &'a Path,
+    /// Whether to stop.
+    pub interrupt: &'a Interrupt,
+}
+
+impl Stage<'_> {
+    /// Ends the tour when the user wants it to.
+    pub fn go_on(&self) -> Result<(), Failure> {
+        if self.interrupt.asked() {
+            return Err(Failure::Interrupted(
+                "interrupted; everything the tour made is removed".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What the tour found out about one table.
+struct Row {
+    design: Design,
+    speed: Speed,
+    crash: Crash,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    with_output(&args.json, |out| {
+        let interrupt = Interrupt::listen()?;
+        let dir = work_dir(args.dir.as_deref())?;
+        introduce(out, args.scale, dir.path())?;
+        let orders = orders::generate(args.scale)?;
+        let file = dir.path().join("orders.tbl");
+        orders::write(&orders, &file)?;
+        let stage = Stage { orders: &orders, file: &file, dir: dir.path(), interrupt: &interrupt };
+
+        let mut rows = Vec::new();
+        for design in designs() {
+            stage.go_on()?;
+            let speed = (design.measure)(&stage, &design)?;
+            let crash = (design.crash)(&stage, &design)?;
+            tell(out, &design, &crash, orders.len())?;
+            rows.push(Row { design, speed, crash });
+        }
+        let lost = rows.iter().map(|row| row.crash.lost).sum();
+        print(out, &rows, lost)?;
+        dir.close().map_err(|error| {
+            Failure::Problem(format!("cannot remove the tour's directory: {error}"))
+        })?;
+        Ok(lost == 0 && rows.iter().all(|row| row.crash.faults.is_empty()))
+    })
+}
+
+/// A directory of our own, removed when dropped.
+fn work_dir(asked: Option<&Path>) -> Result<TempDir, Failure> {
+    let make = |parent: &Path| tempfile::Builder::new().prefix("icefield-tour-").tempdir_in(parent);
+    match asked {
+        Some(parent) => make(parent).map_err(|error| Failure::io(parent, &error)),
+        None => make(Path::new("/dev/shm")).or_else(|_| {
+            let parent = std::env::temp_dir();
+            make(&parent).map_err(|error| Failure::io(&parent, &error))
+        }),
+    }
+}
+
+fn introduce(out: &mut Output, scale: f64, dir: &Path) -> Result<(), Failure> {
+    out.say("Icefield keeps records in hash tables that survive a crash at any instruction.")?;
+    out.say(format_args!(
+        "The tour makes the orders of the TPC-H benchmark at scale {scale}, stores them under their order key, kills a",
+    ))?;
+    out.say("process in the middle of storing them, opens what it left behind, and looks for every order that it had")?;
+    out.say("reported as stored.")?;
+    out.say(format_args!("Working in {} (removed at the end).\n", dir.display()))?;
+    out.flush()
+}
+
+fn tell(out: &mut Output, design: &Design, crash: &Crash, orders: usize) -> Result<(), Failure> {
+    out.say(format_args!(
+        "{} ({}): killed after {} of {} orders; open again in {}; {} lost. The rest is stored now.",
+        design.name,
+        design.values,
+        grouped(crash.acknowledged),
+        grouped(orders as u64),
+        milliseconds(crash.recovery),
+        grouped(crash.lost),
+    ))?;
+    for fault in &crash.faults {
+        out.say(format_args!("  fault: {fault}"))?;
+    }
+    out.flush()
+}
+
+fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
+    let title = [
+        "design",
+        "values",
+        "puts/s",
+        "in batches",
+        "gets/s",
+        "bytes/key",
+        "recovery",
+        "acknowledged",
+        "lost",
+    ];
+    let mut cells = vec![title.map(str::to_owned)];
+    cells.extend(rows.iter().map(cells_of));
+    out.say("")?;
+    for line in &cells {
+        let mut text = format!("{:<10} {:<16}", line[0], line[1]);
+        for (cell, title) in line[2..].iter().zip(&title[2..]) {
+            text.push_str(&format!(" {cell:>width$}", width = title.len().max(10)));
+        }
+        out.say(text)?;
+    }
+    out.say("\nOne thread, growing from an empty table; every put is durable when it returns, a batch of 32 when the batch")?;
+    out.say("does. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
+    out.say(if lost == 0 {
+        "Lost: nothing."
+    } else {
+        "Acknowledged orders were LOST: this is a bug."
+    })?;
+    for row in rows {
+        out.line(line_of(row))?;
+    }
+    Ok(())
+}
+
+fn cells_of(row: &Row) -> [String; 9] {
+    let Row { design, speed, crash } = row;
+    [
+        design.name.to_owned(),
+        design.values.to_owned(),
+        grouped(speed.puts as u64),
+        grouped(speed.batched_puts as u64),
+        grouped(speed.gets as u64),
+        format!("{:.1}", speed.bytes_per_key),
+        milliseconds(crash.recovery),
+        grouped(crash.acknowledged),
+        grouped(crash.lost),
+    ]
+}
+
+fn line_of(row: &Row) -> Line {
+    let Row { design, speed, crash } = row;
+    Line::new()
+        .field("design", design.name)
+        .field("values", design.values)
+        .field("puts_per_s", &speed.puts.round())
+        .field("batched_puts_per_s", &speed.batched_puts.round())
+        .field("gets_per_s", &speed.gets.round())
+        .field("bytes_per_key", &speed.bytes_per_key)
+        .field("recovery_ms", &(crash.recovery.as_secs_f64() * 1e3))
+        .field("acknowledged", &crash.acknowledged)
+        .field("lost", &crash.lost)
+        .field("faults", &crash.faults)
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+/// A number with commas between the thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_have_commas() {
+        assert_eq!(
+            [grouped(7), grouped(999), grouped(1000), grouped(1_234_567)],
+            ["7", "999", "1,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn scales_out_of_reach_are_refused() {
+        assert!(scale("0.1").is_ok());
+        assert!(scale("0").is_err() && scale("NaN").is_err() && scale("11").is_err());
+    }
+}

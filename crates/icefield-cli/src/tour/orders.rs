@@ -1,0 +1,111 @@
+//! The orders of the TPC-H benchmark.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use icefield::{Arg, Value};
+use tpchgen::generators::OrderGenerator;
+
+use crate::failure::Failure;
+use crate::progress;
+
+/// An order, as far as the tables want it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Order {
+    /// `o_orderkey`.
+    pub key: u64,
+    /// `o_totalprice` in cents.
+    pub cents: u64,
+    /// The whole row, as TPC-H's own tool writes it.
+    pub row: String,
+}
+
+/// What of an order a table stores.
+pub trait Stored: Value {
+    /// The stored part in words.
+    const TITLE: &'static str;
+    /// The stored part.
+    fn of(order: &Order) -> Arg<'_, Self>;
+}
+
+impl Stored for u64 {
+    const TITLE: &'static str = "price, 8 bytes";
+    fn of(order: &Order) -> u64 {
+        order.cents
+    }
+}
+
+impl Stored for [u8] {
+    const TITLE: &'static str = "row, ~110 bytes";
+    fn of(order: &Order) -> &[u8] {
+        order.row.as_bytes()
+    }
+}
+
+/// Makes the orders of a scale factor.
+pub fn generate(scale: f64) -> Result<Vec<Order>, Failure> {
+    let count = OrderGenerator::calculate_row_count(scale, 1, 1);
+    let bar = progress::over_records("making orders", count.unsigned_abs());
+    let mut orders = Vec::with_capacity(usize::try_from(count).unwrap_or_default());
+    for order in OrderGenerator::new(scale, 1, 1).iter() {
+        let row = order.to_string();
+        orders.push(Order {
+            key: order.o_orderkey.unsigned_abs(),
+            cents: order.o_totalprice.0.unsigned_abs(),
+            row,
+        });
+        if orders.len().is_multiple_of(1 << 14) {
+            bar.set_position(orders.len() as u64);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(orders)
+}
+
+/// Writes the rows to a file, for a process that cannot see this one's memory.
+pub fn write(orders: &[Order], path: &Path) -> Result<(), Failure> {
+    let write = || {
+        let mut file = BufWriter::new(File::create(path)?);
+        orders.iter().try_for_each(|order| writeln!(file, "{}", order.row))?;
+        file.flush()
+    };
+    write().map_err(|error| Failure::io(path, &error))
+}
+
+/// Reads what [`write`] wrote.
+pub fn read(path: &Path) -> Result<Vec<Order>, Failure> {
+    let file = File::open(path).map_err(|error| Failure::io(path, &error))?;
+    let mut orders = Vec::new();
+    for row in BufReader::new(file).lines() {
+        let row = row.map_err(|error| Failure::io(path, &error))?;
+        let order =
+            parse(row).ok_or_else(|| Failure::Problem(format!("{}: no orders", path.display())))?;
+        orders.push(order);
+    }
+    Ok(orders)
+}
+
+fn parse(row: String) -> Option<Order> {
+    let mut fields = row.split('|');
+    let key = fields.next()?.parse().ok()?;
+    let price = fields.nth(2)?;
+    let cents = price.replace('.', "").parse().ok()?;
+    Some(Order { key, cents, row })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may fail")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_survive_their_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("orders.tbl");
+        let orders = generate(0.001).unwrap();
+        assert_eq!(orders.len(), 1500);
+        write(&orders, &path).unwrap();
+        assert_eq!(read(&path).unwrap(), orders);
+    }
+}

@@ -1,0 +1,106 @@
+//! Running the binary.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory of its own and the binary that runs in it.
+pub struct Place {
+    dir: TempDir,
+}
+
+/// What a run of the binary gave.
+#[derive(Debug)]
+pub struct Ran {
+    pub status: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_icefield"));
+        command.args(args).current_dir(self.dir.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command(args).output().unwrap())
+    }
+
+    pub fn run_with_input(&self, args: &[&str], input: &str) -> Ran {
+        let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_owned();
+        // A command that ends before it has read everything breaks the pipe, which is no fault of the test.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let output = finish(child);
+        writer.join().unwrap();
+        output
+    }
+
+    /// Runs what must succeed without a word on standard error, and gives its output.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{args:?}: {}", ran.out);
+        ran.out
+    }
+
+    /// Runs what must fail with `status`, and gives its message.
+    pub fn fails(&self, status: i32, args: &[&str]) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.status, Some(status), "{args:?}: {} {}", ran.out, ran.err);
+        assert!(!ran.err.contains("panicked"), "{args:?}: {}", ran.err);
+        ran.err
+    }
+
+    /// Runs with `--json -` and gives the lines, which must be all there is.
+    pub fn json(&self, args: &[&str]) -> Vec<Value> {
+        let mut args = args.to_vec();
+        args.extend(["--json", "-"]);
+        json_lines(&self.run(&args).out)
+    }
+}
+
+pub fn json_lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect()
+}
+
+pub fn finish(child: Child) -> Ran {
+    ran(child.wait_with_output().unwrap())
+}
+
+fn ran(output: Output) -> Ran {
+    Ran {
+        status: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}

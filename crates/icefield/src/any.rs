@@ -1,0 +1,377 @@
+//! A table whose types are found in its superblock: bytes in, bytes out.
+//!
+//! [`AnyTable`] is for programs that learn only at run time what they open, the command line first of all. Each type has
+//! one form in bytes:
+//!
+//! | type | bytes |
+//! |---|---|
+//! | `u8` .. `u64`, `i8` .. `i64`, `u128` | the integer's own width, little-endian |
+//! | `f32`, `f64` | the bits, little-endian |
+//! | `bool`, `char` | 1 byte, 0 or 1; the 4 bytes of its number, little-endian |
+//! | `[u8; N]` | the N bytes |
+//! | `bytes`, `str` | the bytes, as many as there are |
+//! | a user's [`Word`](crate::Word) | the 8 bytes of its word, little-endian |
+//!
+//! Bytes of another length, or that stand for nothing (a `bool` of 2), are refused with [`Error::InvalidOption`].
+
+mod designs;
+mod erased;
+mod types;
+
+use std::fmt;
+use std::path::Path;
+
+use erased::{Bytes, Erased};
+use types::{DataType, KEY, VALUE};
+
+use crate::pm::Durability;
+use crate::table::{
+    BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
+};
+use crate::{Error, Result};
+
+/// How [`AnyTable::create`] makes a table; the fields mean what they mean on the typed tables' options.
+#[derive(Clone, Debug, Default)]
+pub struct AnyOptions {
+    /// How many records it is made for; it grows beyond them.
+    pub capacity: Option<u64>,
+    /// What it shall survive.
+    pub durability: Durability,
+    /// How many bytes it may take at most.
+    pub max_bytes: Option<u64>,
+}
+
+/// A part of a table, from [`AnyTable::scan`].
+#[derive(Clone, Debug)]
+pub struct AnyPage {
+    /// The records, key and value, in the table's own order.
+    pub records: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<Cursor>,
+}
+
+/// A table of any design and any types. The calls mean what they mean on [`Table`](crate::Table) and
+/// [`Durable`](crate::Durable), and fail as they do there; see the [module](self) for the form of keys and values.
+///
+/// ```
+/// # fn main() -> icefield::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let path = dir.path().join("orders.ice");
+/// use icefield::{AnyOptions, AnyTable};
+/// let table = AnyTable::create(&path, "dash-eh", "u64", "str", &AnyOptions::default())?;
+/// table.put(&7_u64.to_le_bytes(), b"seven")?;
+/// drop(table);
+///
+/// let table = AnyTable::open_read_only(&path)?;
+/// assert_eq!((table.key_type(), table.value_type()), ("u64", "str"));
+/// assert_eq!(table.get(&7_u64.to_le_bytes())?, Some(b"seven".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+pub struct AnyTable {
+    table: Box<dyn Erased>,
+    design: &'static str,
+    key: DataType,
+    value: DataType,
+}
+
+impl AnyTable {
+    /// The designs that can be created and opened, by name.
+    pub const DESIGNS: &'static [&'static str] = designs::NAMES;
+
+    /// Makes a new table at `path`, where nothing may be yet. The types are given by their names in the
+    /// [module's](self) table.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] for a design or type that does not exist; else as the design's own `create`.
+    pub fn create(
+        path: impl AsRef<Path>,
+        design: &str,
+        key_type: &str,
+        value_type: &str,
+        options: &AnyOptions,
+    ) -> Result<Self> {
+        let (key, value) = (DataType::new(KEY, key_type)?, DataType::new(VALUE, value_type)?);
+        let design = designs::named(design).ok_or_else(|| Error::InvalidOption {
+            option: "design",
+            detail: format!("`{design}` is no design on disk; there are {}", Self::DESIGNS.join(", ")),
+        })?;
+        designs::create(path.as_ref(), design, key, value, options)
+    }
+
+    /// Opens the table at `path` for reading and writing.
+    ///
+    /// # Errors
+    /// As the design's own `open`, types excepted: any are welcome.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        designs::open(path.as_ref(), false)
+    }
+
+    /// Opens the table at `path` for reading: nothing in its directory is modified.
+    ///
+    /// # Errors
+    /// As [`AnyTable::open`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        designs::open(path.as_ref(), true)
+    }
+
+    /// The design's name.
+    #[must_use]
+    pub fn design(&self) -> &'static str {
+        self.design
+    }
+
+    /// The name of the key type.
+    #[must_use]
+    pub fn key_type(&self) -> &str {
+        self.key.name()
+    }
+
+    /// The name of the value type.
+    #[must_use]
+    pub fn value_type(&self) -> &str {
+        self.value.name()
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the bytes are no key; as [`Table::get`](crate::Table::get).
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.key.check(KEY, key)?;
+        self.values_out(self.table.get(key)?)
+    }
+
+    /// Whether `key` is present.
+    ///
+    /// # Errors
+    /// As [`AnyTable::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        self.key.check(KEY, key)?;
+        self.table.contains(key)
+    }
+
+    /// Inserts `key` only if it is absent; else gives the present value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the bytes are no key or no value; as
+    /// [`Table::try_insert`](crate::Table::try_insert).
+    pub fn try_insert(&self, key: &[u8], value: &[u8]) -> Result<TryInsert<[u8]>> {
+        self.check_pair(key, value)?;
+        match self.table.try_insert(key, value)? {
+            Ok(()) => Ok(Ok(())),
+            Err(Occupied(present)) => Ok(Err(Occupied(self.out(&self.value, present)?))),
+        }
+    }
+
+    /// Inserts or replaces; gives the previous value.
+    ///
+    /// # Errors
+    /// As [`AnyTable::try_insert`].
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_pair(key, value)?;
+        self.values_out(self.table.insert(key, value)?)
+    }
+
+    /// Inserts or replaces, saying nothing of the previous value.
+    ///
+    /// # Errors
+    /// As [`AnyTable::try_insert`].
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_pair(key, value)?;
+        self.table.put(key, value)
+    }
+
+    /// Replaces the value only if `key` is present; gives the previous one.
+    ///
+    /// # Errors
+    /// As [`AnyTable::try_insert`].
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_pair(key, value)?;
+        self.values_out(self.table.update(key, value)?)
+    }
+
+    /// Removes `key`; gives the value it had.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when the bytes are no key; as [`Table::remove`](crate::Table::remove).
+    pub fn remove(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.key.check(KEY, key)?;
+        self.values_out(self.table.remove(key)?)
+    }
+
+    /// How many records there are.
+    ///
+    /// # Errors
+    /// As [`Table::len`](crate::Table::len).
+    pub fn len(&self) -> Result<u64> {
+        self.table.len()
+    }
+
+    /// Whether there is no record.
+    ///
+    /// # Errors
+    /// As [`Table::len`](crate::Table::len).
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// How many records fit before the table must grow.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.table.capacity()
+    }
+
+    /// What the table is made of. Constant time.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.table.stats()
+    }
+
+    /// About `n` records from `cursor` on.
+    ///
+    /// # Errors
+    /// As [`Table::scan`](crate::Table::scan).
+    pub fn scan(&self, cursor: Cursor, n: usize) -> Result<AnyPage> {
+        let (stored, next) = self.table.scan(cursor, n)?;
+        let mut records = Vec::with_capacity(stored.len());
+        for (key, value) in stored {
+            records.push((self.out(&self.key, key)?, self.out(&self.value, value)?));
+        }
+        Ok(AnyPage { records, next })
+    }
+
+    /// Removes every record, all at once.
+    ///
+    /// # Errors
+    /// As [`Table::clear`](crate::Table::clear).
+    pub fn clear(&self) -> Result<()> {
+        self.table.clear()
+    }
+
+    /// Makes room for `additional` more records.
+    ///
+    /// # Errors
+    /// As [`Table::reserve`](crate::Table::reserve).
+    pub fn reserve(&self, additional: u64) -> Result<()> {
+        self.table.reserve(additional)
+    }
+
+    /// [`AnyTable::get`] of each key, memory latencies overlapped.
+    ///
+    /// # Errors
+    /// As [`AnyTable::get`].
+    pub fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.check_keys(keys)?;
+        self.table.get_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
+    }
+
+    /// [`AnyTable::insert`] of each pair in order; durable when it returns. Nothing is inserted when any of the pairs has
+    /// bytes that are no key or no value.
+    ///
+    /// # Errors
+    /// As [`AnyTable::insert`]; the operations before the failing one are durable.
+    pub fn insert_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.check_pairs(pairs)?;
+        self.table.insert_batch(pairs)?.into_iter().map(|value| self.values_out(value)).collect()
+    }
+
+    /// [`AnyTable::put`] of each pair, as [`AnyTable::insert_batch`].
+    ///
+    /// # Errors
+    /// As [`AnyTable::insert_batch`].
+    pub fn put_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+        self.check_pairs(pairs)?;
+        self.table.put_batch(pairs)
+    }
+
+    /// [`AnyTable::remove`] of each key, as [`AnyTable::insert_batch`].
+    ///
+    /// # Errors
+    /// As [`AnyTable::remove`]; the operations before the failing one are durable.
+    pub fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.check_keys(keys)?;
+        self.table.remove_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
+    }
+
+    /// Returns when everything done before is durable.
+    ///
+    /// # Errors
+    /// As [`Durable::sync`](crate::Durable::sync).
+    pub fn sync(&self) -> Result<()> {
+        self.table.sync()
+    }
+
+    /// Checks every invariant and checksum, changing nothing.
+    ///
+    /// # Errors
+    /// As [`Durable::check`](crate::Durable::check).
+    pub fn check(&self) -> Result<CheckReport> {
+        self.table.check()
+    }
+
+    /// Copies whatever can still be read to a new table at `path`.
+    ///
+    /// # Errors
+    /// As [`Durable::salvage`](crate::Durable::salvage).
+    pub fn salvage(&self, path: impl AsRef<Path>) -> Result<SalvageReport> {
+        self.table.salvage(path.as_ref())
+    }
+
+    /// Makes a copy of the table's directory at `path` that opens as a table.
+    ///
+    /// # Errors
+    /// As [`Durable::backup`](crate::Durable::backup).
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
+        self.table.backup(path.as_ref())
+    }
+
+    /// The table's directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.table.path()
+    }
+
+    /// What opening found and did.
+    #[must_use]
+    pub fn recovery(&self) -> RecoveryReport {
+        self.table.recovery()
+    }
+
+    fn check_pair(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.key.check(KEY, key)?;
+        self.value.check(VALUE, value)
+    }
+
+    fn check_pairs(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+        pairs.iter().try_for_each(|(key, value)| self.check_pair(key, value))
+    }
+
+    fn check_keys(&self, keys: &[&[u8]]) -> Result<()> {
+        keys.iter().try_for_each(|key| self.key.check(KEY, key))
+    }
+
+    fn values_out(&self, value: Option<Bytes>) -> Result<Option<Bytes>> {
+        value.map(|value| self.out(&self.value, value)).transpose()
+    }
+
+    /// Stored bytes towards the user.
+    fn out(&self, data_type: &DataType, bytes: Bytes) -> Result<Bytes> {
+        data_type.decode(bytes).ok_or_else(|| {
+            Error::corrupt(self.path(), 0, format!("a record that is no {}", data_type.name()))
+        })
+    }
+}
+
+impl fmt::Debug for AnyTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "AnyTable({}<{}, {}> at {})",
+            self.design,
+            self.key.name(),
+            self.value.name(),
+            self.path().display()
+        )
+    }
+}

@@ -1,0 +1,202 @@
+//! The types that a superblock can name, as widths and checks.
+
+use crate::key::{Data, Form, Raw, Word};
+use crate::{Error, Result};
+
+/// What is known of a type by its name.
+#[derive(Clone, Copy)]
+struct Known {
+    name: &'static str,
+    form: Form,
+    /// Bytes of a word or fixed-size type.
+    width: usize,
+    is_key: bool,
+    /// Whether the bytes are a value of the type, beyond their number.
+    valid: fn(Raw<'_>) -> bool,
+}
+
+const fn word<W: Word>() -> Known {
+    Known {
+        name: <W as Word>::TYPE,
+        form: Form::Word,
+        width: size_of::<W>(),
+        is_key: W::IS_KEY,
+        valid: |raw| W::own(raw).is_some(),
+    }
+}
+
+const fn data<D: Data + ?Sized>() -> Known {
+    let width = match D::FORM {
+        Form::Fixed(width) => width,
+        Form::Word | Form::Variable => 0,
+    };
+    Known {
+        name: D::TYPE,
+        form: D::FORM,
+        width,
+        is_key: true,
+        valid: |raw| D::view(raw, |_| ()).is_some(),
+    }
+}
+
+const KNOWN: [Known; 26] = [
+    word::<u8>(),
+    word::<u16>(),
+    word::<u32>(),
+    word::<u64>(),
+    word::<i8>(),
+    word::<i16>(),
+    word::<i32>(),
+    word::<i64>(),
+    word::<bool>(),
+    word::<char>(),
+    word::<f32>(),
+    word::<f64>(),
+    word::<[u8; 1]>(),
+    word::<[u8; 2]>(),
+    word::<[u8; 3]>(),
+    word::<[u8; 4]>(),
+    word::<[u8; 5]>(),
+    word::<[u8; 6]>(),
+    word::<[u8; 7]>(),
+    word::<[u8; 8]>(),
+    data::<u128>(),
+    data::<[u8; 16]>(),
+    data::<[u8; 32]>(),
+    data::<[u8; 64]>(),
+    data::<[u8]>(),
+    data::<str>(),
+];
+
+/// A key or value type, by the name that its table's superblock gives it.
+#[derive(Clone)]
+pub(super) struct DataType {
+    name: String,
+    known: Known,
+}
+
+impl DataType {
+    /// The type named in a superblock. A name that this crate does not know is a user's [`Word`] (nothing else can be added
+    /// from outside), so it is taken as a word of 8 bytes.
+    pub(super) fn stored(name: &str) -> Self {
+        let known = KNOWN.into_iter().find(|known| known.name == name);
+        Self {
+            name: name.to_owned(),
+            known: known.unwrap_or(Known { name: "", is_key: true, ..word::<u64>() }),
+        }
+    }
+
+    /// The type to create a table with; only names that this crate knows.
+    pub(super) fn new(option: &'static str, name: &str) -> Result<Self> {
+        let known = KNOWN.into_iter().find(|known| known.name == name).ok_or_else(|| {
+            Error::InvalidOption {
+                option,
+                detail: format!(
+                    "`{name}` is no type; there are {}",
+                    KNOWN.map(|known| known.name).join(", ")
+                ),
+            }
+        })?;
+        if option == KEY && !known.is_key {
+            return Err(Error::InvalidOption {
+                option,
+                detail: format!("`{name}` cannot be a key: equal floats may have different bits"),
+            });
+        }
+        Ok(Self { name: name.to_owned(), known })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn form(&self) -> Form {
+        self.known.form
+    }
+
+    /// Refuses bytes that are no value of this type.
+    pub(super) fn check(&self, option: &'static str, bytes: &[u8]) -> Result<()> {
+        let width = self.known.width;
+        if width != 0 && bytes.len() != width {
+            let detail = format!("{} bytes; a {} takes {width}", bytes.len(), self.name);
+            return Err(Error::InvalidOption { option, detail });
+        }
+        if !self.is_valid(bytes) {
+            return Err(Error::InvalidOption {
+                option,
+                detail: format!("the bytes are no {}", self.name),
+            });
+        }
+        Ok(())
+    }
+
+    /// Stored bytes (8 for a word) as the bytes of this type; `None` when they are no value of it.
+    pub(super) fn decode(&self, mut bytes: Vec<u8>) -> Option<Vec<u8>> {
+        if self.known.form == Form::Word {
+            if bytes[self.known.width..].iter().any(|&byte| byte != 0) {
+                return None;
+            }
+            bytes.truncate(self.known.width);
+        }
+        self.is_valid(&bytes).then_some(bytes)
+    }
+
+    fn is_valid(&self, bytes: &[u8]) -> bool {
+        match self.known.form {
+            Form::Word => (self.known.valid)(Raw::Word(word_of(bytes))),
+            Form::Fixed(_) | Form::Variable => (self.known.valid)(Raw::Slice(bytes)),
+        }
+    }
+}
+
+/// The name of the key argument in errors.
+pub(super) const KEY: &str = "key";
+/// The name of the value argument in errors.
+pub(super) const VALUE: &str = "value";
+
+/// At most 8 little-endian bytes as a word.
+pub(super) fn word_of(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    let len = bytes.len().min(8);
+    word[..len].copy_from_slice(&bytes[..len]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_and_values_are_checked() {
+        let int = DataType::stored("i32");
+        assert!(int.check(KEY, &(-5_i32).to_le_bytes()).is_ok());
+        assert!(int.check(KEY, &[0; 8]).is_err());
+        assert!(DataType::stored("bool").check(KEY, &[2]).is_err());
+        assert!(DataType::stored("char").check(KEY, &0xD800_u32.to_le_bytes()).is_err());
+        assert!(DataType::stored("str").check(VALUE, &[0xFF]).is_err());
+        assert!(DataType::stored("bytes").check(VALUE, &[0xFF]).is_ok());
+        assert!(DataType::stored("[u8; 16]").check(VALUE, &[1; 15]).is_err());
+        assert!(DataType::stored("u128").check(VALUE, &[1; 16]).is_ok());
+    }
+
+    #[test]
+    fn words_come_back_in_their_width() {
+        let word = (-5_i32).to_word().to_le_bytes().to_vec();
+        assert_eq!(DataType::stored("i32").decode(word), Some((-5_i32).to_le_bytes().to_vec()));
+        assert_eq!(DataType::stored("u8").decode(256_u64.to_le_bytes().to_vec()), None);
+    }
+
+    #[test]
+    fn a_users_word_has_eight_bytes() {
+        let order = DataType::stored("order-id");
+        assert_eq!((order.name(), order.form()), ("order-id", Form::Word));
+        assert!(order.check(KEY, &7_u64.to_le_bytes()).is_ok());
+        assert!(DataType::new(KEY, "order-id").is_err());
+    }
+
+    #[test]
+    fn floats_are_values_only() {
+        assert!(DataType::new(KEY, "f64").is_err());
+        assert!(DataType::new(VALUE, "f64").is_ok());
+    }
+}

@@ -1,0 +1,295 @@
+//! Looking after a table: `check`, `salvage`, `backup`, `stats`.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Instant;
+
+use super::Dash;
+use super::directory::Directory;
+use super::layout::Bucket;
+use super::options::DashOptions;
+use super::segment::{ChainBlocks, Segment, SegmentBlocks, Site};
+use super::stash;
+use crate::Result;
+use crate::key::{Data, Key, Value};
+use crate::pm::{Medium, superblock};
+use crate::pm::blob::{BlobRef, Owner};
+use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+
+/// More faults than this are not listed.
+const FAULTS_LISTED: usize = 100;
+
+/// What `check` gathers over all segments.
+#[derive(Default)]
+struct Findings {
+    report: CheckReport,
+    blobs: Vec<(u64, BlobRef)>,
+    chained: HashSet<u32>,
+}
+
+impl Findings {
+    fn fault(&mut self, words: String) {
+        if self.report.faults.len() < FAULTS_LISTED {
+            self.report.faults.push(words);
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+    pub(super) fn check_all(&self) -> Result<CheckReport> {
+        let core = &self.core;
+        let _pin = core.pin();
+        let mut findings = Findings::default();
+        let segments = self.directory.check(core, &mut |words| findings.fault(words))?;
+        for &id in &segments {
+            if let Err(error) = self.check_segment(core.segment(id)?, &mut findings) {
+                findings.fault(error.to_string());
+            }
+        }
+        self.check_blocks(&segments, &mut findings)?;
+        if let Some(blobs) = core.records.blobs() {
+            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
+            findings.report.leaked += found.leaked;
+            found.faults.into_iter().for_each(|words| findings.fault(words));
+        }
+        let records = findings.report.records;
+        if let Some(known) = self.length.known(self.directory.generation())
+            && known != records
+        {
+            findings.fault(format!("I8: {records} records were found, {known} counted"));
+        }
+        Ok(findings.report)
+    }
+
+    fn check_segment(&self, segment: Segment<'_>, findings: &mut Findings) -> Result<()> {
+        let core = &self.core;
+        let pm = &core.pm;
+        let id = segment.id;
+        let mut seen: HashMap<u64, Vec<u64>> = HashMap::new();
+        for block in core.chain(id) {
+            findings.chained.insert(block?.0);
+        }
+        for (number, site) in core.sites(segment).enumerate() {
+            let (site, bucket) = site?;
+            let meta = bucket.meta(pm);
+            // I3: membership is a property of records.
+            if meta.members() & !meta.allocated() != 0 {
+                findings.fault(format!("I3: segment {id}, bucket {number}: membership of free slots ({meta:?})"));
+            }
+            for slot in Bucket::slots_of(meta.allocated()) {
+                let (key, value) = bucket.record(pm, slot);
+                let place = format!("segment {id}, bucket {number}, slot {slot}");
+                let hash = match core.own_key(key).and_then(|owned| core.own_value(value).map(|_| owned)) {
+                    Ok(owned) => core.records.probe(K::arg(&owned)).hash,
+                    Err(error) => {
+                        findings.fault(format!("I2: {place}: {error}"));
+                        continue;
+                    }
+                };
+                findings.report.records += 1;
+                findings.blobs.extend(core.records.references(key, value).map(|blob| (hash, blob)));
+                if let Err(words) = self.check_record(segment, (number, site), bucket, (slot, hash)) {
+                    findings.fault(format!("{place}: {words}"));
+                }
+                let twins = seen.entry(hash).or_default();
+                let probe_is_new = twins.iter().all(|&other| !self.same_key(other, key));
+                // I5: a key is in one slot at most.
+                if !probe_is_new {
+                    findings.fault(format!("I5: {place}: the key is in another slot as well"));
+                }
+                twins.push(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn same_key(&self, one: u64, other: u64) -> bool {
+        let pm = &self.core.pm;
+        match (self.core.records.key(pm, one), self.core.records.key(pm, other)) {
+            (Ok(one), Ok(other)) => one.word() == other.word() && one.bytes() == other.bytes(),
+            _ => false,
+        }
+    }
+
+    /// I2, I3, I4 for one record.
+    fn check_record(
+        &self,
+        segment: Segment<'_>,
+        (number, site): (usize, Site),
+        bucket: &Bucket,
+        (slot, hash): (usize, u64),
+    ) -> std::result::Result<(), String> {
+        let core = &self.core;
+        let located = self.directory.locate(core, hash).map_err(|error| error.to_string())?;
+        if located.segment != segment.id {
+            return Err(format!("I2: the key belongs to segment {}", located.segment));
+        }
+        if bucket.fingerprint_at(&core.pm, slot) != super::layout::fingerprint(hash) {
+            return Err("I2: the fingerprint is not the key's".into());
+        }
+        let home = core.geometry.home(hash);
+        let (at_home, at_probing) = core.pair(segment, hash);
+        match site {
+            Site::Normal => {
+                let member = bucket.meta(&core.pm).members() >> slot & 1 == 1;
+                let right = if member { number == core.geometry.next(home) } else { number == home };
+                right.then_some(()).ok_or_else(|| format!("I3: the key's home is bucket {home}, membership bit {member}"))
+            }
+            Site::Stash(stash_bucket) => {
+                let hint = stash::hint(&core.pm, at_home, at_probing, hash);
+                let known = hint.all || hint.buckets >> stash_bucket & 1 == 1;
+                known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
+            }
+            Site::Chain => {
+                let known = stash::hint(&core.pm, at_home, at_probing, hash).all;
+                known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
+            }
+        }
+    }
+
+    /// I6: every segment and chained bucket is in use or free, and not both.
+    fn check_blocks(&self, segments: &[u32], findings: &mut Findings) -> Result<()> {
+        let core = &self.core;
+        let words = core.root()?;
+        let chained: Vec<u32> = findings.chained.iter().copied().collect();
+        let segment_free = core.segment_blocks.free_blocks(&core.pm, &words.segments, &SegmentBlocks(core))?;
+        let chain_free = core.chain_blocks.free_blocks(&core.pm, &words.chains, &ChainBlocks(core))?;
+        let all = [
+            ("segment", segments, segment_free, core.segment_blocks.used(&core.pm, &words.segments)),
+            ("chained bucket", &chained[..], chain_free, core.chain_blocks.used(&core.pm, &words.chains)),
+        ];
+        for (name, used, free, count) in all {
+            let mut owners = vec![0_u32; count as usize];
+            for &block in used.iter().chain(&free) {
+                match owners.get_mut(block as usize) {
+                    Some(owner) => *owner += 1,
+                    None => findings.fault(format!("I6: {name} {block} was never allocated")),
+                }
+            }
+            for (block, _) in owners.iter().enumerate().filter(|&(_, &owners)| owners > 1) {
+                findings.fault(format!("I6: {name} {block} has two owners"));
+            }
+            findings.report.leaked += owners.iter().filter(|&&owners| owners == 0).count() as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn stats_now(&self) -> Stats {
+        let core = &self.core;
+        let count = |counter: &crate::base::counter::ShardedCounter| u64::try_from(counter.sum()).unwrap_or(0);
+        let segments = core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
+        let chained = core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
+        let blobs = core.records.blobs().map(crate::pm::blob::BlobStore::stats).unwrap_or_default();
+        let mut details = vec![
+            ("segments", segments),
+            ("chained_buckets", chained),
+            ("slots", segments * core.geometry.segment_slots()),
+            ("splits", count(&core.counts.splits)),
+            ("split_records", count(&core.counts.split_records)),
+            ("split_slots", count(&core.counts.split_slots)),
+            ("displacements", count(&core.counts.displacements)),
+            ("stash_inserts", count(&core.counts.stash_inserts)),
+            ("chain_inserts", count(&core.counts.chain_inserts)),
+            ("blob_bytes", blobs.used_bytes),
+        ];
+        details.extend(self.directory.details());
+        let regions = [&core.table, &core.headers, &core.segments, &core.chains];
+        Stats {
+            len_estimate: self.length.estimate(self.directory.generation()),
+            capacity: self.capacity(),
+            pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>() + blobs.region_bytes + self.directory.bytes(),
+            dram_bytes: segments + size_of::<Self>() as u64,
+            durability: Some(core.pm.durability()),
+            details,
+        }
+    }
+
+    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+        let core = &self.core;
+        let (_, identity) = superblock::read(&core.pm)?;
+        let rescued = DashOptions::<K, V, P>::default()
+            .types_of(&identity)
+            .capacity(self.length.estimate(0))
+            .create(path)?;
+        let mut report = SalvageReport::default();
+        let mut next = Some(0_u64);
+        while let Some(hash) = next {
+            next = match self.directory.range(core, hash) {
+                Ok(range) => {
+                    match core.segment(range.located.segment) {
+                        Ok(segment) => self.salvage_segment(segment, &rescued, &mut report)?,
+                        Err(error) => report.lost.push(error.to_string()),
+                    }
+                    range.last.checked_add(1)
+                }
+                Err(error) => {
+                    report.lost.push(format!("the segment of hashes from {hash:#018x}: {error}"));
+                    self.directory.skip(hash)
+                }
+            };
+        }
+        Ok(report)
+    }
+
+    fn salvage_segment(&self, segment: Segment<'_>, rescued: &Dash<K, V, P>, report: &mut SalvageReport) -> Result<()> {
+        let core = &self.core;
+        let _pin = core.pin();
+        for site in core.sites(segment) {
+            let bucket = match site {
+                Ok((_, bucket)) => bucket,
+                Err(error) => {
+                    report.lost.push(error.to_string());
+                    continue;
+                }
+            };
+            for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated() & core.geometry.slot_mask()) {
+                let (key, value) = bucket.record(&core.pm, slot);
+                match core.own_key(key).and_then(|key| core.own_value(value).map(|value| (key, value))) {
+                    Ok((key, value)) => {
+                        rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
+                        report.records += 1;
+                    }
+                    Err(error) => report.lost.push(format!("a record of segment {}: {error}", segment.id)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
+        let core = &self.core;
+        self.directory.without_splits(|| {
+            let paused = Instant::now();
+            let segments = self.directory.check(core, &mut |_| {})?;
+            let mut guards = Vec::new();
+            for &id in &segments {
+                guards.push(core.lock_all(core.segment(id)?)?);
+            }
+            let bytes = core.pm.backup_to(path)?;
+            Ok(BackupReport { bytes, pause: paused.elapsed() })
+        })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
+    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
+        let Ok((_, locked)) = self.lock(owner) else { return };
+        let core = &self.core;
+        let refers = |bucket: &Bucket| {
+            Bucket::slots_of(bucket.candidates(&core.pm, owner)).any(|slot| {
+                let (key, value) = bucket.record(&core.pm, slot);
+                core.records.refers(key, value, blob)
+            })
+        };
+        let mut live = locked.buckets.iter().any(|bucket| refers(bucket));
+        for site in core.sites(locked.segment).skip(core.geometry.buckets as usize) {
+            match site {
+                Ok((_, bucket)) => live |= refers(bucket),
+                // Cannot tell: the block is left alone.
+                Err(_) => return,
+            }
+        }
+        mark(live);
+        drop(locked);
+    }
+}

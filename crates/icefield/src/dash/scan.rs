@@ -1,0 +1,136 @@
+//! Iteration: segment by segment in the order of the hashes (cursors are hashes), each segment read as one consistent whole.
+//!
+//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays good whatever happens to the directory; a
+//! record is seen by its hash, never by its place.
+
+use super::Dash;
+use super::directory::{Directory, Range};
+use super::layout::Bucket;
+use super::segment::Segment;
+use crate::Result;
+use crate::base::version_lock;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::table::{Cursor, Page};
+
+/// So often a segment is read optimistically before its writers are asked to wait.
+const PATIENCE: u32 = 8;
+
+/// A record's hash and its two words.
+type Entry = (u64, u64, u64);
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+    pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        let core = &self.core;
+        let pin = core.pin();
+        let mut page = Page { records: Vec::new(), next: Some(cursor) };
+        while let Some(Cursor(from)) = page.next
+            && page.records.len() < n.max(1)
+        {
+            let (range, mut entries) = self.read_segment(from)?;
+            entries.retain(|&(hash, ..)| (from..=range.last).contains(&hash));
+            entries.sort_unstable_by_key(|&(hash, ..)| hash);
+            page.next = range.last.checked_add(1).map(Cursor);
+            if let Some(&(last, ..)) = entries.get((n - page.records.len().min(n)).saturating_sub(1)) {
+                // Records of one hash stay on one page: the cursor could not tell them apart.
+                entries.retain(|&(hash, ..)| hash <= last);
+                page.next = last.checked_add(1).map(Cursor);
+            }
+            for (_, key, value) in entries {
+                page.records.push((core.own_key(key)?, core.own_value(value)?));
+            }
+        }
+        drop(pin);
+        Ok(page)
+    }
+
+    /// All records of the segment that holds `hash`, at one moment.
+    fn read_segment(&self, hash: u64) -> Result<(Range, Vec<Entry>)> {
+        for _ in 0..PATIENCE {
+            if let Some(read) = self.try_read_segment(hash)? {
+                return Ok(read);
+            }
+        }
+        loop {
+            let range = self.directory.range(&self.core, hash)?;
+            let segment = self.core.segment(range.located.segment)?;
+            let _guards = self.core.lock_all(segment)?;
+            if self.is_same(hash, range)? {
+                return Ok((range, self.entries(segment)?));
+            }
+        }
+    }
+
+    fn try_read_segment(&self, hash: u64) -> Result<Option<(Range, Vec<Entry>)>> {
+        let core = &self.core;
+        let range = self.directory.range(core, hash)?;
+        let segment = core.segment(range.located.segment)?;
+        // Whatever changes in the stash or the chain changes the version of a normal bucket as well.
+        let normal = &segment.buckets[..core.geometry.buckets as usize];
+        let versions: Vec<_> =
+            normal.iter().map(|bucket| version_lock::read_begin(bucket.version_lock(&core.pm))).collect();
+        if !self.is_same(hash, range)? {
+            return Ok(None);
+        }
+        let entries = self.entries(segment);
+        let valid = normal
+            .iter()
+            .zip(versions)
+            .all(|(bucket, version)| version_lock::validate(bucket.version_lock(&core.pm), version));
+        if valid { entries.map(|entries| Some((range, entries))) } else { Ok(None) }
+    }
+
+    /// Whether the segment has been split since its range was taken.
+    fn is_same(&self, hash: u64, range: Range) -> Result<bool> {
+        let now = self.directory.range(&self.core, hash)?;
+        Ok((now.located, now.first, now.last) == (range.located, range.first, range.last))
+    }
+
+    fn entries(&self, segment: Segment<'_>) -> Result<Vec<Entry>> {
+        let core = &self.core;
+        let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
+        for site in core.sites(segment) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
+                let (key, value) = bucket.record(&core.pm, slot);
+                entries.push((core.records.hash_of(&core.pm, key)?, key, value));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Counts all records, segment by segment.
+    pub(super) fn count_all(&self) -> Result<u64> {
+        let mut total = 0;
+        let mut next = Some(0);
+        while let Some(hash) = next {
+            let (range, entries) = self.read_segment(hash)?;
+            total += entries.iter().filter(|&&(found, ..)| (hash..=range.last).contains(&found)).count() as u64;
+            next = range.last.checked_add(1);
+        }
+        Ok(total)
+    }
+}
+
+/// An iterator over a table's records, from [`Dash::iter`]; reads ahead a page at a time.
+pub struct Iter<'a, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
+    pub(super) table: &'a Dash<K, V, P, M>,
+    pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,
+    pub(super) next: Option<Cursor>,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Iterator for Iter<'_, K, V, P, M> {
+    type Item = Result<(K::Owned, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.page.next() {
+                return Some(Ok(record));
+            }
+            match self.table.scan_page(self.next.take()?, crate::table::SCAN_PAGE) {
+                Ok(page) => (self.page, self.next) = (page.records.into_iter(), page.next),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The scan: finding out, piece by piece, which blocks of former sessions are still owned.
+//!
+//! Two ways through the unscanned chunks, sharing one lock and one budget: the *sweep* passes every chunk once and finds
+//! free ones; the *hunt* looks for chunks of one class, the youngest first, when that class needs room. The hunt goes by
+//! words that say SMALL, which never lie inside a run (I1); the sweep skips what the hunt was at.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, TryLockError};
+
+use super::block::{BlobRef, fold};
+use super::chunk::{Chunk, SmallChunk};
+use super::class::{Extent, FREE};
+use super::space::{SCAN_PER_CHUNK, map_word};
+use super::{BlobStore, Held, Shared, lock};
+use crate::Result;
+use crate::pm::Medium;
+
+/// Blocks that one call of [`BlobStore::prepare`] examines at most.
+const BLOCKS_PER_CALL: u32 = 256;
+/// Map words that a hunt passes at most for one chunk of its appetite.
+const WORDS_PER_HUNT: u32 = 1024;
+
+/// The table, as far as the scan asks it.
+pub trait Owner {
+    /// Tells whether a slot refers to `blob`, which was written for `owner`: calls `mark` once with the answer, *while it
+    /// holds the locks that keep that answer true*, i.e. those under which a record with this `owner` would be linked,
+    /// moved or unlinked. Slots are compared by [`BlobRef::same_block`].
+    ///
+    /// `owner` may be garbage: then no slot refers to the block. When the table cannot tell (a damaged segment), it does
+    /// not call `mark`, and the block is left alone for this session. Before it says `false` the unlinking must be durable,
+    /// which the locks see to if writers hold them over their fence.
+    ///
+    /// The store calls this with none of its short locks held; `mark` takes one of them.
+    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
+}
+
+/// How far the scan has come. Chunks at and after `end` were first used in this session.
+#[derive(Debug, Default)]
+pub(super) struct Scanner {
+    /// What the sweep has yet to pass: first the range at the end of the list.
+    ranges: Vec<(u32, u32)>,
+    /// The small chunk that the sweep is at.
+    swept: Option<Examination>,
+    /// One for each class.
+    hunts: Vec<Hunt>,
+}
+
+/// The hunt for room in one class.
+#[derive(Debug)]
+struct Hunt {
+    /// It has passed the words from here on.
+    next: u32,
+    at: Option<Examination>,
+}
+
+/// A small chunk that is being examined, block by block.
+#[derive(Debug)]
+struct Examination {
+    chunk: u32,
+    class: usize,
+    next_block: u32,
+}
+
+/// What the table said of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Live,
+    Dead,
+    /// The table could not tell, or said what cannot be: nothing is done to the block in this session.
+    Unclear,
+}
+
+impl Shared {
+    /// A scan of the chunks below `end`. The sweep begins somewhere that differs from session to session: a store that is
+    /// opened for a few operations at a time sees all of itself in the end.
+    pub(super) fn scanner<M: Medium>(&self, pm: &M, end: u32) -> Mutex<Scanner> {
+        let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE) % u64::from(end.max(1));
+        let start = self.border(pm, some as u32, end).unwrap_or(0);
+        let ranges = [(0, start), (start, end)].into_iter().filter(|(from, to)| from < to).collect();
+        let hunts = (0..self.classes.count()).map(|_| Hunt { next: end, at: None }).collect();
+        Mutex::new(Scanner { ranges, swept: None, hunts })
+    }
+
+    /// The first chunk from `number` on that is not the inside of a run; `None` when a damaged word keeps that dark.
+    fn border<M: Medium>(&self, pm: &M, number: u32, end: u32) -> Option<u32> {
+        let mut before = (number.saturating_sub(self.longest_run())..number).rev();
+        match before.find_map(|near| Some((near, self.word_at(pm, near)?.transpose()?))) {
+            None | Some((_, Ok(Extent::Small(_)))) => Some(number),
+            Some((near, Ok(Extent::Large(chunks)))) => Some(near.saturating_add(chunks).clamp(number, end)),
+            Some((_, Err(_))) => None,
+        }
+    }
+
+    fn word_at<M: Medium>(&self, pm: &M, number: u32) -> Option<Result<Option<Extent>, super::class::Damaged>> {
+        // Relaxed: written by a former session, or by this one under the scanner's eyes (chunk states tell).
+        let word = map_word(&self.map, number)?.load(pm, Ordering::Relaxed);
+        Some(self.classes.decode(number, word))
+    }
+
+    fn is_unscanned(&self, number: u32) -> bool {
+        self.chunks.peek(number).is_none_or(|chunk| matches!(*lock(chunk), Chunk::Unscanned))
+    }
+
+    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned.
+    fn begin(&self, number: u32, class: usize) -> Examination {
+        let unexamined = SmallChunk::unexamined(class, self.classes.blocks(class));
+        *lock(self.chunks.get(number)) = Chunk::Small(Box::new(unexamined));
+        Examination { chunk: number, class, next_block: 0 }
+    }
+
+    /// Takes `chunks` off what is left, and off what is due.
+    fn count_scanned(&self, chunks: u32) {
+        // Relaxed, all: hints and statistics; only the holder of the scanner lowers them.
+        let left = self.unscanned.load(Ordering::Relaxed).saturating_sub(chunks);
+        self.unscanned.store(left, Ordering::Relaxed);
+        let pay = |due: u32| Some(if left == 0 { 0 } else { due.saturating_sub(chunks) });
+        let _ = self.scan_due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
+    }
+}
+
+impl BlobStore {
+    /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512 blocks of
+    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing is due; leaves the scan alone
+    /// while another thread is at it.
+    ///
+    /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but finds
+    /// no space of former sessions.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] when a fence failed.
+    #[inline]
+    pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
+        let shared = &self.shared;
+        let extent = shared.classes.extent(len);
+        // Relaxed, all: hints; the locks behind them order what they stand for.
+        let wanting = match extent {
+            Extent::Small(class) => shared.pools[class].appetite() > 0,
+            Extent::Large(_) => shared.unscanned.load(Ordering::Relaxed) > 0,
+        };
+        let due = shared.scan_due.load(Ordering::Relaxed) > 0 || shared.ripe_runs.load(Ordering::Relaxed) > 0;
+        if wanting || due { self.prepare_now(pm, table, extent) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, extent: Extent) -> Result<()> {
+        let shared = &self.shared;
+        shared.settle_ripe(pm)?;
+        let mut scanner = match self.scanner.try_lock() {
+            Ok(scanner) => scanner,
+            Err(TryLockError::Poisoned(scanner)) => scanner.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        let mut budget = BLOCKS_PER_CALL;
+        match extent {
+            Extent::Small(class) => self.hunt(pm, table, &mut scanner.hunts[class], class),
+            Extent::Large(chunks) if lock(&shared.space).runs.longest() < chunks => {
+                let due = chunks * SCAN_PER_CHUNK;
+                shared.scan_due.fetch_max(due, Ordering::Relaxed);
+                budget = budget.max(due);
+            }
+            Extent::Large(_) => {}
+        }
+        while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
+            match self.sweep(pm, table, &mut scanner, budget) {
+                Some(examined) => budget = budget.saturating_sub(examined),
+                // The hunts have the rest.
+                None => shared.scan_due.store(0, Ordering::Relaxed),
+            }
+        }
+        Ok(())
+    }
+
+    /// Scans all that is left, whatever it takes, and asks for retired blocks: for a table that got
+    /// [`crate::Error::NoSpace`] and is about to try once more. What readers still hold does not come back. The caller holds
+    /// no lock of its own.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] when a fence failed.
+    pub fn make_room<M: Medium>(&self, pm: &M, table: &impl Owner) -> Result<()> {
+        let mut scanner = lock(&self.scanner);
+        while self.sweep(pm, table, &mut scanner, u32::MAX).is_some() {}
+        for hunt in &mut scanner.hunts {
+            self.examine_blocks(pm, table, &mut hunt.at, u32::MAX);
+        }
+        drop(scanner);
+        self.reclaimer.pin().flush();
+        self.shared.settle_ripe(pm)
+    }
+
+    /// Searches chunks of a class for room until some is found, the appetite is gone, or the call's budget is.
+    fn hunt<M: Medium>(&self, pm: &M, table: &impl Owner, hunt: &mut Hunt, class: usize) {
+        let pool = &self.shared.pools[class];
+        let mut budget = BLOCKS_PER_CALL;
+        while budget > 0 && pool.appetite() > 0 {
+            if pool.has_room() {
+                return pool.set_appetite(0);
+            }
+            if hunt.at.is_none() {
+                hunt.at = self.next_of(pm, hunt, class);
+                if hunt.at.is_none() && hunt.next == 0 {
+                    return pool.give_up();
+                }
+                pool.set_appetite(pool.appetite() - 1);
+            }
+            budget -= self.examine_blocks(pm, table, &mut hunt.at, budget).max(1);
+        }
+    }
+
+    /// The next unscanned chunk of the class, if a bounded walk down the map meets one.
+    fn next_of<M: Medium>(&self, pm: &M, hunt: &mut Hunt, class: usize) -> Option<Examination> {
+        let stop = hunt.next.saturating_sub(WORDS_PER_HUNT);
+        while hunt.next > stop {
+            hunt.next -= 1;
+            let fits = matches!(self.shared.word_at(pm, hunt.next), Some(Ok(Some(Extent::Small(found)))) if found == class);
+            if fits && self.shared.is_unscanned(hunt.next) {
+                return Some(self.shared.begin(hunt.next, class));
+            }
+        }
+        None
+    }
+
+    /// Goes on with the sweep; gives the number of blocks (or map words) looked at, at most `budget` and at least one, and
+    /// `None` at its end.
+    fn sweep<M: Medium>(&self, pm: &M, table: &impl Owner, scanner: &mut Scanner, budget: u32) -> Option<u32> {
+        if scanner.swept.is_some() {
+            return Some(self.examine_blocks(pm, table, &mut scanner.swept, budget));
+        }
+        let &mut (ref mut next, end) = scanner.ranges.last_mut()?;
+        let number = *next;
+        let mut chunks = 1;
+        // Another state means: the hunt has been here.
+        if self.shared.is_unscanned(number) {
+            match self.shared.word_at(pm, number) {
+                Some(Ok(None)) => self.find_free(number),
+                Some(Ok(Some(Extent::Small(class)))) => scanner.swept = Some(self.shared.begin(number, class)),
+                Some(Ok(Some(Extent::Large(run)))) if self.is_run(pm, number, run, end) => {
+                    self.examine_run(pm, table, number, run);
+                    chunks = run;
+                }
+                // What follows may be the inside of a run whose word was damaged: nothing there is given away. `check` tells.
+                _ => {
+                    chunks = end - number;
+                    self.shared.count_scanned(chunks);
+                }
+            }
+        }
+        *next += chunks;
+        if *next == end {
+            scanner.ranges.pop();
+        }
+        Some(1)
+    }
+
+    fn find_free(&self, number: u32) {
+        *lock(self.shared.chunks.get(number)) = Chunk::Vacant;
+        let new = lock(&self.shared.space).runs.put(number, 1);
+        debug_assert!(new, "the sweep passes a chunk once");
+        self.shared.count_scanned(1);
+    }
+
+    /// Whether a run that the map claims lies below `end` and has an inside that begins nothing.
+    fn is_run<M: Medium>(&self, pm: &M, start: u32, chunks: u32, end: u32) -> bool {
+        let inside = |number| map_word(&self.shared.map, number).is_some_and(|word| word.load(pm, Ordering::Relaxed) == FREE);
+        chunks <= end - start && (start + 1..start + chunks).all(inside)
+    }
+
+    /// Examines up to `budget` blocks of a chunk, clears `at` behind the last one, and gives their number. What is dead
+    /// becomes free once nobody can be looking at it.
+    fn examine_blocks<M: Medium>(&self, pm: &M, table: &impl Owner, at: &mut Option<Examination>, budget: u32) -> u32 {
+        let Some(Examination { chunk: number, class, next_block }) = at else { return 0 };
+        let (number, class, first) = (*number, *class, *next_block);
+        let blocks = self.shared.classes.blocks(class);
+        let last = blocks.min(first.saturating_add(budget));
+        let start = u64::from(number) * u64::from(self.shared.params.chunk_bytes);
+        let chunk = self.shared.chunks.get(number);
+        let mut condemned = Vec::new();
+        for block in first..last {
+            let offset = start + u64::from(block) * u64::from(self.shared.classes.size(class));
+            let own = || {
+                if let Chunk::Small(small) = &mut *lock(chunk) {
+                    small.owned.insert(block);
+                }
+            };
+            if self.examine(pm, table, offset, Extent::Small(class), own) == Verdict::Dead {
+                condemned.push(block);
+            }
+        }
+        if last == blocks {
+            *at = None;
+            self.shared.count_scanned(1);
+        } else {
+            *next_block = last;
+        }
+        if !condemned.is_empty() {
+            self.after_readers(move |shared| {
+                shared.after_change(number, |small| {
+                    condemned.into_iter().for_each(|block| _ = small.free.insert(block));
+                });
+            });
+        }
+        last - first
+    }
+
+    fn examine_run<M: Medium>(&self, pm: &M, table: &impl Owner, start: u32, chunks: u32) {
+        let chunk = self.shared.chunks.get(start);
+        *lock(chunk) = Chunk::Large { chunks, owned: false };
+        let own = || *lock(chunk) = Chunk::Large { chunks, owned: true };
+        let offset = u64::from(start) * u64::from(self.shared.params.chunk_bytes);
+        if self.examine(pm, table, offset, Extent::Large(chunks), own) == Verdict::Dead {
+            self.after_readers(move |shared| shared.release(Held::Run { start, chunks }));
+        }
+        self.shared.count_scanned(chunks);
+    }
+
+    /// Asks the table about one block; `own` is called under the table's locks when it is live.
+    fn examine<M: Medium>(
+        &self,
+        pm: &M,
+        table: &impl Owner,
+        offset: u64,
+        extent: Extent,
+        own: impl Fn(),
+    ) -> Verdict {
+        let Some(header) = self.header(offset) else { return Verdict::Unclear };
+        if header.is_blank(pm) {
+            return Verdict::Dead;
+        }
+        let fits = self.shared.classes.extent(header.len(pm)) == extent;
+        let mut verdict = Verdict::Unclear;
+        table.is_live(header.owner(pm), BlobRef::at(offset), &mut |live| {
+            verdict = match (live, fits) {
+                (true, true) => {
+                    own();
+                    Verdict::Live
+                }
+                (true, false) => Verdict::Unclear,
+                (false, _) => Verdict::Dead,
+            };
+        });
+        if verdict == Verdict::Live {
+            self.shared.used_bytes.add(self.shared.extent_bytes(extent) as i64);
+        }
+        verdict
+    }
+
+    /// Runs `work` when every reader of now has left.
+    fn after_readers(&self, work: impl FnOnce(&Shared) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        let guard = self.reclaimer.pin();
+        guard.retire(move || work(&shared));
+        guard.flush();
+    }
+}

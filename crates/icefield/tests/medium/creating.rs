@@ -1,0 +1,151 @@
+//! A table appears whole, under its name, or not at all.
+
+use super::*;
+
+#[test]
+fn a_table_appears_when_published_and_stays() {
+    let scratch = scratch();
+    let path = scratch.path().join("t.ice");
+    let pm = Mapped::create(&path, process()).unwrap();
+    let table = superblock::create(&pm).unwrap();
+    let region = data(&pm);
+    pm.grow(&region, 10_000).unwrap();
+    cell(&region, 8000).store(&pm, 78, Relaxed);
+    superblock::seal(&pm, &table, &identity()).unwrap();
+    assert!(!path.exists());
+    assert_eq!(pm.path(), path);
+    pm.publish_created().unwrap();
+    pm.publish_created().unwrap();
+    assert_eq!(names(scratch.path()), ["t.ice"]);
+    // Regions made later go to the same place.
+    pm.region("later.ice", 4096).unwrap();
+    assert_eq!(names(&path), [DATA, "later.ice", "lock", TABLE_REGION]);
+    drop((pm, table, region));
+
+    let pm = Mapped::open(&path, process()).unwrap();
+    assert_eq!(superblock::read(&pm).unwrap().1, identity());
+    let region = data(&pm);
+    assert!(region.len() >= 10_000);
+    assert_eq!(cell(&region, 8000).load(&pm, Relaxed), 78);
+}
+
+#[test]
+fn dropped_unpublished_it_leaves_nothing() {
+    let scratch = scratch();
+    let pm = Mapped::create(scratch.path().join("t"), process()).unwrap();
+    pm.grow(&superblock::create(&pm).unwrap(), 8192).unwrap();
+    assert_eq!(names(scratch.path()), [format!(".t.creating-{}", std::process::id())]);
+    drop(pm);
+    assert!(names(scratch.path()).is_empty());
+}
+
+#[test]
+fn never_replaces_anything() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let exists =
+        |path: &Path| matches!(Mapped::create(path, process()), Err(Error::AlreadyExists { .. }));
+    fs::write(&path, "precious").unwrap();
+    assert!(exists(&path));
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(exists(&path));
+    fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("nowhere", &path).unwrap();
+    assert!(exists(&path), "a dangling symbolic link is something");
+    fs::remove_file(&path).unwrap();
+
+    // What appears after the beginning is found at the end.
+    for make_rival in [
+        |path: &Path| fs::write(path, "rival").unwrap(),
+        |path: &Path| fs::create_dir(path).unwrap(),
+    ] {
+        let pm = Mapped::create(&path, process()).unwrap();
+        make_rival(&path);
+        assert!(matches!(pm.publish_created(), Err(Error::AlreadyExists { .. })));
+        drop(pm);
+        assert_eq!(names(scratch.path()), ["t"]);
+        let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+    }
+}
+
+#[test]
+fn two_creators_of_one_path_do_not_meet_until_the_end() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let first = Mapped::create(&path, process()).unwrap();
+    let second = Mapped::create(&path, process()).unwrap();
+    superblock::create(&first).unwrap();
+    superblock::create(&second).unwrap();
+    assert_eq!(names(scratch.path()).len(), 2);
+    second.publish_created().unwrap();
+    assert!(matches!(first.publish_created(), Err(Error::AlreadyExists { .. })));
+    drop(first);
+    assert_eq!(names(scratch.path()), ["t"]);
+}
+
+#[test]
+fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    for (name, files) in [
+        (".t.creating-1", &["lock", "table.ice"][..]),
+        (".t.creating-2", &[]),
+        (".u.creating-1", &[]),
+    ] {
+        fs::create_dir(scratch.path().join(name)).unwrap();
+        for file in files {
+            fs::write(scratch.path().join(name).join(file), "x").unwrap();
+        }
+    }
+    let living = Mapped::create(&path, process()).unwrap();
+    let living_name = format!(".t.creating-{}", std::process::id());
+    assert_eq!(names(scratch.path()), [living_name.as_str(), ".u.creating-1"]);
+    drop(Mapped::create(&path, process()).unwrap());
+    assert_eq!(names(scratch.path()), [living_name.as_str(), ".u.creating-1"]);
+    drop(living);
+}
+
+#[test]
+fn paths_of_all_kinds() {
+    let scratch = scratch();
+    let root = scratch.path();
+    drop(make(&root.join("slash/"), process(), 8));
+    assert_eq!(first_word(&root.join("slash")), 77);
+    assert_eq!(first_word(&root.join("slash//")), 77);
+    assert_eq!(first_word(&root.join("./slash/.")), 77);
+
+    let no_utf8 = root.join(std::ffi::OsStr::from_bytes(b"\xff\xfe"));
+    drop(make(&no_utf8, process(), 8));
+    assert_eq!(first_word(&no_utf8), 77);
+
+    let longest = root.join("n".repeat(255));
+    drop(make(&longest, process(), 8));
+    assert_eq!(first_word(&longest), 77);
+    assert!(matches!(Mapped::create(root.join("n".repeat(256)), process()), Err(Error::Io { .. })));
+
+    for nameless in ["", "/", "..", "."] {
+        assert!(
+            matches!(Mapped::create(nameless, process()), Err(Error::InvalidOption { .. })),
+            "{nameless:?}"
+        );
+    }
+    assert!(
+        matches!(Mapped::create(root.join("no/such/parent"), process()), Err(Error::Io { path, .. }) if path == root.join("no/such"))
+    );
+    fs::write(root.join("file"), "").unwrap();
+    assert!(matches!(Mapped::create(root.join("file/t"), process()), Err(Error::Io { .. })));
+    assert!(matches!(Mapped::create("nul\0nul", process()), Err(Error::Io { .. })));
+
+    std::os::unix::fs::symlink("slash", root.join("link")).unwrap();
+    assert_eq!(first_word(&root.join("link")), 77);
+}
+
+#[test]
+fn a_path_without_a_parent_is_in_the_working_directory() {
+    let name = format!("icefield-medium-test-{}", std::process::id());
+    let pm = make(Path::new(&name), process(), 8);
+    assert!(fs::metadata(&name).unwrap().is_dir());
+    drop(pm);
+    fs::remove_dir_all(&name).unwrap();
+}

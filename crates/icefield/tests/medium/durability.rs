@@ -1,0 +1,317 @@
+//! What each durability does, failed syncs, forks.
+
+use super::*;
+use std::sync::atomic::AtomicU64;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(status: i32) -> !;
+}
+
+/// Runs `child` in a forked process and returns the status that it exits with.
+fn in_fork(child: impl FnOnce() -> u8) -> i32 {
+    // SAFETY: the child calls only what needs none of the locks that other threads may have held, and never returns.
+    unsafe {
+        let pid = fork();
+        assert!(pid >= 0);
+        if pid == 0 {
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
+            _exit(i32::from(code));
+        }
+        let mut status = 0;
+        assert_eq!(waitpid(pid, &raw mut status, 0), pid);
+        status >> 8
+    }
+}
+
+#[test]
+fn auto_takes_what_is_there_and_says_so() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let pm = make(&path, MappedOptions::default(), 8);
+    assert!(matches!(pm.durability(), Durability::Process | Durability::Pmem));
+    let granted = pm.durability() == Durability::Pmem;
+    drop(pm);
+    match Mapped::open(&path, with(Durability::Pmem)) {
+        Ok(pm) => assert!(granted && pm.durability() == Durability::Pmem),
+        Err(error) => assert!(!granted && matches!(error, Error::Unsupported(_)), "{error}"),
+    }
+    for durability in [Durability::Process, Durability::PmemForced, Durability::Disk] {
+        assert_eq!(Mapped::open(&path, with(durability)).unwrap().durability(), durability);
+        assert_eq!(
+            Mapped::open_read_only(&path, with(durability)).unwrap().durability(),
+            durability
+        );
+    }
+    assert!(matches!(
+        Mapped::open(&path, with(Durability::Memory)),
+        Err(Error::InvalidOption { .. })
+    ));
+    let refused = Mapped::create(scratch.path().join("u"), with(Durability::Memory));
+    assert!(matches!(refused, Err(Error::InvalidOption { .. })));
+    assert_eq!(names(scratch.path()), ["t"]);
+    assert!(matches!(Mapped::anonymous(with(Durability::Disk)), Err(Error::InvalidOption { .. })));
+    assert_eq!(
+        Mapped::anonymous(with(Durability::PmemForced)).unwrap().durability(),
+        Durability::PmemForced
+    );
+    assert_eq!(
+        Mapped::anonymous(MappedOptions::default()).unwrap().durability(),
+        Durability::Memory
+    );
+}
+
+#[test]
+fn write_backs_keep_what_was_stored() {
+    for skip_flush in [false, true] {
+        let pm = Mapped::anonymous(MappedOptions { skip_flush, ..with(Durability::PmemForced) })
+            .unwrap();
+        let region = data(&pm);
+        pm.grow(&region, 1 << 16).unwrap();
+        for offset in (0..1 << 16).step_by(8) {
+            cell(&region, offset).store(&pm, offset, Relaxed);
+        }
+        pm.flush(region.base().as_ptr(), 1 << 16);
+        pm.fence();
+        assert!(
+            (0..1 << 16)
+                .step_by(8)
+                .all(|offset| cell(&region, offset).load(&pm, Relaxed) == offset)
+        );
+    }
+}
+
+/// A published table on disk whose system calls are counted from here on, and fail when `fault` says so.
+fn on_disk(path: &Path, fault: Option<FaultAt>) -> (Mapped, Region, Arc<FaultPlan>) {
+    drop(make(path, process(), 1 << 20));
+    let plan = Arc::new(fault.map_or_else(FaultPlan::counting, FaultPlan::new));
+    let pm = Mapped::open(
+        path,
+        MappedOptions { faults: Some(Arc::clone(&plan)), ..with(Durability::Disk) },
+    )
+    .unwrap();
+    let region = data(&pm);
+    (pm, region, plan)
+}
+
+#[test]
+fn a_fence_on_disk_syncs_what_was_flushed() {
+    let scratch = scratch();
+    let (pm, region, plan) = on_disk(&scratch.path().join("t"), None);
+    let other = pm.region("other.ice", 1 << 20).unwrap();
+    pm.grow(&other, 4096).unwrap();
+    let before = plan.calls();
+    pm.fence();
+    assert_eq!(plan.calls(), before, "nothing to sync");
+    pm.flush_object(cell(&region, 0));
+    pm.flush_object(cell(&region, 1 << 19));
+    pm.flush_object(cell(&other, 8));
+    assert_eq!(plan.calls(), before);
+    pm.fence();
+    assert_eq!(plan.calls(), before + 2, "one call for each region");
+    pm.fence();
+    assert_eq!(plan.calls(), before + 2);
+    let outside = 5_u64;
+    pm.persist(&outside);
+    assert_eq!(plan.calls(), before + 2, "memory that is no region's");
+    pm.flush_object(cell(&region, 0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| pm.fence());
+    });
+    assert_eq!(plan.calls(), before + 2, "another thread's fence does not cover it");
+    pm.close();
+    assert_eq!(plan.calls(), before + 3, "closing covers everybody");
+    pm.writable().unwrap();
+    assert!(plan.sites().contains(&"sync_mapping"));
+}
+
+#[test]
+fn fences_that_meet_share_a_sync() {
+    const THREADS: u64 = 4;
+    const FENCES: u64 = 25;
+    let scratch = scratch();
+    let (pm, region, plan) = on_disk(&scratch.path().join("t"), None);
+    let before = plan.calls();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (pm, region) = (&pm, &region);
+            scope.spawn(move || {
+                for fence in 0..FENCES {
+                    let cell = cell(region, (thread * FENCES + fence) * 4096);
+                    cell.store(pm, 1, Relaxed);
+                    pm.persist(cell);
+                    pm.writable().unwrap();
+                }
+            });
+        }
+    });
+    let syncs = plan.calls() - before;
+    assert!(
+        (FENCES..=THREADS * FENCES).contains(&syncs),
+        "{syncs} syncs for {} fences",
+        THREADS * FENCES
+    );
+}
+
+#[test]
+fn a_failed_sync_poisons_for_good() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let (pm, region, plan) = on_disk(&path, None);
+    let nth = plan.calls() + 1;
+    drop((pm, region));
+    let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Fail(Errno::IO) };
+    let (pm, region, plan) = on_disk_again(&path, fault);
+    cell(&region, 0).store(&pm, 5, Relaxed);
+    pm.persist(cell(&region, 0));
+    assert_eq!(plan.fired(), 1);
+    assert!(matches!(pm.writable(), Err(Error::Poisoned)));
+    let calls = plan.calls();
+    pm.persist(cell(&region, 0));
+    assert_eq!(plan.calls(), calls, "never tried again: the kernel may have dropped the pages");
+    assert!(matches!(pm.writable(), Err(Error::Poisoned)));
+    assert_eq!(cell(&region, 0).load(&pm, Relaxed), 5, "reading goes on");
+    let (table, _) = superblock::read(&pm).unwrap();
+    assert!(matches!(superblock::begin_session(&pm, &table), Err(Error::Poisoned)));
+    assert!(matches!(superblock::end_session(&pm, &table, 1), Err(Error::Poisoned)));
+    pm.close();
+    drop((pm, region, table));
+    Mapped::open(&path, with(Durability::Disk)).unwrap().writable().unwrap();
+}
+
+fn on_disk_again(path: &Path, fault: FaultAt) -> (Mapped, Region, Arc<FaultPlan>) {
+    let plan = Arc::new(FaultPlan::new(fault));
+    let pm = Mapped::open(
+        path,
+        MappedOptions { faults: Some(Arc::clone(&plan)), ..with(Durability::Disk) },
+    )
+    .unwrap();
+    let region = data(&pm);
+    (pm, region, plan)
+}
+
+#[test]
+fn every_thread_of_a_failed_sync_learns_of_it() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let (pm, region, plan) = on_disk(&path, None);
+    let nth = plan.calls() + 10;
+    drop((pm, region));
+    let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Fail(Errno::IO) };
+    let (pm, region, _plan) = on_disk_again(&path, fault);
+    let told = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (pm, region, told) = (&pm, &region, &told);
+            scope.spawn(move || {
+                for fence in 0..1000 {
+                    pm.persist(cell(region, (thread * 60 + fence % 60) * 4096));
+                    if pm.writable().is_err() {
+                        told.fetch_add(1, Relaxed);
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(told.load(Relaxed), 3);
+}
+
+#[test]
+fn a_forked_child_may_read_and_not_write() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    for pm in [
+        make(&path, process(), 4096),
+        make(&scratch.path().join("d"), with(Durability::Disk), 4096),
+        Mapped::anonymous(MappedOptions::default()).unwrap(),
+    ] {
+        let region = data(&pm);
+        pm.grow(&region, 4096).unwrap();
+        cell(&region, 0).store(&pm, 77, Relaxed);
+        let status = in_fork(|| match pm.writable() {
+            Err(Error::Forked) if cell(&region, 0).load(&pm, Relaxed) == 77 => 7,
+            Err(_) => 1,
+            Ok(()) => 2,
+        });
+        assert_eq!(status, 7);
+        pm.writable().unwrap();
+    }
+}
+
+#[test]
+fn a_forked_child_notices_also_where_the_kernel_does_not_help() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let counting = Arc::new(FaultPlan::counting());
+    let options =
+        |plan: &Arc<FaultPlan>| MappedOptions { faults: Some(Arc::clone(plan)), ..process() };
+    drop(make(&path, process(), 4096));
+    drop(Mapped::open(&path, options(&counting)).unwrap());
+    let mut fallbacks = 0;
+    for nth in 1..=counting.calls() {
+        let plan = Arc::new(FaultPlan::new(FaultAt {
+            nth,
+            mode: FaultMode::Once,
+            action: FaultAction::Fail(Errno::INVAL),
+        }));
+        let Ok(pm) = Mapped::open(&path, options(&plan)) else { continue };
+        fallbacks += 1;
+        pm.writable().unwrap();
+        assert_eq!(in_fork(|| if matches!(pm.writable(), Err(Error::Forked)) { 7 } else { 1 }), 7);
+    }
+    assert!(fallbacks > 0);
+}
+
+#[test]
+fn a_forked_child_that_drops_the_table_does_not_disturb_the_parent() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let unpublished = scratch.path().join("u");
+    let pm = make(&path, process(), 4096);
+    let creating = Mapped::create(&unpublished, process()).unwrap();
+    superblock::create(&creating).unwrap();
+    // SAFETY: bitwise copies, dropped in the child only, whose memory is its own.
+    let (copy, creating_copy) =
+        unsafe { (std::ptr::read(&raw const pm), std::ptr::read(&raw const creating)) };
+    let (copy, creating_copy) =
+        (std::mem::ManuallyDrop::new(copy), std::mem::ManuallyDrop::new(creating_copy));
+    let status = in_fork(|| {
+        drop(std::mem::ManuallyDrop::into_inner(copy));
+        drop(std::mem::ManuallyDrop::into_inner(creating_copy));
+        7
+    });
+    assert_eq!(status, 7);
+    assert!(
+        matches!(Mapped::open(&path, process()), Err(Error::Locked { pid }) if pid == std::process::id())
+    );
+    creating.publish_created().unwrap();
+    assert!(unpublished.join(TABLE_REGION).exists());
+    let region = data(&pm);
+    cell(&region, 0).store(&pm, 78, Relaxed);
+    drop((pm, region));
+    assert_eq!(first_word(&path), 78);
+}
+
+#[test]
+fn a_child_that_lives_on_does_not_keep_the_lock() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let pm = make(&path, process(), 4096);
+    let mut pipe = std::io::pipe().unwrap();
+    // SAFETY: the child only waits and exits.
+    let pid = unsafe { fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        drop(pipe.1);
+        let _ = std::io::Read::read(&mut pipe.0, &mut [0]);
+        // SAFETY: ends the child.
+        unsafe { _exit(0) };
+    }
+    drop(pm);
+    drop(Mapped::open(&path, process()).unwrap());
+    drop(pipe);
+    // SAFETY: our own child.
+    unsafe { waitpid(pid, std::ptr::null_mut(), 0) };
+}

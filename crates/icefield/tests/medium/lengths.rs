@@ -1,0 +1,181 @@
+//! Regions: reservations, growth, truncated files, bytes outside, holes.
+
+use super::*;
+
+#[test]
+fn growing_gives_zeros_at_the_same_address() {
+    let scratch = scratch();
+    for pm in [
+        make(&scratch.path().join("t"), process(), 8),
+        Mapped::anonymous(MappedOptions::default()).unwrap(),
+        make(&scratch.path().join("p"), with(Durability::PmemForced), 8),
+        make(&scratch.path().join("d"), with(Durability::Disk), 8),
+    ] {
+        let region = data(&pm);
+        let base = region.base();
+        let mut last = region.len();
+        for bytes in [4096, 5000, 70_000, 3 << 20, 33 << 20] {
+            pm.grow(&region, bytes).unwrap();
+            if region.len() == last {
+                continue;
+            }
+            assert!(
+                region.len() >= bytes && region.len() <= bytes + bytes / 16 + 8192,
+                "{bytes}: {}",
+                region.len()
+            );
+            assert_eq!(region.base(), base);
+            for offset in
+                [last, (last + region.len()) / 2, region.len() - 8].map(|offset| offset / 8 * 8)
+            {
+                assert_eq!(cell(&region, offset).load(&pm, Relaxed), 0);
+                cell(&region, offset).store(&pm, offset + 1, Relaxed);
+            }
+            last = region.len();
+        }
+        pm.grow(&region, 1).unwrap();
+        assert_eq!(region.len(), last, "never shrinks");
+        assert!(
+            matches!(pm.grow(&region, (1 << 30) + 1), Err(Error::NoSpace { .. })),
+            "the reservation is a bound"
+        );
+        assert!(matches!(pm.grow(&region, u64::MAX), Err(Error::NoSpace { .. })));
+        assert_eq!(pm.region(DATA, 1).unwrap().base(), base, "one name, one region");
+    }
+}
+
+#[test]
+fn reservations_are_large_and_bounded() {
+    let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
+    let region = pm.region("huge.ice", u64::MAX).unwrap();
+    assert!((1 << 30..=1 << 40).contains(&region.max_bytes()));
+    assert_eq!(pm.region("small.ice", 1).unwrap().max_bytes() as usize, rustix::param::page_size());
+}
+
+#[test]
+fn smaller_reservations_serve_where_addresses_are_few() {
+    // The second reservation of a terabyte fails, as do all but the last of those that follow it.
+    let scratch = scratch();
+    for fails in 1..=3 {
+        let plan = |nth| MappedOptions {
+            durability: Durability::Process,
+            faults: Some(Arc::new(FaultPlan::new(FaultAt {
+                nth,
+                mode: FaultMode::Once,
+                action: FaultAction::Fail(Errno::NOMEM),
+            }))),
+            ..MappedOptions::default()
+        };
+        let path = scratch.path().join("t");
+        let counting = Arc::new(FaultPlan::counting());
+        let pm = Mapped::create(
+            &path,
+            MappedOptions { faults: Some(Arc::clone(&counting)), ..process() },
+        )
+        .unwrap();
+        let before = counting.calls();
+        drop(pm);
+        let pm = Mapped::create(&path, plan(before + 1 + fails)).unwrap();
+        let region = pm.region(DATA, u64::MAX);
+        match region {
+            Ok(region) => assert!(region.max_bytes() <= 1 << 40),
+            Err(error) => assert!(matches!(error, Error::Io { .. })),
+        }
+    }
+}
+
+#[test]
+fn the_length_is_what_the_file_has() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    drop(make(&path, process(), 100_000));
+    for len in [50_001_u64, 4097, 13, 0] {
+        fs::File::options().write(true).open(path.join(DATA)).unwrap().set_len(len).unwrap();
+        let pm = Mapped::open(&path, process()).unwrap();
+        let region = data(&pm);
+        assert_eq!(region.len(), len);
+        assert!(region.at::<Cell64>(len / 8 * 8).is_none());
+        // A crash between extending and publishing leaves such a tail: it is usable as it is.
+        pm.grow(&region, len + 10_000).unwrap();
+        assert_eq!(cell(&region, (len + 9_000) / 8 * 8).load(&pm, Relaxed), 0);
+        drop(region);
+    }
+}
+
+#[test]
+fn a_file_longer_than_the_bound_is_mapped_whole() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    drop(make(&path, process(), 100_000));
+    let pm = Mapped::open(&path, process()).unwrap();
+    let region = pm.region(DATA, 4096).unwrap();
+    assert!(region.len() >= 100_000);
+    assert_eq!(cell(&region, 99_992).load(&pm, Relaxed), 0);
+}
+
+#[test]
+fn truncation_while_open_is_noticed_by_the_next_growth() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let pm = make(&path, process(), 100_000);
+    let region = data(&pm);
+    fs::File::options().write(true).open(path.join(DATA)).unwrap().set_len(5000).unwrap();
+    assert!(matches!(pm.grow(&region, 200_000), Err(Error::Corrupt { offset: 5000, .. })));
+    assert!(matches!(pm.writable(), Err(Error::Poisoned)));
+}
+
+#[test]
+fn bytes_outside_are_refused() {
+    let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
+    let region = data(&pm);
+    pm.grow(&region, 4096).unwrap();
+    // SAFETY: this thread alone uses the region; what is read was written before.
+    unsafe {
+        pm.write_bytes(&region, 4093, b"abc");
+        assert_eq!(pm.read_bytes(&region, 4093, 3), Some(&b"abc"[..]));
+        assert_eq!(pm.read_bytes(&region, region.len() - 1, 2), None);
+        assert_eq!(pm.read_bytes(&region, u64::MAX, 2), None);
+    }
+    for offset in [region.len() - 2, u64::MAX - 1] {
+        let outside = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            // SAFETY: it panics before it writes.
+            unsafe { pm.write_bytes(&region, offset, b"abc") };
+        }));
+        assert!(outside.is_err());
+    }
+}
+
+#[test]
+fn punching_gives_space_back_and_reads_zero() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    for pm in [make(&path, process(), 8), Mapped::anonymous(MappedOptions::default()).unwrap()] {
+        let region = data(&pm);
+        pm.grow(&region, 1 << 20).unwrap();
+        for offset in (0..1 << 20).step_by(2048) {
+            cell(&region, offset).store(&pm, 9, Relaxed);
+        }
+        let blocks =
+            |path: &Path| fs::metadata(path.join(DATA)).map_or(0, |status| status.blocks());
+        let before = blocks(&path);
+        // Only whole pages go: from 8192 up to 1 MiB - 4096.
+        pm.punch(&region, 4097, (1 << 20) - 4097 - 1).unwrap();
+        for offset in (0..1 << 20).step_by(2048) {
+            let kept = !(8192..(1 << 20) - 4096).contains(&offset);
+            assert_eq!(
+                cell(&region, offset).load(&pm, Relaxed),
+                if kept { 9 } else { 0 },
+                "{offset}"
+            );
+        }
+        if pm.durability() == Durability::Process {
+            assert!(blocks(&path) < before);
+            pm.reserve(&region, 8192, 1 << 19).unwrap();
+            assert!(blocks(&path) >= before / 2);
+        }
+        pm.punch(&region, 100, 200).unwrap();
+        pm.punch(&region, u64::MAX - 5, 100).unwrap();
+        pm.reserve(&region, 5 << 20, 100).unwrap();
+    }
+}

@@ -1,0 +1,91 @@
+//! The real medium: directories, locks, lengths, durabilities, forks, full devices.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use icefield::pm::superblock::{self, Identity, TABLE_REGION};
+use icefield::pm::{
+    Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, Mapped, MappedOptions, Medium,
+    Region,
+};
+use icefield::{Durability, Error};
+
+mod backup;
+mod creating;
+mod durability;
+mod faults;
+mod lengths;
+mod opening;
+mod space;
+
+const DATA: &str = "data.ice";
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A scratch directory where syncing costs nothing, for tests that make thousands of tables.
+fn fast_scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| scratch())
+}
+
+fn with(durability: Durability) -> MappedOptions {
+    MappedOptions { durability, ..MappedOptions::default() }
+}
+
+fn process() -> MappedOptions {
+    with(Durability::Process)
+}
+
+fn identity() -> Identity {
+    Identity { design: "test".into(), ..Identity::default() }
+}
+
+fn cell(region: &Region, offset: u64) -> &Cell64 {
+    region.at::<Cell64>(offset).unwrap()
+}
+
+fn data(pm: &Mapped) -> Region {
+    pm.region(DATA, 1 << 30).unwrap()
+}
+
+/// Makes a published table with `bytes` bytes of data, the first word of which is 77.
+fn make(path: &Path, options: MappedOptions, bytes: u64) -> Mapped {
+    let pm = Mapped::create(path, options).unwrap();
+    let table = superblock::create(&pm).unwrap();
+    let region = data(&pm);
+    pm.grow(&region, bytes).unwrap();
+    cell(&region, 0).store(&pm, 77, Relaxed);
+    pm.persist(cell(&region, 0));
+    superblock::seal(&pm, &table, &identity()).unwrap();
+    pm.publish_created().unwrap();
+    pm
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn first_word(path: &Path) -> u64 {
+    let pm = Mapped::open_read_only(path, process()).unwrap();
+    cell(&data(&pm), 0).load(&pm, Relaxed)
+}
+
+/// Runs one ignored test of this file in a process of its own.
+fn in_child(test: &str, variables: &[(&str, String)]) -> std::process::ExitStatus {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"]);
+    command.envs(variables.iter().map(|(name, value)| (*name, value)));
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command.status().unwrap()
+}

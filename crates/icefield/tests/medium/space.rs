@@ -1,0 +1,120 @@
+//! Full devices and bounds.
+
+use super::*;
+
+#[test]
+fn max_bytes_bounds_all_regions_together() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let options = MappedOptions { max_bytes: Some(100_000), ..process() };
+    for pm in [
+        make(&path, options.clone(), 50_000),
+        Mapped::anonymous(MappedOptions { max_bytes: Some(100_000), ..MappedOptions::default() })
+            .unwrap(),
+    ] {
+        let region = data(&pm);
+        let other = pm.region("other.ice", 1 << 30).unwrap();
+        pm.grow(&region, 50_000).unwrap();
+        pm.grow(&other, 30_000).unwrap();
+        let len = other.len();
+        assert!(
+            matches!(pm.grow(&other, 90_000), Err(Error::NoSpace { needed_bytes, .. }) if needed_bytes == 90_000 - len)
+        );
+        assert_eq!(other.len(), len);
+        pm.writable().unwrap();
+        // What is left can be used up to the last byte.
+        let table_bytes = if pm.durability() == Durability::Process { 8192 } else { 0 };
+        let left = 100_000 - region.len() - other.len() - table_bytes;
+        pm.grow(&region, region.len() + left).unwrap();
+        assert!(matches!(pm.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
+    }
+    // The bound counts what is there already.
+    let pm = Mapped::open(&path, options).unwrap();
+    let (region, _other) = (data(&pm), pm.region("other.ice", 1 << 30).unwrap());
+    pm.region(TABLE_REGION, 8192).unwrap();
+    assert!(matches!(pm.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
+}
+
+/// A small file system of its own.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn mount(bytes: u64) -> Option<Self> {
+        let place = scratch();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(place.path())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self(place)),
+            _ => {
+                println!("skipped: cannot mount a small tmpfs here");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_device_is_an_error_and_passes() {
+    let Some(tmpfs) = Tmpfs::mount(2 << 20) else { return };
+    let path = tmpfs.0.path().join("t");
+    let pm = make(&path, process(), 100_000);
+    let region = data(&pm);
+    let len = region.len();
+    assert!(matches!(pm.grow(&region, 4 << 20), Err(Error::NoSpace { .. })));
+    assert_eq!(region.len(), len);
+    assert_eq!(fs::metadata(path.join(DATA)).unwrap().len(), len, "the file was restored");
+    pm.writable().unwrap();
+    // Byte by byte to the brim: every published byte can be stored to.
+    let mut bytes = len;
+    while pm.grow(&region, bytes).is_ok() {
+        bytes = region.len() + 4096;
+    }
+    for offset in (0..region.len()).step_by(4096) {
+        cell(&region, offset).store(&pm, offset, Relaxed);
+    }
+    let brim = region.len();
+    assert!(brim > 1 << 20);
+    // No room for another table, nor for a copy of this one; both leave nothing.
+    let target = tmpfs.0.path().join("copy");
+    assert!(matches!(pm.backup_to(&target), Err(Error::NoSpace { .. })));
+    let another =
+        Mapped::create(&target, process()).and_then(|pm| superblock::create(&pm).map(drop));
+    assert!(matches!(another, Err(Error::NoSpace { .. })), "{another:?}");
+    assert_eq!(names(tmpfs.0.path()), ["t"]);
+    // With space given back it goes on.
+    pm.punch(&region, 0, 1 << 20).unwrap();
+    pm.grow(&region, brim + 4096).unwrap();
+    assert!(matches!(pm.reserve(&region, 0, 1 << 20), Err(Error::NoSpace { .. })));
+    cell(&region, brim).store(&pm, 3, Relaxed);
+    drop((pm, region));
+    let pm = Mapped::open(&path, process()).unwrap();
+    assert_eq!(cell(&data(&pm), brim).load(&pm, Relaxed), 3);
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_and_no_signal() {
+    // In a child: limits are the whole process's.
+    let status = crate::in_child("space::child_with_a_limit", &[]);
+    assert!(status.success(), "{status:?}");
+}
+
+#[test]
+#[ignore = "run by a_file_size_limit_is_an_error_and_no_signal"]
+fn child_with_a_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let scratch = scratch();
+    let pm = make(&scratch.path().join("t"), process(), 8);
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    setrlimit(Resource::Fsize, Rlimit { current: Some(1 << 20), maximum }).unwrap();
+    let region = data(&pm);
+    assert!(matches!(pm.grow(&region, 2 << 20), Err(Error::NoSpace { .. })));
+    pm.grow(&region, 1 << 20).unwrap();
+}
