@@ -60,14 +60,20 @@ impl Bench {
         }
     }
 
+    /// Whether `point` shows images that no other point does, or under stricter demands.
+    pub(super) fn wants(&self, point: &CrashPoint<'_>) -> bool {
+        let kind = point.event().kind;
+        // Stores and flushes take no image away: the next fence, growth or return shows the same ones.
+        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
+        // Without pending stores there is nothing that the last point has not shown; except when a call has returned.
+        let stale = !point.is_open() && kind != EventKind::Asked;
+        self.found.is_none() && self.samples > 0 && !passing && !stale
+    }
+
     /// Called at every event.
     pub(super) fn look<M: Machine>(&mut self, point: &CrashPoint<'_>) {
         self.capture(point);
-        let kind = point.event().kind;
-        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
-        // Without pending stores there is nothing that the last point has not shown; except under new expectations.
-        let stale = !point.is_open() && kind != EventKind::Asked;
-        if self.found.is_some() || self.samples == 0 || passing || stale {
+        if !self.wants(point) {
             return;
         }
         self.counts.points += 1;

@@ -38,7 +38,7 @@ fn free_slot(pm: &Words) -> u64 {
 }
 
 fn all(pm: &Words) -> Vec<(u64, u64)> {
-    valid_slots(pm).map(|at| (pm.load(slot(at)) - 1, pm.load(slot(at) + 1))).collect()
+    valid_slots(pm).map(|at| (pm.load(slot(at)).wrapping_sub(1), pm.load(slot(at) + 1))).collect()
 }
 
 /// The bitmap after a key moved from one slot to another, or came, or went.
@@ -68,11 +68,14 @@ pub const NO_FENCE: u32 = 7;
 pub const NO_LAST_FENCE: u32 = 71;
 /// PM10: the bitmap is published in two halves, as a compiler may tear a plain store.
 pub const TORN: u32 = 10;
+/// `clear` removes one record after the other.
+pub const HALF_CLEAR: u32 = 50;
 /// A flush and fence too many: correct, and slow.
 pub const REDUNDANT: u32 = 99;
 
 impl<const BUG: u32> Small for Bitmap<BUG> {
     const NAME: &'static str = "bitmap";
+    const WHOLE: bool = true;
 
     fn get(pm: &Words, key: u64) -> Option<u64> {
         find(pm, key).map(|at| pm.load(slot(at) + 1))
@@ -114,6 +117,14 @@ impl<const BUG: u32> Small for Bitmap<BUG> {
             pm.flush(VALID, 1);
             pm.fence();
         }
+    }
+
+    fn clear(pm: &Words) {
+        if BUG == HALF_CLEAR {
+            return all(pm).into_iter().for_each(|(key, _)| Self::set(pm, key, None));
+        }
+        pm.store(VALID, 0);
+        pm.persist(VALID, 1);
     }
 
     fn records(pm: &Words) -> Vec<(u64, u64)> {
@@ -271,7 +282,7 @@ impl<const BUG: u32> Splitting<BUG> {
 
     /// Whether what segment `segment` holds under `key` counts.
     fn belongs(pm: &Words, segment: u64, key: u64) -> bool {
-        segment == 1 || pm.load(DEPTH) == 0 || key % 2 == 0
+        segment == 1 || pm.load(DEPTH) == 0 || key.is_multiple_of(2)
     }
 
     fn find(pm: &Words, segment: u64, key: u64) -> Option<u64> {
@@ -285,7 +296,7 @@ impl<const BUG: u32> Splitting<BUG> {
         }
         for at in 0..SEGMENT_SLOTS {
             let (from, to) = (Self::pair(0, at), Self::pair(1, at));
-            if pm.load(from) % 2 == 0 {
+            if pm.load(from).is_multiple_of(2) {
                 pm.store_relaxed(to, pm.load(from));
                 pm.store_relaxed(to + 1, pm.load(from + 1));
             }
@@ -335,7 +346,7 @@ impl<const BUG: u32> Small for Splitting<BUG> {
         for segment in 0..=pm.load(DIRECTORY) {
             for at in (0..SEGMENT_SLOTS).map(|at| Self::pair(segment, at)) {
                 let (key, value) = (pm.load(at), pm.load(at + 1));
-                let stale = segment == 0 && pm.load(DIRECTORY) == 1 && key % 2 == 0;
+                let stale = segment == 0 && pm.load(DIRECTORY) == 1 && key.is_multiple_of(2);
                 if key != 0 && value != 0 && !stale && Self::belongs(pm, segment, key - 1) {
                     records.push((key - 1, value - 1));
                 }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use icefield::pm::sim::Sim;
 use icefield::pm::{Cell32, Cell64, Medium, Region};
-use icefield::{Error, Result};
-use icefield_testkit::call::{Call, Reply};
+use icefield::{Error, OnFailure, Result};
+use icefield_testkit::call::{BatchKind, Call, Reply};
 use icefield_testkit::crash::Machine;
 
 /// Where a finished table says so.
@@ -71,12 +71,15 @@ pub trait Small: Send + Sync + 'static {
     const LOCKED_READS: bool = true;
     /// Whether the table is declared finished before `format` ran.
     const SEALED_FIRST: bool = false;
+    /// Whether it is also asked for batches, `clear`, `retain` and passes.
+    const WHOLE: bool = false;
 
     fn format(_pm: &Words) {}
     fn recover(_pm: &Words) {}
     fn get(pm: &Words, key: u64) -> Option<u64>;
     fn set(pm: &Words, key: u64, value: Option<u64>);
     fn records(pm: &Words) -> Vec<(u64, u64)>;
+    fn clear(_pm: &Words) {}
     fn faults(_pm: &Words) -> Vec<String> {
         Vec::new()
     }
@@ -98,7 +101,7 @@ impl<T: Small> Shelf<T> {
 
 impl<T: Small> Machine for Shelf<T> {
     const NAME: &'static str = T::NAME;
-    const SIMPLE: bool = true;
+    const SIMPLE: bool = !T::WHOLE;
 
     fn create(sim: Sim, _variant: u64) -> Result<Self> {
         let shelf = Self::on(sim)?;
@@ -137,6 +140,34 @@ impl<T: Small> Machine for Shelf<T> {
         }
         drop(guard);
         Ok(reply)
+    }
+
+    fn batch(&self, kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::new();
+        for &call in calls {
+            replies.push(self.ask(call)?);
+            let failed = replies.last().is_some_and(|reply| call.action.failed(reply));
+            if failed && kind == BatchKind::Execute(OnFailure::Stop) {
+                break;
+            }
+        }
+        Ok(replies)
+    }
+
+    fn clear(&self) -> Result<()> {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        T::clear(&self.pm);
+        Ok(())
+    }
+
+    fn drop_multiples_of(&self, divisor: u64) -> Result<()> {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, _) in T::records(&self.pm) {
+            if key.is_multiple_of(divisor) {
+                T::set(&self.pm, key, None);
+            }
+        }
+        Ok(())
     }
 
     fn records(&self) -> Result<Vec<(u64, u64)>> {

@@ -189,7 +189,7 @@ fn a_loop_without_end_is_found() {
         sim.begin_op();
         (0..900).for_each(|_| assert_eq!(cell(&region, 0).load(&sim, Acquire), 0));
     }
-    let wait = || (0..).for_each(|rounds| sim.wait(rounds));
+    let wait = || (0..10_000).for_each(|rounds| sim.wait(rounds));
     let message = catch_unwind(AssertUnwindSafe(wait)).unwrap_err().downcast::<String>().unwrap();
     assert!(message.starts_with(HANG), "{message}");
 }
