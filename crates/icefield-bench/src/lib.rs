@@ -1,1 +1,38 @@
-//! Placeholder.
+//! `icefield bench`: what Icefield's tables cost, told as shares of what this very machine can do and as exact counts.
+//!
+//! Machines are noisy, so no claim is an absolute time. A result compares a table with bare loops over the same kind of
+//! memory, measured in turns with it ([`Row::limit_ratio`](row::Row), `shape_ratio`), or counts lines, flushes and fences
+//! on the simulated medium, which no noise touches. Keys are made before any clock runs, memory is touched before, threads
+//! are pinned, and every answer is checked.
+
+mod args;
+mod designs;
+mod experiments;
+mod keys;
+mod limit;
+mod machine;
+mod output;
+mod place;
+mod row;
+mod session;
+mod stats;
+mod table;
+
+pub use args::{Args, Batch, Medium};
+
+/// What goes wrong on the way to a result, in words.
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// Runs the experiment that `args` names and writes its results where they say. `false` when a table answered wrongly.
+///
+/// ```
+/// let mut args = icefield_bench::Args::new("list");
+/// args.json = Some("-".to_owned());
+/// assert!(icefield_bench::run(args).unwrap());
+/// ```
+///
+/// # Errors
+/// An unknown name or impossible option, a result that cannot be written, a table that cannot be made.
+pub fn run(args: Args) -> Result<bool, Box<dyn std::error::Error>> {
+    experiments::run(args)
+}

@@ -1,12 +1,15 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
+pub mod budget;
 pub mod call;
 pub mod corrupt;
 pub mod crash;
 pub mod failure;
+pub mod faults;
 pub mod faulty;
 pub mod file_subject;
 pub mod history;
+pub mod iterate;
 pub mod kill;
 pub mod linear;
 pub mod model;
@@ -16,6 +19,8 @@ pub mod reference;
 pub mod rng;
 pub mod shrink;
 pub mod subject;
+pub mod subjects;
+pub mod timed;
 pub mod workload;
 
 #[cfg(test)]

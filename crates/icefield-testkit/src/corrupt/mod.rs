@@ -5,6 +5,8 @@ mod damage;
 mod probe;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use icefield::pm::sim::{Image, Model, Pool, Sim, SimOptions};
 use icefield::{Durable, Error};
@@ -14,6 +16,7 @@ use crate::failure::Failure;
 use crate::file_subject::{FileOptions, FileSubject};
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
+use crate::timed::within;
 use damage::{Directory, Files, damage};
 use probe::{Known, Outcome, probe};
 
@@ -23,6 +26,8 @@ pub const NAME: &str = "corrupt";
 const TABLES: u64 = 8;
 /// Steps of one operation on a tiny table after which it hangs.
 const STEP_BUDGET: u64 = 2_000_000;
+/// Everything done to one damaged table on real files takes longer only if it hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What damaged tables did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -151,8 +156,17 @@ pub fn scenario_on_files<T: FileSubject>(
         let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
         write_directory(&path, &files)
             .map_err(|error| fail(format!("{}: {error}", path.display())))?;
-        let outcome = probe(|| T::open_at(&path, FileOptions::default()), known, n, || ());
+        let (opened, known) = (path.clone(), Arc::clone(known));
+        let probing = within(PATIENCE, move || {
+            probe(|| T::open_at(&opened, FileOptions::default()), &known, n, || ())
+        });
+        let outcome = probing.unwrap_or_else(|ending| Outcome::Hung(format!("{ending:?}")));
+        let hung = matches!(outcome, Outcome::Hung(_));
         counts.count(outcome, || format!("mutation {n} of files: {how}"));
+        if hung {
+            // Its thread still has the files.
+            return Ok(counts);
+        }
         std::fs::remove_dir_all(&path)
             .map_err(|error| fail(format!("{}: {error}", path.display())))?;
     }
@@ -187,7 +201,11 @@ fn images<T: Subject>(seed: u64, pool: &Pool) -> Result<Vec<(Image, Known)>, Err
     (0..TABLES).map(image).collect()
 }
 
-fn directories<T: FileSubject>(seed: u64, place: &Path) -> Result<Vec<(Directory, Known)>, String> {
+fn directories<T: FileSubject>(
+    seed: u64,
+    place: &Path,
+) -> Result<Vec<(Directory, Arc<Known>)>, String> {
+    std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
     let directory = |n: u64| {
         let path = place.join(format!("base-{n}"));
         let how = FileOptions { variant: n, ..FileOptions::default() };
@@ -196,7 +214,8 @@ fn directories<T: FileSubject>(seed: u64, place: &Path) -> Result<Vec<(Directory
         drop(table);
         let files =
             read_directory(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok((files, known))
+        std::fs::remove_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((files, Arc::new(known)))
     };
     (0..3).map(directory).collect()
 }

@@ -5,11 +5,12 @@
 //! a plan that disabled them would only prove that nothing can be undone without system calls. They still count, and the
 //! process can still be killed at them.
 
+mod faults;
+
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
@@ -17,109 +18,14 @@ use rustix::fs::{
 };
 use rustix::io::retry_on_intr;
 use rustix::mm::{Advice, MapFlags, MsyncFlags, ProtFlags};
-use rustix::process::Signal;
 
 pub use rustix::io::Errno;
 
 use crate::Error;
 
+pub use faults::{FaultAction, FaultAt, FaultMode, FaultPlan};
+
 type Answer<T> = Result<T, Errno>;
-
-/// What a [`FaultPlan`] does when its turn comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultAction {
-    /// The call fails with this error and does nothing.
-    Fail(Errno),
-    /// The process is killed instead of making the call.
-    Kill,
-}
-
-/// Whether a fault passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultMode {
-    /// Only the Nth call is hit.
-    Once,
-    /// The Nth call and every later one are hit.
-    ForGood,
-}
-
-/// Which call is hit, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaultAt {
-    /// The number of the call, from 1.
-    pub nth: u64,
-    /// Once, or from then on.
-    pub mode: FaultMode,
-    /// What happens.
-    pub action: FaultAction,
-}
-
-/// Makes a system call of the persistent layer fail, or kills the process there. For tests.
-#[derive(Debug, Default)]
-pub struct FaultPlan {
-    at: Option<FaultAt>,
-    calls: AtomicU64,
-    fired: AtomicU64,
-    sites: Mutex<Vec<&'static str>>,
-}
-
-impl FaultPlan {
-    /// A plan with one fault.
-    #[must_use]
-    pub fn new(at: FaultAt) -> Self {
-        Self { at: Some(at), ..Self::default() }
-    }
-
-    /// A plan without faults, to count calls.
-    #[must_use]
-    pub fn counting() -> Self {
-        Self::default()
-    }
-
-    /// How many calls were made.
-    #[must_use]
-    pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
-    }
-
-    /// How many calls were made to fail.
-    #[must_use]
-    pub fn fired(&self) -> u64 {
-        self.fired.load(Ordering::Relaxed)
-    }
-
-    /// The names of the calls made so far, each once, in the order of their first use.
-    #[must_use]
-    pub fn sites(&self) -> Vec<&'static str> {
-        lock(&self.sites).clone()
-    }
-
-    fn enter(&self, site: &'static str, may_fail: bool) -> Answer<()> {
-        // Relaxed: a counter; nothing is published by it.
-        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        {
-            let mut sites = lock(&self.sites);
-            if !sites.contains(&site) {
-                sites.push(site);
-            }
-        }
-        let Some(at) = self.at else { return Ok(()) };
-        if call < at.nth || (call > at.nth && at.mode == FaultMode::Once) {
-            return Ok(());
-        }
-        match at.action {
-            FaultAction::Fail(errno) if may_fail => {
-                self.fired.fetch_add(1, Ordering::Relaxed);
-                Err(errno)
-            }
-            FaultAction::Fail(_) => Ok(()),
-            FaultAction::Kill => {
-                rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)?;
-                Ok(())
-            }
-        }
-    }
-}
 
 /// Locks a mutex whose data is valid at every instruction, whatever a panicking holder did.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -336,11 +242,10 @@ impl Io {
         rename_to_free_name(at, from, to)
     }
 
-    /// Takes a renaming back.
-    pub(crate) fn restore_name(&self, at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) {
+    /// Takes a renaming back; tells whether it could.
+    pub(crate) fn restore_name(&self, at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> bool {
         self.enter_undo("restore_name");
-        // Left under its new name the table is complete and usable.
-        let _ = rename_to_free_name(at, from, to);
+        rename_to_free_name(at, from, to).is_ok()
     }
 
     /// Removes a file.
@@ -473,6 +378,21 @@ impl Io {
         self.enter_undo("unmap");
         // SAFETY: the caller's contract. It fails only for ranges that are no such thing; then address space stays taken.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+    }
+
+    /// Whether the file can be mapped so that a written-back line is durable: the mark of persistent memory.
+    pub(crate) fn grants_sync(&self, file: BorrowedFd<'_>) -> bool {
+        let bytes = rustix::param::page_size();
+        if self.enter("grants_sync").is_err() {
+            return false;
+        }
+        let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
+        // SAFETY: a new mapping at an address of the kernel's choice, never touched, gone at once.
+        unsafe {
+            let mapped =
+                rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, file, 0);
+            mapped.is_ok_and(|base| rustix::mm::munmap(base, bytes).is_ok())
+        }
     }
 
     /// Tells the kernel to use huge pages for a range, where it likes to.

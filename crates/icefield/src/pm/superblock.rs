@@ -495,6 +495,36 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_under_a_good_checksum_are_taken_without_a_panic() {
+        let mut state = 1_u64;
+        let mut decoded = 0;
+        for _ in 0..2000 {
+            let mut bytes = [0; COPY_BYTES];
+            for word in bytes.chunks_exact_mut(8) {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                word.copy_from_slice(&(state >> (state >> 59)).to_le_bytes());
+            }
+            put_u64(&mut bytes, 0, MAGIC);
+            bytes[VERSION_AT..][..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+            bytes[LENGTHS_AT..][..8]
+                .copy_from_slice(&(state >> 40 & 0x0103_0103_0103).to_le_bytes());
+            let sum = checksum(&bytes[..CHECKSUM_AT]);
+            put_u64(&mut bytes, CHECKSUM_AT, sum);
+            match decode(&bytes) {
+                Ok(identity) => {
+                    decoded += 1;
+                    assert!(identity.design.len() <= 96);
+                }
+                Err(Flaw::Corrupt(at, _)) => assert!((LENGTHS_AT..CHECKSUM_AT).contains(&at)),
+                Err(Flaw::Unsealed | Flaw::Version(_)) => panic!("neither was damaged"),
+            }
+        }
+        assert!(decoded > 0);
+    }
+
+    #[test]
     fn sessions_count_up_and_tell_a_clean_close() {
         let pm = memory();
         let region = sealed(&pm);

@@ -48,6 +48,9 @@ fn auto_takes_what_is_there_and_says_so() {
         Mapped::open(&path, with(Durability::Memory)),
         Err(Error::InvalidOption { .. })
     ));
+    let refused = Mapped::create(scratch.path().join("u"), with(Durability::Memory));
+    assert!(matches!(refused, Err(Error::InvalidOption { .. })));
+    assert_eq!(names(scratch.path()), ["t"]);
     assert!(matches!(Mapped::anonymous(with(Durability::Disk)), Err(Error::InvalidOption { .. })));
     assert_eq!(
         Mapped::anonymous(with(Durability::PmemForced)).unwrap().durability(),

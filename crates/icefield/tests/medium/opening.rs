@@ -27,6 +27,15 @@ fn what_is_no_table_is_not_touched() {
 }
 
 #[test]
+fn regions_have_plain_names() {
+    let scratch = scratch();
+    let pm = make(&scratch.path().join("t"), process(), 8);
+    for name in ["", ".", "..", "../x", "/etc/passwd", ".hidden", "lock", "a/b", "nul\0"] {
+        assert!(matches!(pm.region(name, 4096), Err(Error::InvalidOption { .. })), "{name:?}");
+    }
+}
+
+#[test]
 fn odd_files_are_refused() {
     for odd in ["symlink", "directory", "fifo"] {
         let scratch = scratch();
@@ -178,8 +187,8 @@ fn permissions_are_respected() {
     let denied = |result: icefield::Result<Mapped>| matches!(result, Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: only this thread, which ends soon and shares no credentials with anything in this test.
-            unsafe { rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65534)) }.unwrap();
+            // Only this thread, which ends soon.
+            rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65534)).unwrap();
             assert!(denied(Mapped::open(&path, process())));
             assert!(denied(Mapped::create(scratch.path().join("new"), process())));
             assert_eq!(first_word(&path), 77);
@@ -188,8 +197,7 @@ fn permissions_are_respected() {
     mode(&path, 0o700);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: as above.
-            unsafe { rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65534)) }.unwrap();
+            rustix::thread::set_thread_uid(rustix::fs::Uid::from_raw(65534)).unwrap();
             assert!(denied(Mapped::open_read_only(&path, process())));
             assert!(denied(Mapped::open(&path, process())));
         });

@@ -22,7 +22,8 @@ pub(crate) use native::{Instruction, store_fence};
 use super::LINE_BYTES;
 
 /// Starts the write-back of every line that overlaps `bytes` bytes from `start`.
-#[inline]
+// Out of line: a call costs next to nothing beside a write-back, and media that need none keep their callers small.
+#[inline(never)]
 pub(crate) fn flush_range(instruction: Instruction, start: *const u8, bytes: usize) {
     let lines = lines(start, bytes);
     let mut line = start.map_addr(|address| address & !(LINE_BYTES - 1));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use super::block::{BlobRef, fold};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::{Extent, FREE};
-use super::space::{MAX_GROWTH_CHUNKS, map_word};
+use super::space::{SCAN_PER_CHUNK, map_word};
 use super::{BlobStore, Held, Shared, lock};
 use crate::Result;
 use crate::pm::Medium;
@@ -74,13 +74,21 @@ impl Shared {
     /// A scan of the chunks below `end`. The sweep begins somewhere that differs from session to session: a store that is
     /// opened for a few operations at a time sees all of itself in the end.
     pub(super) fn scanner<M: Medium>(&self, pm: &M, end: u32) -> Mutex<Scanner> {
-        let some = (fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE) % u64::from(end.max(1))) as u32;
-        // Any word but FREE is a border between chunks, never the inside of a run (I1).
-        let is_border = |&number: &u32| matches!(self.word_at(pm, number), Some(Ok(Some(_))));
-        let start = (some..end).take(MAX_GROWTH_CHUNKS as usize).find(is_border).unwrap_or(0);
+        let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE) % u64::from(end.max(1));
+        let start = self.border(pm, some as u32, end).unwrap_or(0);
         let ranges = [(0, start), (start, end)].into_iter().filter(|(from, to)| from < to).collect();
         let hunts = (0..self.classes.count()).map(|_| Hunt { next: end, at: None }).collect();
         Mutex::new(Scanner { ranges, swept: None, hunts })
+    }
+
+    /// The first chunk from `number` on that is not the inside of a run; `None` when a damaged word keeps that dark.
+    fn border<M: Medium>(&self, pm: &M, number: u32, end: u32) -> Option<u32> {
+        let mut before = (number.saturating_sub(self.longest_run())..number).rev();
+        match before.find_map(|near| Some((near, self.word_at(pm, near)?.transpose()?))) {
+            None | Some((_, Ok(Extent::Small(_)))) => Some(number),
+            Some((near, Ok(Extent::Large(chunks)))) => Some(near.saturating_add(chunks).clamp(number, end)),
+            Some((_, Err(_))) => None,
+        }
     }
 
     fn word_at<M: Medium>(&self, pm: &M, number: u32) -> Option<Result<Option<Extent>, super::class::Damaged>> {
@@ -112,7 +120,7 @@ impl Shared {
 
 impl BlobStore {
     /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512 blocks of
-    /// former sessions, puts reclaimed chunks among the free ones. Three loads when nothing is due; leaves the scan alone
+    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing is due; leaves the scan alone
     /// while another thread is at it.
     ///
     /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but finds
@@ -123,32 +131,40 @@ impl BlobStore {
     #[inline]
     pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
         let shared = &self.shared;
-        let class = match shared.classes.extent(len) {
-            Extent::Small(class) if shared.pools[class].appetite() > 0 => Some(class),
-            _ => None,
+        let extent = shared.classes.extent(len);
+        // Relaxed, all: hints; the locks behind them order what they stand for.
+        let wanting = match extent {
+            Extent::Small(class) => shared.pools[class].appetite() > 0,
+            Extent::Large(_) => shared.unscanned.load(Ordering::Relaxed) > 0,
         };
-        // Relaxed, both: hints; the locks behind them order what they stand for.
         let due = shared.scan_due.load(Ordering::Relaxed) > 0 || shared.ripe_runs.load(Ordering::Relaxed) > 0;
-        if class.is_none() && !due { Ok(()) } else { self.prepare_now(pm, table, class) }
+        if wanting || due { self.prepare_now(pm, table, extent) } else { Ok(()) }
     }
 
     #[cold]
-    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, class: Option<usize>) -> Result<()> {
-        self.shared.settle_ripe(pm)?;
+    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, extent: Extent) -> Result<()> {
+        let shared = &self.shared;
+        shared.settle_ripe(pm)?;
         let mut scanner = match self.scanner.try_lock() {
             Ok(scanner) => scanner,
             Err(TryLockError::Poisoned(scanner)) => scanner.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        if let Some(class) = class {
-            self.hunt(pm, table, &mut scanner.hunts[class], class);
-        }
         let mut budget = BLOCKS_PER_CALL;
-        while budget > 0 && self.shared.scan_due.load(Ordering::Relaxed) > 0 {
+        match extent {
+            Extent::Small(class) => self.hunt(pm, table, &mut scanner.hunts[class], class),
+            Extent::Large(chunks) if lock(&shared.space).runs.longest() < chunks => {
+                let due = chunks * SCAN_PER_CHUNK;
+                shared.scan_due.fetch_max(due, Ordering::Relaxed);
+                budget = budget.max(due);
+            }
+            Extent::Large(_) => {}
+        }
+        while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
             match self.sweep(pm, table, &mut scanner, budget) {
                 Some(examined) => budget = budget.saturating_sub(examined),
                 // The hunts have the rest.
-                None => self.shared.scan_due.store(0, Ordering::Relaxed),
+                None => shared.scan_due.store(0, Ordering::Relaxed),
             }
         }
         Ok(())

@@ -16,6 +16,8 @@ pub(super) const MAX_GROWTH_CHUNKS: u32 = 4096;
 pub(super) const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
 /// For each fresh chunk taken, so many unscanned ones become due for a scan.
 pub(super) const SCAN_PER_CHUNK: u32 = 8;
+/// With fewer free chunks than this, more are searched for.
+const LOW_CHUNKS: u32 = 4;
 
 /// Free chunks as maximal runs.
 #[derive(Debug, Default)]
@@ -62,6 +64,11 @@ impl FreeRuns {
         self.chunks
     }
 
+    /// The length of the longest run.
+    pub fn longest(&self) -> u32 {
+        self.by_length.last().map_or(0, |&(length, _)| length)
+    }
+
     /// Whether a free run overlaps the chunks.
     pub fn overlaps(&self, start: u32, length: u32) -> bool {
         self.by_start.range(..start + length).next_back().is_some_and(|(&near, &near_length)| near + near_length > start)
@@ -103,11 +110,15 @@ pub(super) fn chunks_in(params: &BlobParams, blobs: &Region, map: &Region) -> u3
 }
 
 impl Shared {
+    /// The chunks of the longest blob.
+    pub(super) fn longest_run(&self) -> u32 {
+        MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
+    }
+
     /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run: what
     /// looks unused before that is left to the scan.
     pub(super) fn find_fresh<M: Medium>(&self, pm: &M, end: u32) -> u32 {
-        let longest_run = MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1;
-        let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + longest_run);
+        let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {
             // Relaxed: written by a former session, or by nobody.
             let word = map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
@@ -119,7 +130,7 @@ impl Shared {
             }
         }
         // The last run before `stop` may reach over it.
-        if stop == 0 { 0 } else { (stop + longest_run).min(end) }
+        if stop == 0 { 0 } else { (stop + self.longest_run()).min(end) }
     }
 
     /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and durably writes that use into
@@ -145,7 +156,18 @@ impl Shared {
 
     fn choose_chunks<M: Medium>(&self, pm: &M, count: u32) -> Result<u32> {
         let mut space = lock(&self.space);
-        if let Some(start) = space.runs.take(count) {
+        let found = space.runs.take(count);
+        // Relaxed, all: hints for `prepare`.
+        let due = match found {
+            // Ahead of need: a fresh chunk is only taken when scanning eight found nothing.
+            Some(_) if space.runs.chunks() < LOW_CHUNKS => SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed)),
+            Some(_) => 0,
+            None => count.saturating_mul(SCAN_PER_CHUNK),
+        };
+        if self.unscanned.load(Ordering::Relaxed) > 0 {
+            self.scan_due.fetch_add(due, Ordering::Relaxed);
+        }
+        if let Some(start) = found {
             return Ok(start);
         }
         if count > space.end - space.fresh {
@@ -153,10 +175,6 @@ impl Shared {
         }
         let start = space.fresh;
         space.fresh += count;
-        // Relaxed: a hint for `prepare`.
-        if self.unscanned.load(Ordering::Relaxed) > 0 {
-            self.scan_due.fetch_add(count.saturating_mul(SCAN_PER_CHUNK), Ordering::Relaxed);
-        }
         Ok(start)
     }
 

@@ -17,7 +17,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 
 use crate::pm::Durability;
 use crate::pm::arch::Instruction;
-use crate::pm::io::{Access, Io, Sharing, error, lock};
+use crate::pm::io::{Access, Io, error, lock};
 use crate::pm::superblock::TABLE_REGION;
 use crate::{Error, Result};
 
@@ -141,18 +141,7 @@ impl Directory {
 
     /// Whether files here can be mapped so that a written-back line is durable.
     fn grants_sync(&self) -> bool {
-        if Instruction::detect().is_none() {
-            return false;
-        }
-        let bytes = rustix::param::page_size();
-        let Ok(base) = self.io.reserve_addresses(bytes) else { return false };
-        // SAFETY: the page was just reserved; nothing is stored to it, and it is gone before anybody else knows of it.
-        unsafe {
-            let granted =
-                self.io.map_file(base, bytes, self.lock_file.as_fd(), Sharing::SharedSync).is_ok();
-            self.io.unmap(base, bytes);
-            granted
-        }
+        Instruction::detect().is_some() && self.io.grants_sync(self.lock_file.as_fd())
     }
 
     /// Gives a complete table its name, for good.
@@ -166,9 +155,13 @@ impl Directory {
             errno => error(&self.path, errno, 0),
         };
         io.sync_directory(self.file()).map_err(fault)?;
-        io.rename(hidden.parent.as_fd(), &hidden.hidden_name, &hidden.name).map_err(fault)?;
-        if let Err(errno) = io.sync_directory(hidden.parent.as_fd()) {
-            io.restore_name(hidden.parent.as_fd(), &hidden.name, &hidden.hidden_name);
+        let parent = hidden.parent.as_fd();
+        io.rename(parent, &hidden.hidden_name, &hidden.name).map_err(fault)?;
+        if let Err(errno) = io.sync_directory(parent) {
+            if !io.restore_name(parent, &hidden.name, &hidden.hidden_name) {
+                // Now it is the table at its path that must not be removed.
+                *unpublished = None;
+            }
             return Err(fault(errno));
         }
         *unpublished = None;
@@ -260,17 +253,32 @@ fn remove_leftovers(io: &Io, parent: BorrowedFd<'_>, name: &OsStr) {
     let Ok(names) = io.names(parent) else { return };
     for leftover in names.iter().filter(|name| name.as_bytes().starts_with(&prefix)) {
         let Ok(directory) = io.open_directory_at(parent, leftover) else { continue };
-        match io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), Access::Write) {
-            Ok(lock_file) => {
-                // Its creator holds the lock as long as it lives.
-                if io.try_lock(lock_file.as_fd(), true).is_ok() {
-                    remove_directory(io, parent, leftover, &directory);
-                }
+        remove_dead(io, parent, leftover, &directory);
+    }
+}
+
+/// Removes a hidden directory unless its creator lives.
+fn remove_dead(io: &Io, parent: BorrowedFd<'_>, leftover: &OsStr, directory: &OwnedFd) {
+    match io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), Access::Write) {
+        Ok(lock_file) => {
+            // Its creator holds the lock as long as it lives. It may have published and closed the table since the
+            // directory was opened here: then the hidden name is gone, and what is open is a table.
+            let dead = io.try_lock(lock_file.as_fd(), true).is_ok();
+            if dead && is_named(io, parent, leftover, directory) {
+                remove_directory(io, parent, leftover, directory);
             }
-            // Died, or is, between making the directory and the file; only an empty one goes.
-            Err(Errno::NOENT) => io.remove_directory(parent, leftover),
-            Err(_) => {}
         }
+        // Died, or is, between making the directory and the file; only an empty one goes.
+        Err(Errno::NOENT) => io.remove_directory(parent, leftover),
+        Err(_) => {}
+    }
+}
+
+/// Whether `directory` is what `name` stands for.
+fn is_named(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &OwnedFd) -> bool {
+    match (io.status_at(parent, name), io.status(directory.as_fd())) {
+        (Ok(named), Ok(opened)) => (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino),
+        _ => false,
     }
 }
 
@@ -324,4 +332,29 @@ fn holder(io: &Io, lock_file: &OwnedFd) -> u32 {
         return 0;
     }
     pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_was_published_meanwhile_is_no_leftover() {
+        let io = Io::default();
+        let scratch = tempfile::tempdir().unwrap();
+        let parent = io.open_directory(scratch.path()).unwrap();
+        let hidden = OsStr::new(".t.creating-1");
+        let table = scratch.path().join("t");
+        std::fs::create_dir(scratch.path().join(hidden)).unwrap();
+        for file in [LOCK_FILE, TABLE_REGION] {
+            std::fs::write(scratch.path().join(hidden).join(file), "").unwrap();
+        }
+        let directory = io.open_directory_at(parent.as_fd(), hidden).unwrap();
+        std::fs::rename(scratch.path().join(hidden), &table).unwrap();
+        remove_dead(&io, parent.as_fd(), hidden, &directory);
+        assert!(table.join(TABLE_REGION).exists());
+        std::fs::rename(&table, scratch.path().join(hidden)).unwrap();
+        remove_dead(&io, parent.as_fd(), hidden, &directory);
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    }
 }

@@ -1,7 +1,9 @@
 //! The real medium: a directory of mapped files, or anonymous memory.
 //!
 //! - `directory`: the table's directory: made under a hidden name and renamed when complete, locked, cleaned up.
-//! - `region_file`: one region: address space reserved once, the file mapped over it, grown underneath.
+//! - `region_file`: one region: a file, grown underneath the addresses that it is mapped to.
+//! - `reservation`: those addresses.
+//! - `budget`: the bound on all regions together.
 //! - `permit`: the word that says whether this process may change the table.
 //! - `dirty`: what `Durability::Disk` still has to sync.
 //! - `backup`: copying a directory.
@@ -25,23 +27,26 @@
 //! device faults likewise.
 
 mod backup;
+mod budget;
 mod directory;
 mod dirty;
 mod permit;
 mod region_file;
+mod reservation;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
 
 use super::arch::{self, Instruction};
 use super::io::{FaultPlan, Io, error, lock};
 use super::{Durability, Medium, Region};
 use crate::{Error, Result};
+use budget::Budget;
 use directory::{Directory, Purpose};
 use dirty::Dirty;
 use permit::{Permit, Refusal};
-use region_file::{Backing, Budget, RegionFile, Setting};
+use region_file::{Backing, RegionFile, Setting};
 
 /// How to open a [`Mapped`].
 #[derive(Clone, Debug, Default)]
@@ -211,6 +216,9 @@ impl Mapped {
     /// Notes a range that the next fence of this thread has to sync.
     #[cold]
     fn note_dirty(&self, start: *const u8, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
         let regions = lock(&self.regions);
         let found = regions.iter().find_map(|file| Some((file, file.offset_of(start, bytes)?)));
         if let Some((file, offset)) = found {
@@ -307,7 +315,8 @@ impl Medium for Mapped {
     #[inline(always)]
     fn fence(&self) {
         match self.effort {
-            Effort::None => {}
+            // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.
+            Effort::None => compiler_fence(Ordering::SeqCst),
             Effort::Lines(_) | Effort::FenceOnly => arch::store_fence(),
             Effort::Sync => self.sync_dirty(),
         }

@@ -4,25 +4,21 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use super::directory::Directory;
+use super::budget::Budget;
+use super::directory::{Directory, LOCK_FILE};
+use super::reservation::{Reservation, round_up};
 use crate::Error;
 use crate::pm::Region;
 use crate::pm::io::{Access, Io, Sharing, error, lock};
 
 /// Address space for a region whose table named no bound.
 const DEFAULT_RESERVATION: u64 = 1 << 40;
-/// Below this a smaller reservation is no help: the region would soon be full.
-const LEAST_RESERVATION: u64 = 1 << 30;
-/// The kernel backs an aligned range of this size by one page table entry, where it can.
-const HUGE_PAGE: u64 = 2 << 20;
 
 /// What lies behind a region's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +31,16 @@ pub(super) enum Backing {
     SharedSync,
     /// Private copies of the file's pages.
     Private,
+}
+
+impl Backing {
+    fn sharing(self) -> Sharing {
+        match self {
+            Self::Memory | Self::Private => Sharing::Private,
+            Self::Shared => Sharing::Shared,
+            Self::SharedSync => Sharing::SharedSync,
+        }
+    }
 }
 
 /// What a region needs to know of its medium.
@@ -64,93 +70,6 @@ impl From<Error> for Failure {
 
 type Outcome<T> = Result<T, Failure>;
 
-/// How many bytes all regions of a table together may still take.
-#[derive(Debug)]
-pub(super) struct Budget {
-    limit: u64,
-    taken: AtomicU64,
-}
-
-impl Budget {
-    pub(super) fn new(limit: Option<u64>) -> Self {
-        Self { limit: limit.unwrap_or(u64::MAX), taken: AtomicU64::new(0) }
-    }
-
-    /// Counts what is there already, whatever the limit says.
-    pub(super) fn take_unchecked(&self, bytes: u64) {
-        self.taken.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn take(&self, bytes: u64) -> bool {
-        // Relaxed: the count guards nothing but itself.
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-            taken.checked_add(bytes).filter(|sum| *sum <= self.limit)
-        });
-        taken.is_ok()
-    }
-
-    fn give(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// A run of addresses that belongs to us.
-#[derive(Debug)]
-struct Reservation {
-    base: NonNull<u8>,
-    bytes: usize,
-    io: Io,
-}
-
-// SAFETY: plain address space; who touches it obeys the contracts of `Region`.
-unsafe impl Send for Reservation {}
-// SAFETY: as above.
-unsafe impl Sync for Reservation {}
-
-impl Reservation {
-    /// Reserves `bytes` (a multiple of the page size), aligned for huge pages when it is large enough for them.
-    fn new(io: &Io, bytes: u64) -> Result<Self, Errno> {
-        let slack = if bytes >= HUGE_PAGE { HUGE_PAGE } else { 0 };
-        let bytes = usize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
-        let total = bytes.checked_add(slack as usize).ok_or(Errno::NOMEM)?;
-        let start = io.reserve_addresses(total)?;
-        let skipped = if slack == 0 {
-            0
-        } else {
-            start.addr().get().wrapping_neg() & (HUGE_PAGE as usize - 1)
-        };
-        // SAFETY: `skipped` is less than the slack, so all three parts lie inside the reservation, on page borders; the
-        // two that are given back are in nobody's use.
-        unsafe {
-            let base = start.add(skipped);
-            if skipped > 0 {
-                io.unmap(start, skipped);
-            }
-            if slack as usize > skipped {
-                io.unmap(base.add(bytes), slack as usize - skipped);
-            }
-            Ok(Self { base, bytes, io: io.clone() })
-        }
-    }
-
-    /// Maps zeros from byte `offset` up to `end`, both on page borders.
-    ///
-    /// # Safety
-    /// Nobody uses that range.
-    unsafe fn map_zeros(&self, offset: u64, end: u64) -> Result<(), Errno> {
-        debug_assert!(offset < end && end <= self.bytes as u64, "zeros go inside the reservation");
-        // SAFETY: inside the reservation; unused by the caller's contract.
-        unsafe { self.io.map_zeros(self.base.add(offset as usize), (end - offset) as usize) }
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        // SAFETY: ours; every `Region` over it keeps it alive, so nobody uses it any more.
-        unsafe { self.io.unmap(self.base, self.bytes) };
-    }
-}
-
 /// A region with what lies behind it.
 #[derive(Debug)]
 pub(super) struct RegionFile {
@@ -168,6 +87,7 @@ pub(super) struct RegionFile {
 impl RegionFile {
     /// Opens or creates the file `name` and maps it.
     pub(super) fn open(setting: &Setting<'_>, name: &'static str, max_bytes: u64) -> Outcome<Self> {
+        check_name(name)?;
         let path = setting.path.join(name);
         let file = match setting.directory {
             Some(directory) => open_file(setting, directory, name, &path)?,
@@ -178,11 +98,12 @@ impl RegionFile {
             None => 0,
         };
         let wanted = round_up(max_bytes.clamp(1, DEFAULT_RESERVATION).max(len), page_size() as u64);
-        let reservation = map_halving(setting, file.as_ref(), wanted, len)
+        let shared = file.as_ref().map(|file| (file, setting.backing.sharing()));
+        let reservation = Reservation::map(setting.io, shared, wanted, len)
             .map_err(|errno| error(&path, errno, wanted))?;
         // SAFETY: the reservation is page-aligned and as long as it says, `len` bytes of the file lie behind it, and
         // handles keep it alive (`RegionFile::handle`).
-        let region = unsafe { Region::new(name, reservation.base, len, reservation.bytes as u64) };
+        let region = unsafe { Region::new(name, reservation.base(), len, reservation.bytes()) };
         let directory = setting.directory.cloned();
         let growing = Mutex::new(());
         let opened = Self {
@@ -210,8 +131,7 @@ impl RegionFile {
 
     /// Where in the region the range lies, if it does.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
-        let offset = start.addr().checked_sub(self.reservation.base.addr().get())?;
-        (offset.checked_add(bytes)? <= self.reservation.bytes).then_some(offset as u64)
+        self.reservation.offset_of(start, bytes)
     }
 
     /// Makes at least `bytes` usable.
@@ -307,15 +227,7 @@ impl RegionFile {
 
     /// Makes a mapped range durable.
     pub(super) fn sync_range(&self, range: Range<u64>) -> Result<(), Errno> {
-        let page = page_size() as u64;
-        let start = range.start / page * page;
-        let end = round_up(range.end, page).min(self.reservation.bytes as u64);
-        // SAFETY: on page borders inside the reservation.
-        unsafe {
-            self.reservation
-                .io
-                .sync_mapping(self.reservation.base.add(start as usize), (end - start) as usize)
-        }
+        self.reservation.sync(range)
     }
 
     /// Gives the pages wholly inside the range back.
@@ -359,14 +271,23 @@ impl RegionFile {
         }
     }
 
-    /// Asks for huge pages as soon as the region fills one: a small table shall not take 2 MiB a region.
     fn advise_huge_pages(&self, len: u64) {
-        let end = round_up(len, HUGE_PAGE).min(self.region.max_bytes());
-        if len >= HUGE_PAGE && self.backing != Backing::Private {
-            // SAFETY: a part of the reservation, mapped by `open`.
-            unsafe { self.reservation.io.advise_huge_pages(self.reservation.base, end as usize) };
+        if self.backing != Backing::Private {
+            self.reservation.advise_huge_pages(len);
         }
     }
+}
+
+/// Refuses names that would leave the directory, hide in it, or mean the lock.
+fn check_name(name: &str) -> Result<(), Error> {
+    if !name.is_empty()
+        && !name.starts_with('.')
+        && !name.contains(['/', '\0'])
+        && name != LOCK_FILE
+    {
+        return Ok(());
+    }
+    Err(Error::InvalidOption { option: "region", detail: format!("`{name}` is no region's name") })
 }
 
 /// The file `name`, created where there is none; `None` where a reader finds none.
@@ -411,43 +332,6 @@ pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, E
     u64::try_from(status.st_size).map_err(|_| Error::corrupt(path, 0, "a negative length"))
 }
 
-/// Reserves `wanted` bytes and maps the file (or zeros) over them; half as much, and half of that, while the system has no
-/// address space for it.
-fn map_halving(
-    setting: &Setting<'_>,
-    file: Option<&OwnedFd>,
-    wanted: u64,
-    len: u64,
-) -> Result<Reservation, Errno> {
-    let page = page_size() as u64;
-    let least = round_up(len, page).max(wanted.min(LEAST_RESERVATION));
-    let mut bytes = wanted;
-    loop {
-        match map(setting, file, bytes) {
-            Err(Errno::NOMEM | Errno::OVERFLOW) if bytes > least => bytes = (bytes / 2).max(least),
-            answer => return answer,
-        }
-    }
-}
-
-fn map(setting: &Setting<'_>, file: Option<&OwnedFd>, bytes: u64) -> Result<Reservation, Errno> {
-    let io = setting.io;
-    let reservation = Reservation::new(io, bytes)?;
-    let (base, bytes) = (reservation.base, reservation.bytes);
-    let sharing = match setting.backing {
-        Backing::Memory | Backing::Private => Sharing::Private,
-        Backing::Shared => Sharing::Shared,
-        Backing::SharedSync => Sharing::SharedSync,
-    };
-    match file {
-        // SAFETY: the reservation is new.
-        Some(file) => unsafe { io.map_file(base, bytes, file.as_fd(), sharing) }?,
-        // SAFETY: as above.
-        None => unsafe { io.map_zeros(base, bytes) }?,
-    }
-    Ok(reservation)
-}
-
 /// Reserves space from `len` to `target`; on file systems that cannot, by writing zeros.
 pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result<(), Errno> {
     match io.allocate(file.as_fd(), len, target - len) {
@@ -473,11 +357,6 @@ fn growth_step(bytes: u64) -> u64 {
     (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20)
 }
 
-/// The next multiple of `unit`, a power of two; the last one there is when that overflows.
-fn round_up(bytes: u64, unit: u64) -> u64 {
-    bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX - (unit - 1))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -488,36 +367,5 @@ mod tests {
         assert_eq!(growth_step(1), page);
         assert_eq!(growth_step(64 * page), 4 * page);
         assert_eq!(growth_step(1 << 40), 4 << 20);
-    }
-
-    #[test]
-    fn rounds_up_without_overflowing() {
-        assert_eq!(round_up(0, 4096), 0);
-        assert_eq!(round_up(1, 4096), 4096);
-        assert_eq!(round_up(4096, 4096), 4096);
-        assert_eq!(round_up(u64::MAX, 4096), u64::MAX - 4095);
-    }
-
-    #[test]
-    fn a_budget_is_never_overdrawn() {
-        let budget = Budget::new(Some(100));
-        assert!(budget.take(60));
-        assert!(!budget.take(41));
-        assert!(budget.take(40));
-        assert!(!budget.take(1));
-        budget.give(40);
-        assert!(budget.take(1));
-        assert!(!budget.take(u64::MAX));
-    }
-
-    #[test]
-    fn large_reservations_are_aligned_for_huge_pages() {
-        let io = Io::default();
-        for bytes in [4096 * 16, HUGE_PAGE, 3 * HUGE_PAGE + 65536] {
-            let reservation = Reservation::new(&io, bytes).unwrap();
-            assert_eq!(reservation.bytes as u64, bytes);
-            let alignment = if bytes >= HUGE_PAGE { HUGE_PAGE as usize } else { page_size() };
-            assert_eq!(reservation.base.addr().get() % alignment, 0);
-        }
     }
 }

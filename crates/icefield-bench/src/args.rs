@@ -1,0 +1,254 @@
+//! The options of `icefield bench`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use icefield::Durability;
+use icefield_testkit::workload::Distribution;
+
+/// What to measure and how. The defaults are those of a full run; `--quick` makes a small one.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// The experiment; `list` names all, `all` runs all
+    #[arg(default_value = "list")]
+    pub experiment: String,
+    /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
+    #[arg(long, value_delimiter = ',')]
+    pub tables: Vec<String>,
+    /// Competitors to measure beside them: `none`
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    pub peers: Vec<String>,
+    /// Thread counts [default: 1 and all cores]
+    #[arg(long, value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Records in the table, e.g. `8M` [default: 32M in DRAM, 8M on persistent media, 200k simulated]
+    #[arg(long, value_parser = count)]
+    pub keys: Option<u64>,
+    /// Operations per measurement [default: one pass over the keys]
+    #[arg(long, value_parser = count)]
+    pub ops: Option<u64>,
+    /// How often each measurement is taken; the median is reported
+    #[arg(long, default_value_t = 3)]
+    pub repeat: usize,
+    /// Which keys reads ask for: `uniform`, `zipf:0.99`, `latest:0.99`, `hot:1000:90`
+    #[arg(long, default_value = "uniform")]
+    pub dist: Distribution,
+    /// How operations are handed over: `none` (one by one), a number (batches of so many), `stream`
+    /// [default: stream; none and 32 in amplification]
+    #[arg(long, value_delimiter = ',')]
+    pub batch: Vec<Batch>,
+    /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
+    /// [default: pmem; sim for amplification]
+    #[arg(long)]
+    pub medium: Option<Medium>,
+    /// Where files are made [default: /dev/shm]
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]
+    #[arg(long, value_parser = share)]
+    pub fill: Option<f64>,
+    /// Shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]
+    #[arg(long, value_delimiter = ',', value_parser = share)]
+    pub insert_ratio: Vec<f64>,
+    /// Stash buckets per segment, 2 to 4 [default: the table's; 2 and 4 in load-factor]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=4))]
+    pub stash_buckets: Vec<u32>,
+    /// Seed of the keys and of every random choice
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write results as JSON lines to this file; `-` is standard output, and nothing else goes there then
+    #[arg(long)]
+    pub json: Option<String>,
+    /// Write results.jsonl and results.csv to this directory
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+    /// A hundredth of the keys, measured once
+    #[arg(long)]
+    pub quick: bool,
+    /// The program and first arguments that start this command once more, for `recovery` [default: this program, `bench`]
+    #[arg(skip)]
+    pub program: Vec<OsString>,
+}
+
+impl Args {
+    /// The defaults, for `experiment`.
+    #[must_use]
+    pub fn new(experiment: &str) -> Self {
+        Self {
+            experiment: experiment.to_owned(),
+            tables: Vec::new(),
+            peers: vec!["none".to_owned()],
+            threads: Vec::new(),
+            keys: None,
+            ops: None,
+            repeat: 3,
+            dist: Distribution::Uniform,
+            batch: Vec::new(),
+            medium: None,
+            dir: None,
+            fill: None,
+            insert_ratio: Vec::new(),
+            stash_buckets: Vec::new(),
+            seed: 1,
+            json: None,
+            out: None,
+            quick: false,
+            program: Vec::new(),
+        }
+    }
+}
+
+/// How operations are handed to a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// One call per operation.
+    None,
+    /// One call per so many operations.
+    Of(usize),
+    /// One call per [`STREAM_CHUNK`] operations: the table's prefetch ring never drains for long.
+    Stream,
+}
+
+/// Operations per call under [`Batch::Stream`]: enough to hide the ring's filling, few enough for the first-level cache.
+const STREAM_CHUNK: usize = 1024;
+
+impl Batch {
+    /// Operations per call.
+    #[must_use]
+    pub fn size(self) -> usize {
+        match self {
+            Self::None => 1,
+            Self::Of(size) => size,
+            Self::Stream => STREAM_CHUNK,
+        }
+    }
+}
+
+impl FromStr for Batch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "stream" => Ok(Self::Stream),
+            _ => match text.parse() {
+                Ok(size @ 1..=65_536) => Ok(Self::Of(size)),
+                _ => Err(format!("`{text}` is none of `none`, `stream`, 1 to 65536")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Of(size) => write!(f, "{size}"),
+            Self::Stream => f.write_str("stream"),
+        }
+    }
+}
+
+impl serde::Serialize for Batch {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::None => serializer.serialize_str("none"),
+            Self::Of(size) => serializer.serialize_u64(*size as u64),
+            Self::Stream => serializer.serialize_str("stream"),
+        }
+    }
+}
+
+/// Where a table lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Medium {
+    /// Anonymous memory.
+    Memory,
+    /// A shared mapping; fences are free.
+    Process,
+    /// The flush and fence instructions of persistent memory, on whatever file is there.
+    Pmem,
+    /// A shared mapping; a fence is an fdatasync.
+    Disk,
+    /// The simulated medium: exact counts, no meaningful times.
+    Sim,
+}
+
+impl Medium {
+    /// What the table is opened with; `None` for the simulated medium.
+    #[must_use]
+    pub fn durability(self) -> Option<Durability> {
+        match self {
+            Self::Memory => Some(Durability::Memory),
+            Self::Process => Some(Durability::Process),
+            Self::Pmem => Some(Durability::PmemForced),
+            Self::Disk => Some(Durability::Disk),
+            Self::Sim => None,
+        }
+    }
+
+    /// Its name in options and results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Process => "process",
+            Self::Pmem => "pmem",
+            Self::Disk => "disk",
+            Self::Sim => "sim",
+        }
+    }
+}
+
+/// A count: `8000000`, `8_000_000`, `8M`, `200k`.
+fn count(text: &str) -> Result<u64, String> {
+    let plain = text.replace('_', "");
+    let (digits, unit) = match plain.chars().last().map(|last| last.to_ascii_lowercase()) {
+        Some('k') => (&plain[..plain.len() - 1], 1_000),
+        Some('m') => (&plain[..plain.len() - 1], 1_000_000),
+        Some('g') => (&plain[..plain.len() - 1], 1_000_000_000),
+        _ => (plain.as_str(), 1),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    number
+        .filter(|number| *number > 0)
+        .ok_or_else(|| format!("`{text}` is no count such as 8000000, 8M or 200k"))
+}
+
+/// A share: `0.2` or `20%`.
+fn share(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    number
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| format!("`{text}` is no share such as 0.2 or 20%"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_documented() {
+        assert_eq!(count("8M"), Ok(8_000_000));
+        assert_eq!(count("200k"), Ok(200_000));
+        assert_eq!(count("1_000"), Ok(1_000));
+        assert!(
+            count("0").is_err()
+                && count("").is_err()
+                && count("x").is_err()
+                && count("99999999999999G").is_err()
+        );
+        assert_eq!(share("20%"), Ok(0.2));
+        assert_eq!(share("1"), Ok(1.0));
+        assert!(share("20").is_err());
+        assert_eq!("32".parse(), Ok(Batch::Of(32)));
+        assert_eq!("stream".parse(), Ok(Batch::Stream));
+        assert!("0".parse::<Batch>().is_err());
+    }
+}

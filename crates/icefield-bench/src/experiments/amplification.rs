@@ -1,0 +1,222 @@
+//! What each call does to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg 5.2).
+//!
+//! An insert that meets a split pays for moving half a segment; it is counted apart, as are those that displace or stash.
+//! The row's own figures are means over all calls that met no split.
+
+use std::collections::BTreeMap;
+
+use icefield::Stats;
+use icefield::pm::sim::{Counters, Sim};
+use serde_json::{Value, json};
+
+use super::growth::{describe_space, detail};
+use super::latency::{CALLS, phase_keys};
+use crate::Outcome;
+use crate::args::{Batch, Medium};
+use crate::keys::Tally;
+use crate::row::{PmCost, Row, rounded};
+use crate::session::{Placed, Session};
+use crate::table::{Call, Design, Place, structure_of};
+
+/// What an insert met, the dearest first.
+const MEETINGS: [(&str, &[&str]); 3] = [
+    ("split", &["splits"]),
+    ("displacement", &["displacements"]),
+    ("stash", &["stash_inserts", "chain_inserts"]),
+];
+
+/// What the others met: nothing.
+const DIRECT: &str = "direct";
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    if session.args.medium.is_some_and(|medium| medium != Medium::Sim) {
+        return Err("--medium: amplification counts on the simulated medium only".into());
+    }
+    let batches = session.batches(&[Batch::None, Batch::Of(32)]);
+    for design in session.designs.clone() {
+        for batch in &batches {
+            one_table(session, design, *batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Grows a table by `try_insert`, then makes every other call on it.
+fn one_table(session: &mut Session, design: &dyn Design, batch: Batch) -> Outcome {
+    let keys = session.keys(Medium::Sim);
+    let ops = session.args.ops.unwrap_or((keys / 4).max(1));
+    let placed = session.create(design, Medium::Sim, session.setup(1024))?;
+    let Place::Simulated(sim) = &placed.place else {
+        return Err("the table is not on the simulated medium".into());
+    };
+    let grow = session.space.keys(0..keys);
+    call_row(session, design, (&placed, sim), ("try_insert", Call::TryInsert, batch), keys, &grow)?;
+    for (name, call) in CALLS.into_iter().filter(|(_, call)| *call != Call::TryInsert) {
+        let phase = phase_keys(session, call, keys, ops, 0);
+        call_row(session, design, (&placed, sim), (name, call, batch), keys, &phase)?;
+    }
+    Ok(())
+}
+
+fn call_row(
+    session: &mut Session,
+    design: &dyn Design,
+    (placed, sim): (&Placed, &Sim),
+    (name, call, batch): (&'static str, Call, Batch),
+    keys: u64,
+    phase: &[u64],
+) -> Outcome {
+    session.progress(&format!("amplification {}: {name}, batch {batch}", design.name()));
+    let (classes, found) = count(design, (placed, sim), (call, batch), phase)?;
+    session.check(&format!("{name} of {}", design.name()), found, call.expected(phase));
+    let mut row = session.row("amplification", design, Medium::Sim);
+    (row.op, row.batch, row.threads) = (name, Some(batch), Some(1));
+    (row.keys, row.ops) = (Some(keys), Some(phase.len() as u64));
+    describe_space(&mut row, &*placed.table);
+    describe(&mut row, &classes, matches!(call, Call::TryInsert | Call::Insert | Call::Put));
+    session.output.row(row)
+}
+
+/// Makes the calls one by one and sorts their costs by what they met.
+fn count(
+    design: &dyn Design,
+    (placed, sim): (&Placed, &Sim),
+    (call, batch): (Call, Batch),
+    phase: &[u64],
+) -> Outcome<(BTreeMap<&'static str, Class>, Tally)> {
+    let table = &*placed.table;
+    let mut classes: BTreeMap<&'static str, Class> = BTreeMap::new();
+    let mut found = Tally::default();
+    let mut stats = table.stats();
+    for keys in phase.chunks(batch.size()) {
+        sim.begin_op();
+        let before = sim.counters();
+        found.add(table.run(call, keys, batch)?);
+        let after = sim.counters();
+        let now = table.stats();
+        classes.entry(met(&stats, &now)).or_default().add(design, keys.len(), &before, &after);
+        stats = now;
+    }
+    Ok((classes, found))
+}
+
+fn met(before: &Stats, after: &Stats) -> &'static str {
+    let happened =
+        |names: &[&str]| names.iter().any(|name| detail(before, name) != detail(after, name));
+    MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
+}
+
+/// The costs of all calls of one class.
+#[derive(Clone, Default)]
+struct Class {
+    calls: u64,
+    ops: u64,
+    cost: PmCost,
+    /// Lines read, by structure.
+    lines: BTreeMap<&'static str, u64>,
+    /// How many calls flushed, and fenced, so often.
+    flushes: BTreeMap<u64, u64>,
+    fences: BTreeMap<u64, u64>,
+}
+
+impl Class {
+    fn add(&mut self, design: &dyn Design, ops: usize, before: &Counters, after: &Counters) {
+        self.calls += 1;
+        self.ops += ops as u64;
+        for (region, count) in &after.line_reads {
+            let earlier = before
+                .line_reads
+                .iter()
+                .find(|(name, _)| name == region)
+                .map_or(0, |(_, count)| *count);
+            if count - earlier > 0 {
+                *self.lines.entry(structure_of(design, region)).or_default() += count - earlier;
+                self.cost.line_reads += (count - earlier) as f64;
+            }
+        }
+        let (flushes, fences) = (after.flushes - before.flushes, after.fences - before.fences);
+        self.cost.line_writes += (after.line_writes - before.line_writes) as f64;
+        self.cost.flushes += flushes as f64;
+        self.cost.fences += fences as f64;
+        self.cost.media_reads += (after.media_reads - before.media_reads) as f64;
+        self.cost.media_writes += (after.media_writes - before.media_writes) as f64;
+        *self.flushes.entry(flushes).or_default() += 1;
+        *self.fences.entry(fences).or_default() += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.ops += other.ops;
+        self.cost = self.cost.plus(other.cost);
+        other.lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
+        other
+            .flushes
+            .iter()
+            .for_each(|(number, calls)| *self.flushes.entry(*number).or_default() += calls);
+        other
+            .fences
+            .iter()
+            .for_each(|(number, calls)| *self.fences.entry(*number).or_default() += calls);
+    }
+
+    fn per_op(&self) -> PmCost {
+        self.cost.over(self.ops)
+    }
+
+    fn lines_per_op(&self) -> Value {
+        self.lines
+            .iter()
+            .map(|(name, count)| {
+                ((*name).to_owned(), json!(rounded(*count as f64 / self.ops as f64)))
+            })
+            .collect()
+    }
+
+    /// Per call, that is per batch where there are batches.
+    fn summary(&self) -> Value {
+        let per_call = self.cost.over(self.calls);
+        json!({
+            "calls": self.calls,
+            "flushes": per_call.flushes,
+            "fences": per_call.fences,
+            "flushes_calls": counted(&self.flushes),
+            "fences_calls": counted(&self.fences),
+            "pm": self.per_op(),
+            "lines": self.lines_per_op(),
+        })
+    }
+}
+
+/// `{"2": 1000, "5": 3}`: so many calls did it so often. Long tails are cut into powers of two.
+fn counted(histogram: &BTreeMap<u64, u64>) -> Value {
+    const EXACT: u64 = 128;
+    let mut shown: BTreeMap<u64, u64> = BTreeMap::new();
+    for (number, calls) in histogram {
+        let number = if *number <= EXACT { *number } else { number.next_power_of_two() };
+        *shown.entry(number).or_default() += calls;
+    }
+    shown.into_iter().map(|(number, calls)| (number.to_string(), json!(calls))).collect()
+}
+
+fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: bool) {
+    let (mut without_splits, mut all) = (Class::default(), Class::default());
+    for (meeting, class) in classes {
+        all.merge(class);
+        if *meeting != MEETINGS[0].0 {
+            without_splits.merge(class);
+        }
+    }
+    // Only in tiny runs does every call meet a split.
+    let typical = if without_splits.calls == 0 { &all } else { &without_splits };
+    row.pm = Some(typical.per_op());
+    row.extra("lines", typical.lines_per_op());
+    if row.batch != Some(Batch::None) {
+        row.extra("fences_per_batch", rounded(typical.cost.fences / typical.calls as f64));
+    }
+    if inserts {
+        row.extra("pm_with_splits", json!(all.per_op()));
+        for (meeting, class) in classes {
+            row.extra(meeting, class.summary());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What a growing table makes of its space: `load-factor` (Dash Figs 11-12) and `space`.
+
+use icefield::Stats;
+
+use crate::Outcome;
+use crate::args::{Batch, Medium};
+use crate::place::allocated_bytes;
+use crate::row::{Row, rounded};
+use crate::session::Session;
+use crate::table::{BenchTable, Call, Design, Place, Setup};
+
+/// Samples over one growth.
+const SAMPLES: u64 = 1_000;
+
+/// Records before the first sample: a table of a few segments says nothing of the large ones.
+const SETTLED: u64 = 20_000;
+
+/// One of the design's own counts.
+pub(super) fn detail(stats: &Stats, name: &str) -> Option<u64> {
+    stats.details.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
+}
+
+/// Records per slot.
+fn load_factor_of(stats: &Stats) -> Option<f64> {
+    detail(stats, "slots")
+        .filter(|slots| *slots > 0)
+        .map(|slots| stats.len_estimate as f64 / slots as f64)
+}
+
+/// Bytes per record and how full the slots are, as the table itself says.
+pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
+    let stats = table.stats();
+    if stats.len_estimate == 0 {
+        return;
+    }
+    row.bytes_per_key =
+        Some(rounded((stats.pm_bytes + stats.dram_bytes) as f64 / stats.len_estimate as f64));
+    row.load_factor = load_factor_of(&stats).map(rounded);
+}
+
+pub(super) fn load_factor(session: &mut Session) -> Outcome {
+    let asked = session.args.stash_buckets.clone();
+    let stashes = if asked.is_empty() { vec![2, 4] } else { asked };
+    for design in session.designs.clone() {
+        for stash in &stashes {
+            grow_sampled(session, design, *stash)?;
+        }
+    }
+    Ok(())
+}
+
+/// Load factors of a table over its growth.
+#[derive(Default)]
+struct Samples {
+    peak: f64,
+    lowest: f64,
+    sum: f64,
+    count: u32,
+}
+
+impl Samples {
+    fn take(&mut self, load: f64) {
+        self.peak = self.peak.max(load);
+        self.lowest = if self.count == 0 { load } else { self.lowest.min(load) };
+        self.sum += load;
+        self.count += 1;
+    }
+}
+
+fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32) -> Outcome {
+    // The medium changes no count, so a fast one will do.
+    let medium = session.args.medium.unwrap_or(Medium::Process);
+    let keys = session.keys(medium);
+    let placed =
+        session.create(design, medium, Setup { capacity: 1024, stash_buckets: Some(stash) })?;
+    let table = &*placed.table;
+    let mut samples = Samples::default();
+    let step = (keys / SAMPLES).max(1);
+    for begin in (0..keys).step_by(step as usize) {
+        let end = (begin + step).min(keys);
+        let new = session.space.keys(begin..end);
+        let found = table.run(Call::TryInsert, &new, Batch::Stream)?;
+        session.check(
+            &format!("load-factor {}", design.name()),
+            found,
+            Call::TryInsert.expected(&new),
+        );
+        if let Some(load) = load_factor_of(&table.stats()).filter(|_| end >= SETTLED.min(keys / 2))
+        {
+            samples.take(load);
+        }
+        session.progress(&format!("load-factor {}: {end} of {keys}", design.name()));
+    }
+    let mut row = session.row("load-factor", design, medium);
+    (row.threads, row.keys, row.ops) = (Some(1), Some(keys), Some(keys));
+    describe_space(&mut row, table);
+    row.extra("stash_buckets", stash);
+    describe_growth(&mut row, &samples, &table.stats());
+    session.output.row(row)
+}
+
+fn describe_growth(row: &mut Row, samples: &Samples, stats: &Stats) {
+    if samples.count > 0 {
+        row.extra("peak_load_factor", rounded(samples.peak));
+        row.extra("mean_load_factor", rounded(samples.sum / f64::from(samples.count)));
+        row.extra("min_load_factor", rounded(samples.lowest));
+    }
+    if let (Some(records), Some(slots @ 1..)) =
+        (detail(stats, "split_records"), detail(stats, "split_slots"))
+    {
+        row.extra("split_load_factor", rounded(records as f64 / slots as f64));
+    }
+    if let Some(splits) = detail(stats, "splits") {
+        row.extra("splits", splits);
+    }
+}
+
+pub(super) fn space(session: &mut Session) -> Outcome {
+    let medium = session.medium();
+    let keys = session.keys(medium);
+    for design in session.designs.clone() {
+        let placed = session.create(design, medium, session.setup(1024))?;
+        session.load(&*placed.table, 0..keys)?;
+        let stats = placed.table.stats();
+        let pm_bytes = match &placed.place {
+            Place::Dir { path, .. } => allocated_bytes(path)?,
+            Place::Memory | Place::Simulated(_) => stats.pm_bytes,
+        };
+        let mut row = session.row("space", design, medium);
+        row.keys = Some(keys);
+        describe_space(&mut row, &*placed.table);
+        row.bytes_per_key = Some(rounded((pm_bytes + stats.dram_bytes) as f64 / keys as f64));
+        row.extra("pm_bytes", pm_bytes);
+        row.extra("dram_bytes", stats.dram_bytes);
+        row.extra("data_bytes", 16 * keys);
+        session.output.row(row)?;
+    }
+    Ok(())
+}

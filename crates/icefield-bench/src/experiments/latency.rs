@@ -1,0 +1,133 @@
+//! How long each call takes, with all threads at work and splits inside the window (DLHT Fig 15, Plush Fig 7).
+
+use std::time::Instant;
+
+use super::growth::{describe_space, detail};
+use crate::Outcome;
+use crate::args::Batch;
+use crate::keys::Tally;
+use crate::machine::part;
+use crate::row::{Row, rounded};
+use crate::session::Session;
+use crate::stats::Histogram;
+use crate::table::{Call, Design};
+
+/// The calls in order: each leaves the table as the next one needs it.
+pub(super) const CALLS: [(&str, Call); 7] = [
+    ("get", Call::Get),
+    ("get-miss", Call::GetMiss),
+    ("try_insert", Call::TryInsert),
+    ("insert", Call::Insert),
+    ("put", Call::Put),
+    ("update", Call::Update),
+    ("remove", Call::Remove),
+];
+
+/// One call's results over all repeats.
+struct Measured {
+    row: Row,
+    mops: Vec<f64>,
+    times: Histogram,
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let designs = session.designs.clone();
+    for threads in session.threads() {
+        let mut measured: Vec<Vec<Measured>> = designs.iter().map(|_| Vec::new()).collect();
+        for round in 0..session.repeat() {
+            for (design, measured) in designs.iter().zip(&mut measured) {
+                one_table(session, *design, threads, round as u64, measured)?;
+            }
+        }
+        for mut one in measured.into_iter().flatten() {
+            one.row.throughput(&one.mops);
+            describe(&mut one.row, &one.times);
+            session.output.row(one.row)?;
+        }
+    }
+    Ok(())
+}
+
+fn one_table(
+    session: &mut Session,
+    design: &dyn Design,
+    threads: usize,
+    round: u64,
+    measured: &mut Vec<Measured>,
+) -> Outcome {
+    let (placed, keys) = session.create_loaded(design, session.medium())?;
+    let ops = session.ops(keys);
+    let splits = || detail(&placed.table.stats(), "splits");
+    for (i, (name, call)) in CALLS.into_iter().enumerate() {
+        if measured.len() == i {
+            let mut row = session.row("latency", design, session.medium());
+            (row.op, row.threads, row.batch) = (name, Some(threads), Some(Batch::None));
+            (row.keys, row.ops) = (Some(keys), Some(ops));
+            measured.push(Measured { row, mops: Vec::new(), times: Histogram::new() });
+        }
+        session.progress(&format!("latency {}: {name}, {threads} threads", design.name()));
+        let phase = phase_keys(session, call, keys, ops, round);
+        let splits_before = splits();
+        let (time, parts) = session.machine.run(threads, |thread| {
+            let mut times = Histogram::new();
+            let keys = &phase[part(phase.len(), thread, threads)];
+            placed.table.run_timed(call, keys, &mut times).map(|tally| (tally, times))
+        });
+        let one = &mut measured[i];
+        one.mops.push(phase.len() as f64 / time.as_secs_f64() / 1e6);
+        let mut found = Tally::default();
+        for part in parts {
+            let (tally, times) = part?;
+            found.add(tally);
+            one.times.merge(&times);
+        }
+        describe_space(&mut one.row, &*placed.table);
+        if let (Some(before), Some(after)) = (splits_before, splits()) {
+            one.row.extra("splits", after - before);
+        }
+        session.check(&format!("{name} of {}", design.name()), found, call.expected(&phase));
+    }
+    Ok(())
+}
+
+/// Reads, updates and removals ask for loaded keys; each kind of insert brings new keys of its own.
+pub(super) fn phase_keys(
+    session: &Session,
+    call: Call,
+    keys: u64,
+    ops: u64,
+    round: u64,
+) -> Vec<u64> {
+    let space = session.space;
+    match call {
+        Call::Get | Call::Update => {
+            space.draw(session.args.dist, keys, ops as usize, session.args.seed + round)
+        }
+        Call::Remove => space.keys(0..ops.min(keys)),
+        Call::Insert => space.keys(keys + ops..keys + 2 * ops),
+        Call::Put => space.keys(keys + 2 * ops..keys + 3 * ops),
+        _ => space.keys(keys..keys + ops),
+    }
+}
+
+fn describe(row: &mut Row, times: &Histogram) {
+    row.mean_ns = Some(rounded(times.mean_ns()));
+    row.p50_ns = Some(times.quantile(0.50));
+    row.p95_ns = Some(times.quantile(0.95));
+    row.p99_ns = Some(times.quantile(0.99));
+    row.p999_ns = Some(times.quantile(0.999));
+    row.p9999_ns = Some(times.quantile(0.9999));
+    row.max_ns = Some(times.max_ns());
+    row.extra("samples", times.count());
+    row.extra("timer_ns", rounded(timer_ns()));
+}
+
+/// What reading the clock itself adds to each time.
+fn timer_ns() -> f64 {
+    const READS: u32 = 10_000;
+    let began = Instant::now();
+    for _ in 0..READS {
+        std::hint::black_box(Instant::now());
+    }
+    began.elapsed().as_nanos() as f64 / f64::from(READS)
+}

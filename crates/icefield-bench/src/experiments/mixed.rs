@@ -1,0 +1,86 @@
+//! Inserts of new keys among reads of present ones, by the share of inserts (Dash Fig 8).
+
+use icefield_testkit::Rng;
+
+use super::growth::describe_space;
+use crate::Outcome;
+use crate::args::Batch;
+use crate::keys::Tally;
+use crate::machine::part;
+use crate::session::Session;
+use crate::table::Mixed;
+
+/// The shares measured when none is asked for.
+const RATIOS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let asked = session.args.insert_ratio.clone();
+    let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
+    for threads in session.threads() {
+        for batch in session.batches(&[Batch::Stream]) {
+            for ratio in &ratios {
+                point(session, threads, batch, *ratio)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Outcome {
+    let designs = session.designs.clone();
+    let mut rows: Vec<_> =
+        designs.iter().map(|design| session.row("mixed", *design, session.medium())).collect();
+    let mut mops: Vec<Vec<f64>> = designs.iter().map(|_| Vec::new()).collect();
+    for round in 0..session.repeat() {
+        for (i, design) in designs.iter().enumerate() {
+            let (placed, keys) = session.create_loaded(*design, session.medium())?;
+            let (ops, expected) = operations(session, keys, ratio, round as u64);
+            session
+                .progress(&format!("mixed {}: {ratio} inserts, {threads} threads", design.name()));
+            let (time, parts) = session.machine.run(threads, |thread| {
+                placed.table.run_mixed(&ops[part(ops.len(), thread, threads)], batch)
+            });
+            mops[i].push(ops.len() as f64 / time.as_secs_f64() / 1e6);
+            let mut found = Tally::default();
+            for part in parts {
+                found.add(part?);
+            }
+            session.check(&format!("mixed {}", design.name()), found, expected);
+            (rows[i].keys, rows[i].ops) = (Some(keys), Some(ops.len() as u64));
+            describe_space(&mut rows[i], &*placed.table);
+        }
+    }
+    for (mut row, mops) in rows.into_iter().zip(mops) {
+        (row.threads, row.batch) = (Some(threads), Some(batch));
+        row.dist = Some(session.args.dist.to_string());
+        row.throughput(&mops);
+        row.extra("insert_ratio", ratio);
+        session.output.row(row)?;
+    }
+    Ok(())
+}
+
+/// Operations in random order, and what they must answer.
+fn operations(session: &Session, present: u64, ratio: f64, round: u64) -> (Vec<Mixed>, Tally) {
+    let count = session.ops(present) as usize;
+    let seed = session.args.seed + round;
+    let mut random = Rng::fork(seed, 1);
+    let (mut next, mut reads) = (present, Vec::new());
+    let ops: Vec<Mixed> = session
+        .space
+        .draw(session.args.dist, present, count, seed)
+        .into_iter()
+        .map(|key| {
+            let inserts = random.unit() < ratio;
+            if inserts {
+                next += 1;
+                return Mixed { key: session.space.key(next - 1), inserts };
+            }
+            reads.push(key);
+            Mixed { key, inserts }
+        })
+        .collect();
+    let mut expected = Tally::of_values(&reads);
+    expected.hits += next - present;
+    (ops, expected)
+}

@@ -1,0 +1,108 @@
+//! Memory to measure the machine on: the same kind of mapping as the table's, touched before.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use icefield::pm::{LINE_BYTES, Mapped, MappedOptions, Medium, Region};
+use icefield::{Durability, Result};
+use icefield_testkit::Rng;
+use icefield_testkit::rng::mix;
+use rustix::mm::Advice;
+
+/// One cache line of words that threads share.
+#[repr(C, align(64))]
+pub(crate) struct Line(pub [AtomicU64; 8]);
+
+const _: () = assert!(size_of::<Line>() == LINE_BYTES);
+
+/// What the pages of an arena are asked to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// As the medium makes them, for tables and arenas alike.
+    AsMapped,
+    Small,
+    Huge,
+}
+
+/// A mapping full of random words.
+pub(crate) struct Arena {
+    pm: Mapped,
+    region: Region,
+    lines: usize,
+}
+
+impl Arena {
+    /// Anonymous memory of at least `bytes`.
+    pub fn anonymous(bytes: u64, pages: Pages) -> Result<Self> {
+        let options = MappedOptions { durability: Durability::Memory, ..MappedOptions::default() };
+        Self::on(Mapped::anonymous(options)?, bytes, pages)
+    }
+
+    /// A file of at least `bytes` in the new directory `path`, mapped as a table's files are.
+    pub fn in_dir(path: &Path, durability: Durability, bytes: u64) -> Result<Self> {
+        let options = MappedOptions { durability, ..MappedOptions::default() };
+        Self::on(Mapped::create(path, options)?, bytes, Pages::AsMapped)
+    }
+
+    fn on(pm: Mapped, bytes: u64, pages: Pages) -> Result<Self> {
+        let lines = (bytes / LINE_BYTES as u64).max(1024);
+        let bytes = lines * LINE_BYTES as u64;
+        let region = pm.region("arena.ice", bytes)?;
+        advise(&region, pages);
+        pm.grow(&region, bytes)?;
+        let arena = Self { pm, region, lines: lines as usize };
+        for (i, line) in arena.lines().iter().enumerate() {
+            line.0[0].store(mix(i as u64), Relaxed);
+        }
+        Ok(arena)
+    }
+
+    /// All lines.
+    pub fn lines(&self) -> &[Line] {
+        // SAFETY: the region is page-aligned, at least so long (grown in `on`), mapped while `self.pm` lives, and touched
+        // by nobody but through this slice of atomics.
+        unsafe {
+            std::slice::from_raw_parts(self.region.base().as_ptr().cast::<Line>(), self.lines)
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        (self.lines * LINE_BYTES) as u64
+    }
+
+    /// Starts the write-back of a line, with the medium's own instruction.
+    #[inline]
+    pub fn flush(&self, line: &Line) {
+        self.pm.flush_object(line);
+    }
+
+    #[inline]
+    pub fn fence(&self) {
+        self.pm.fence();
+    }
+
+    /// Links all lines into one random cycle through their second words (Sattolo's shuffle).
+    pub fn link_cycle(&self, seed: u64) {
+        let mut random = Rng::new(seed);
+        let mut order: Vec<u32> = (0..self.lines as u32).collect();
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.index(i));
+        }
+        for (line, next) in self.lines().iter().zip(&order) {
+            line.0[1].store(u64::from(*next), Relaxed);
+        }
+    }
+}
+
+/// Asks for small or huge pages before the first touch. Where the system has no huge pages, the arena has none either.
+fn advise(region: &Region, pages: Pages) {
+    let advice = match pages {
+        Pages::AsMapped => return,
+        Pages::Small => Advice::LinuxNoHugepage,
+        Pages::Huge => Advice::LinuxHugepage,
+    };
+    // SAFETY: the range is the region's own reservation; the advice changes no content.
+    let _ = unsafe {
+        rustix::mm::madvise(region.base().as_ptr().cast(), region.max_bytes() as usize, advice)
+    };
+}

@@ -1,0 +1,295 @@
+//! The loops that nothing on this machine can beat.
+
+use std::hint::black_box;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use icefield::base::pipeline::prefetch_read;
+use icefield_testkit::Rng;
+
+use super::arena::{Arena, Line};
+use crate::table::Cost;
+
+/// How much of the memory's latency is hidden.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Independent accesses, with a branch that depends on the data after each 64.
+    Single,
+    /// Hints for so many accesses, then the accesses.
+    Batch(usize),
+    /// A hint so far ahead of each access, never draining.
+    Ring(usize),
+}
+
+/// One way to use memory, at its fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loop {
+    /// Each line names the next: the latency itself.
+    Chase,
+    /// Reads of random lines.
+    Read(Pace),
+    /// A load and a store of a random line.
+    Modify(Pace),
+    /// An 8-byte compare-and-swap in a random line.
+    Cas(Pace),
+    /// Stores to and flushes of random lines, so many to a fence.
+    Persist(usize),
+    SequentialRead,
+    SequentialWrite,
+    /// A table operation's own documented accesses, and nothing else.
+    Shape(Cost, Pace),
+}
+
+/// Operations that share their fences in a batch, as in the tables.
+const WINDOW: usize = 32;
+
+impl Loop {
+    pub fn name(self) -> String {
+        let paced = |what: &str, pace| match pace {
+            Pace::Single => format!("{what}-independent"),
+            Pace::Batch(size) => format!("{what}-batch-{size}"),
+            Pace::Ring(size) => format!("{what}-ring-{size}"),
+        };
+        match self {
+            Self::Chase => "read-chase".to_owned(),
+            Self::Read(pace) => paced("read", pace),
+            Self::Modify(pace) => paced("modify", pace),
+            Self::Cas(pace) => paced("cas8", pace),
+            Self::Persist(1) => "store-flush-fence".to_owned(),
+            Self::Persist(per_fence) => format!("store-flush-{per_fence}-fence"),
+            Self::SequentialRead => "sequential-read".to_owned(),
+            Self::SequentialWrite => "sequential-write".to_owned(),
+            Self::Shape(_, pace) => paced("shape", pace),
+        }
+    }
+
+    /// Whether the loop needs a medium that flushes.
+    pub fn persists(self) -> bool {
+        matches!(self, Self::Persist(_) | Self::Shape(Cost { fences: 1.., .. }, _))
+    }
+
+    /// Runs about `ops` operations on `arena` and gives their exact number.
+    pub fn run(self, arena: &Arena, ops: usize, seed: u64) -> usize {
+        let lines = arena.lines();
+        let mut random = Rng::new(seed);
+        let sum = match self {
+            Self::Chase => chase(lines, ops, &mut random),
+            Self::Read(pace) => {
+                paced(lines, ops, &mut random, pace, |line| line.0[0].load(Relaxed))
+            }
+            Self::Modify(pace) => paced(lines, ops, &mut random, pace, |line| {
+                let word = line.0[0].load(Relaxed);
+                line.0[0].store(word.wrapping_add(2), Release);
+                word
+            }),
+            Self::Cas(pace) => paced(lines, ops, &mut random, pace, |line| {
+                let word = line.0[0].load(Relaxed);
+                line.0[0].compare_exchange(word, word.wrapping_add(2), AcqRel, Relaxed).unwrap_or(0)
+            }),
+            Self::Persist(per_fence) => persist(arena, ops, &mut random, per_fence),
+            Self::SequentialRead => {
+                return sequential(lines, ops, &mut random, |line| line.0[0].load(Relaxed));
+            }
+            Self::SequentialWrite => {
+                return sequential(lines, ops, &mut random, |line| {
+                    // The first two words keep what the other loops need.
+                    line.0[2..].iter().for_each(|word| word.store(1, Relaxed));
+                    0
+                });
+            }
+            Self::Shape(cost, pace) if cost.fences == 0 => {
+                shape_read(lines, ops, &mut random, cost.reads, pace)
+            }
+            Self::Shape(cost, pace) => shape_write(arena, ops, &mut random, cost, pace),
+        };
+        black_box(sum);
+        ops
+    }
+}
+
+fn chase(lines: &[Line], ops: usize, random: &mut Rng) -> u64 {
+    let mut next = random.below(lines.len() as u64);
+    for _ in 0..ops {
+        next = lines[next as usize].0[1].load(Relaxed);
+    }
+    next
+}
+
+/// Lets a branch depend on `word`, which the processor cannot guess.
+#[inline]
+fn branch_on(word: u64) -> u64 {
+    if word & 1 == 0 { black_box(word) } else { word.rotate_left(7) }
+}
+
+#[inline]
+fn pick<'a>(lines: &'a [Line], random: &mut Rng) -> &'a Line {
+    &lines[random.index(lines.len())]
+}
+
+#[inline]
+fn paced(
+    lines: &[Line],
+    ops: usize,
+    random: &mut Rng,
+    pace: Pace,
+    act: impl Fn(&Line) -> u64,
+) -> u64 {
+    let mut sum = 0u64;
+    match pace {
+        Pace::Single => {
+            for i in 0..ops {
+                sum = sum.wrapping_add(act(pick(lines, random)));
+                if i % 64 == 63 {
+                    sum = branch_on(sum);
+                }
+            }
+        }
+        Pace::Batch(size) => {
+            let mut batch = vec![&lines[0]; size];
+            for done in (0..ops).step_by(size) {
+                let batch = &mut batch[..size.min(ops - done)];
+                for line in batch.iter_mut() {
+                    *line = pick(lines, random);
+                    prefetch_read(std::ptr::from_ref(line));
+                }
+                sum = branch_on(batch.iter().fold(sum, |sum, line| sum.wrapping_add(act(line))));
+            }
+        }
+        Pace::Ring(size) => {
+            let mut ring: Vec<&Line> = (0..size).map(|_| pick(lines, random)).collect();
+            let mut slot = 0;
+            for _ in 0..ops {
+                let next = pick(lines, random);
+                prefetch_read(std::ptr::from_ref(next));
+                sum = sum.wrapping_add(act(std::mem::replace(&mut ring[slot], next)));
+                slot = if slot + 1 == size { 0 } else { slot + 1 };
+            }
+        }
+    }
+    sum
+}
+
+fn persist(arena: &Arena, ops: usize, random: &mut Rng, per_fence: usize) -> u64 {
+    for done in (0..ops).step_by(per_fence) {
+        for _ in 0..per_fence.min(ops - done) {
+            let line = pick(arena.lines(), random);
+            line.0[2].store(done as u64, Release);
+            arena.flush(line);
+        }
+        arena.fence();
+    }
+    0
+}
+
+/// Whole passes from a random line on, so that threads do not walk side by side.
+fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) -> u64) -> usize {
+    let start = random.index(lines.len());
+    let mut sum = 0u64;
+    for line in lines[start..].iter().chain(lines.iter().cycle()).take(ops) {
+        sum = sum.wrapping_add(act(line));
+    }
+    black_box(sum);
+    ops
+}
+
+/// Most lines that one operation may touch.
+const MOST_LINES: usize = 8;
+
+#[inline]
+fn pick_some<'a>(lines: &'a [Line], random: &mut Rng, count: usize) -> [&'a Line; MOST_LINES] {
+    let mut some = [&lines[0]; MOST_LINES];
+    for line in &mut some[..count] {
+        *line = pick(lines, random);
+    }
+    some
+}
+
+#[inline]
+fn read_all(some: &[&Line]) -> u64 {
+    some.iter().fold(0, |sum, line| sum.wrapping_add(line.0[0].load(Relaxed)))
+}
+
+fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: Pace) -> u64 {
+    let reads = reads.clamp(1, MOST_LINES);
+    let mut sum = 0u64;
+    match pace {
+        Pace::Single => {
+            for _ in 0..ops {
+                sum = branch_on(
+                    sum.wrapping_add(read_all(&pick_some(lines, random, reads)[..reads])),
+                );
+            }
+        }
+        Pace::Batch(size) => {
+            let mut batch = vec![[&lines[0]; MOST_LINES]; size];
+            for done in (0..ops).step_by(size) {
+                let batch = &mut batch[..size.min(ops - done)];
+                for some in batch.iter_mut() {
+                    *some = pick_some(lines, random, reads);
+                    some[..reads].iter().for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+                }
+                sum = branch_on(
+                    batch.iter().fold(sum, |sum, some| sum.wrapping_add(read_all(&some[..reads]))),
+                );
+            }
+        }
+        Pace::Ring(size) => {
+            let mut ring: Vec<_> = (0..size).map(|_| pick_some(lines, random, reads)).collect();
+            let mut slot = 0;
+            for _ in 0..ops {
+                let next = pick_some(lines, random, reads);
+                next[..reads].iter().for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+                let some = std::mem::replace(&mut ring[slot], next);
+                sum = sum.wrapping_add(read_all(&some[..reads]));
+                slot = if slot + 1 == size { 0 } else { slot + 1 };
+            }
+        }
+    }
+    sum
+}
+
+/// Windows of operations: hints a window ahead, reads, then the stores and flushes of each fence.
+fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pace) -> u64 {
+    let lines = arena.lines();
+    let touched = cost.reads.max(cost.writes).clamp(1, MOST_LINES);
+    let window = match pace {
+        Pace::Single => 1,
+        Pace::Batch(size) => size.min(WINDOW),
+        Pace::Ring(_) => WINDOW,
+    };
+    let stage = |random: &mut Rng| -> Vec<_> {
+        (0..window).map(|_| pick_some(lines, random, touched)).collect()
+    };
+    let mut current = stage(random);
+    let mut ahead = current.clone();
+    let mut sum = 0u64;
+    for _ in (0..ops).step_by(window) {
+        if pace != Pace::Single {
+            current
+                .iter()
+                .flat_map(|some| &some[..touched])
+                .for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+        }
+        for some in &current {
+            sum = sum.wrapping_add(read_all(&some[..cost.reads.min(touched)]));
+        }
+        for fence in 0..cost.fences {
+            let stored = crate::machine::part(cost.writes.min(touched), fence, cost.fences);
+            for line in current.iter().flat_map(|some| &some[stored.clone()]) {
+                line.0[2].store(sum, Release);
+                arena.flush(line);
+            }
+            if fence == 0 {
+                ahead.iter_mut().for_each(|some| *some = pick_some(lines, random, touched));
+                if matches!(pace, Pace::Ring(_)) {
+                    ahead
+                        .iter()
+                        .flat_map(|some| &some[..touched])
+                        .for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+                }
+            }
+            arena.fence();
+        }
+        std::mem::swap(&mut current, &mut ahead);
+    }
+    sum
+}

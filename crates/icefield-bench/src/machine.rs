@@ -1,0 +1,98 @@
+//! Threads that stay where they are put, and the clock around them.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The cores that this process may use.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    cores: Vec<usize>,
+}
+
+impl Machine {
+    /// Asks the system. Where it does not say, threads are left to the scheduler.
+    pub fn detect() -> Self {
+        let cores = match sched_getaffinity(None) {
+            Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
+            Err(_) => Vec::new(),
+        };
+        Self { cores }
+    }
+
+    /// How many threads run at once.
+    pub fn cores(&self) -> usize {
+        self.cores.len().max(1)
+    }
+
+    /// Runs `work(thread)` on so many pinned threads, all starting together. Gives the time from the common start to the
+    /// last end, and the results in order. Threads that share a core are allowed, and slow.
+    pub fn run<R: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(usize) -> R + Sync,
+    ) -> (Duration, Vec<R>) {
+        let start = Barrier::new(threads);
+        let (start, work) = (&start, &work);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let spawned: Vec<_> = (0..threads)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        self.pin(thread);
+                        start.wait();
+                        let began = Instant::now();
+                        let result = work(thread);
+                        (began, Instant::now(), result)
+                    })
+                })
+                .collect();
+            spawned
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect()
+        });
+        let began = results.iter().map(|(began, ..)| *began).min();
+        let ended = results.iter().map(|(_, ended, _)| *ended).max();
+        let time = ended.zip(began).map_or(Duration::ZERO, |(ended, began)| ended - began);
+        (time, results.into_iter().map(|(.., result)| result).collect())
+    }
+
+    fn pin(&self, thread: usize) {
+        if self.cores.is_empty() {
+            return;
+        }
+        let mut set = CpuSet::new();
+        set.set(self.cores[thread % self.cores.len()]);
+        // A thread that may not be pinned measures a little more noise, and nothing wrong.
+        let _ = sched_setaffinity(None, &set);
+    }
+}
+
+/// The part of `0..count` that belongs to `thread` of `threads`.
+pub(crate) fn part(count: usize, thread: usize, threads: usize) -> std::ops::Range<usize> {
+    count * thread / threads..count * (thread + 1) / threads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_everything_once() {
+        for (count, threads) in [(10, 3), (2, 4), (0, 2), (1_000, 7)] {
+            let parts: Vec<usize> =
+                (0..threads).flat_map(|thread| part(count, thread, threads)).collect();
+            assert_eq!(parts, (0..count).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn threads_run_and_answer_in_order() {
+        let (time, results) = Machine::detect().run(3, |thread| thread * 2);
+        assert_eq!(results, [0, 2, 4]);
+        assert!(time > Duration::ZERO);
+    }
+}

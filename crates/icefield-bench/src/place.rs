@@ -1,0 +1,100 @@
+//! Directories for tables under measurement, removed with them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, test_kill_process};
+
+use crate::Outcome;
+
+const PREFIX: &str = "icefield-bench-";
+
+/// A directory of this run's own; removed, with all that is in it, when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one inside `parent`, and removes those that killed runs left there.
+    pub fn new(parent: &Path) -> Outcome<Self> {
+        fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+        remove_leftovers(parent);
+        for number in 0u32.. {
+            let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self { path }),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(format!("{}: {error}", path.display()).into()),
+            }
+        }
+        Err(format!("{}: no free name for a directory", parent.display()).into())
+    }
+
+    /// A path inside that nothing uses yet, if `number` is new.
+    pub fn entry(&self, number: u64) -> PathBuf {
+        self.path.join(number.to_string())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next run.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the directories of processes that are gone; memory behind them would be lost until the next boot.
+fn remove_leftovers(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        let gone = owner
+            .and_then(Pid::from_raw)
+            .is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH));
+        if gone {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A directory that is removed when dropped, if there is one.
+#[derive(Debug)]
+pub(crate) struct RemovedDir(pub Option<PathBuf>);
+
+impl Drop for RemovedDir {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+/// Bytes of the blocks that the file system has given to the files in `dir`.
+pub(crate) fn allocated_bytes(dir: &Path) -> Outcome<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
+        bytes += entry?.metadata()?.blocks() * 512;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scratch_directories_do_not_meet_and_go_away() {
+        let parent = std::env::temp_dir();
+        let (one, two) = (Scratch::new(&parent).unwrap(), Scratch::new(&parent).unwrap());
+        assert_ne!(one.path, two.path);
+        fs::write(one.entry(0), b"x").unwrap();
+        let path = one.path.clone();
+        drop(one);
+        assert!(!path.exists());
+    }
+}

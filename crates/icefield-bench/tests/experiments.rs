@@ -1,0 +1,355 @@
+//! Every experiment, small, through the library: the fields are the documented ones, the counts those of the designs, and
+//! no table answers wrongly.
+//!
+//! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own child
+//! process: `recovery` starts it as `experiments bench recovery-child ...`.
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use clap::Parser;
+use icefield_bench::{Args, Batch, Medium, run};
+use serde_json::{Map, Value};
+
+/// Every field that a row may have, as documented.
+const FIELDS: &[&str] = &[
+    "experiment",
+    "table",
+    "op",
+    "peer",
+    "threads",
+    "keys",
+    "ops",
+    "batch",
+    "medium",
+    "dist",
+    "mops",
+    "mops_min",
+    "mops_max",
+    "mean_ns",
+    "p50_ns",
+    "p95_ns",
+    "p99_ns",
+    "p999_ns",
+    "p9999_ns",
+    "max_ns",
+    "bytes_per_key",
+    "load_factor",
+    "pm",
+    "ceiling",
+    "limit_ratio",
+    "shape_ratio",
+    "extra",
+];
+
+const TESTS: &[(&str, fn())] = &[
+    ("list_names_every_experiment", list_names_every_experiment),
+    ("wrong_options_are_errors", wrong_options_are_errors),
+    ("limits_are_measured_on_every_kind_of_memory", limits_are_measured_on_every_kind_of_memory),
+    ("throughput_comes_with_its_ceilings", throughput_comes_with_its_ceilings),
+    ("the_ceiling_fits_the_medium_and_the_batch", the_ceiling_fits_the_medium_and_the_batch),
+    ("mixed_sweeps_the_share_of_inserts", mixed_sweeps_the_share_of_inserts),
+    ("growth_tells_load_factors", growth_tells_load_factors),
+    ("a_fill_curve_has_twenty_points", a_fill_curve_has_twenty_points),
+    ("costs_are_counted_per_call", costs_are_counted_per_call),
+    ("batches_share_fences", batches_share_fences),
+    ("recovery_is_independent_of_size", recovery_is_independent_of_size),
+    ("latencies_are_in_order", latencies_are_in_order),
+    ("space_is_what_the_files_take", space_is_what_the_files_take),
+    ("results_go_to_a_directory", results_go_to_a_directory),
+];
+
+/// The program as `recovery` starts it.
+#[derive(Parser)]
+enum Program {
+    Bench(Args),
+}
+
+fn main() -> ExitCode {
+    let filter = std::env::args().nth(1);
+    if filter.as_deref() == Some("bench") {
+        let Program::Bench(args) = Program::parse();
+        return if run(args).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let filter = filter.filter(|filter| !filter.starts_with('-')).unwrap_or_default();
+    let mut failed = 0;
+    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
+        let passed = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += u32::from(!passed);
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Small enough for a test.
+fn small(experiment: &str) -> Args {
+    let mut args = Args::new(experiment);
+    args.keys = Some(20_000);
+    args.repeat = 1;
+    args.threads = vec![1];
+    args.dir = Some(std::env::temp_dir());
+    let program = std::env::current_exe().unwrap();
+    args.program = vec![program.into(), "bench".into()];
+    args
+}
+
+/// Runs `args` and reads its rows back.
+fn rows(mut args: Args) -> Vec<Map<String, Value>> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rows");
+    args.json = Some(file.to_str().unwrap().to_owned());
+    assert!(run(args).unwrap(), "a table answered wrongly");
+    let text = std::fs::read_to_string(file).unwrap();
+    let rows: Vec<Map<String, Value>> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for row in &rows {
+        let unknown: Vec<_> =
+            row.keys().filter(|field| !FIELDS.contains(&field.as_str())).collect();
+        assert!(unknown.is_empty(), "undocumented fields {unknown:?}");
+        assert!(row.values().all(|value| !value.is_null()), "absent fields are left out: {row:?}");
+        assert!(row["experiment"].is_string() && row["table"].is_string() && row["op"].is_string());
+        assert_eq!(row["peer"], false);
+    }
+    rows
+}
+
+fn number(row: &Map<String, Value>, field: &str) -> f64 {
+    row.get(field).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {field} in {row:?}"))
+}
+
+fn extra(row: &Map<String, Value>, field: &str) -> f64 {
+    row["extra"][field].as_f64().unwrap_or_else(|| panic!("no extra.{field} in {row:?}"))
+}
+
+fn pm(row: &Map<String, Value>, field: &str) -> f64 {
+    row["pm"][field].as_f64().unwrap_or_else(|| panic!("no pm.{field} in {row:?}"))
+}
+
+fn list_names_every_experiment() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("list");
+    let mut args = Args::new("list");
+    args.json = Some(file.to_str().unwrap().to_owned());
+    assert!(run(args).unwrap());
+    let listed = std::fs::read_to_string(file).unwrap();
+    for name in [
+        "limit",
+        "get",
+        "get-miss",
+        "insert",
+        "populate",
+        "insdel",
+        "delete",
+        "mixed",
+        "load-factor",
+        "fill-curve",
+        "amplification",
+        "recovery",
+        "latency",
+        "space",
+    ] {
+        assert!(listed.contains(&format!("\"{name}\"")), "{name} is missing");
+    }
+}
+
+fn wrong_options_are_errors() {
+    assert!(run(Args::new("no-such-experiment")).is_err());
+    for change in [
+        |args: &mut Args| args.tables = vec!["no-such-table".to_owned()],
+        |args: &mut Args| args.peers = vec!["no-such-peer".to_owned()],
+        |args: &mut Args| args.repeat = 0,
+        |args: &mut Args| args.threads = vec![0],
+        // Dash does not offer it.
+        |args: &mut Args| args.medium = Some(Medium::Disk),
+    ] {
+        let mut args = small("get");
+        change(&mut args);
+        assert!(run(args).is_err());
+    }
+}
+
+fn limits_are_measured_on_every_kind_of_memory() {
+    let mut args = small("limit");
+    args.ops = Some(10_000);
+    let rows = rows(args);
+    for pages in ["4 KiB", "2 MiB", "as mapped"] {
+        assert!(rows.iter().any(|row| row["extra"]["pages"] == pages));
+    }
+    for ceiling in [
+        "read-chase",
+        "read-ring-64",
+        "read-batch-32",
+        "cas8-batch-32",
+        "store-flush-fence",
+        "store-flush-32-fence",
+    ] {
+        assert!(
+            rows.iter().any(|row| row["ceiling"] == ceiling && number(row, "mops") > 0.0),
+            "no {ceiling}"
+        );
+    }
+}
+
+fn throughput_comes_with_its_ceilings() {
+    for experiment in ["get", "get-miss", "insert", "populate", "insdel", "delete"] {
+        let mut args = small(experiment);
+        args.threads = vec![1, 2];
+        args.repeat = 2;
+        let rows = rows(args);
+        assert_eq!(rows.len(), 2, "a row per number of threads");
+        for row in rows {
+            assert_eq!((&row["experiment"], &row["op"]), (&experiment.into(), &experiment.into()));
+            assert_eq!(
+                (&row["table"], &row["medium"], &row["batch"]),
+                (&"dash-eh".into(), &"pmem".into(), &"stream".into())
+            );
+            assert_eq!((number(&row, "keys"), number(&row, "ops")), (20_000.0, 20_000.0));
+            assert!(
+                number(&row, "mops_min") <= number(&row, "mops")
+                    && number(&row, "mops") <= number(&row, "mops_max")
+            );
+            assert!(number(&row, "limit_ratio") > 0.0 && number(&row, "shape_ratio") > 0.0);
+        }
+    }
+}
+
+fn the_ceiling_fits_the_medium_and_the_batch() {
+    for (experiment, medium, batch, ceiling) in [
+        ("get", Medium::Pmem, Batch::None, "read-independent"),
+        ("get", Medium::Memory, Batch::Of(32), "read-batch-32"),
+        ("get", Medium::Process, Batch::Stream, "read-ring-64"),
+        ("insert", Medium::Pmem, Batch::None, "store-flush-fence"),
+        ("insert", Medium::Pmem, Batch::Of(32), "store-flush-32-fence"),
+        ("insert", Medium::Process, Batch::Of(32), "cas8-batch-32"),
+        ("insert", Medium::Memory, Batch::Stream, "cas8-ring-64"),
+    ] {
+        let mut args = small(experiment);
+        (args.medium, args.batch) = (Some(medium), vec![batch]);
+        let rows = rows(args);
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0]["ceiling"], ceiling);
+    }
+}
+
+fn mixed_sweeps_the_share_of_inserts() {
+    let all = rows(small("mixed"));
+    assert_eq!(
+        all.iter().map(|row| extra(row, "insert_ratio")).collect::<Vec<_>>(),
+        [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    );
+    let mut args = small("mixed");
+    (args.insert_ratio, args.batch) = (vec![0.2], vec![Batch::None]);
+    assert_eq!(rows(args).len(), 1);
+}
+
+fn growth_tells_load_factors() {
+    let mut args = small("load-factor");
+    args.keys = Some(100_000);
+    let rows = rows(args);
+    assert_eq!(rows.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(), [2.0, 4.0]);
+    for row in rows {
+        let (min, mean, peak) = (
+            extra(&row, "min_load_factor"),
+            extra(&row, "mean_load_factor"),
+            extra(&row, "peak_load_factor"),
+        );
+        assert!(0.0 < min && min <= mean && mean <= peak && peak <= 1.0, "{row:?}");
+        assert!((0.9..=1.0).contains(&extra(&row, "split_load_factor")), "{row:?}");
+    }
+}
+
+fn a_fill_curve_has_twenty_points() {
+    let rows = rows(small("fill-curve"));
+    assert_eq!(rows.len(), 20);
+    for row in &rows {
+        assert!(
+            number(row, "mops") > 0.0
+                && extra(row, "get_mops") > 0.0
+                && extra(row, "get_miss_mops") > 0.0
+        );
+    }
+    assert_eq!(extra(&rows[19], "fill"), 1.0);
+}
+
+fn costs_are_counted_per_call() {
+    let mut args = small("amplification");
+    args.batch = vec![Batch::None];
+    let rows = rows(args);
+    let ops: Vec<_> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
+    assert_eq!(ops, ["try_insert", "get", "get-miss", "insert", "put", "update", "remove"]);
+    let by_name = |op: &str| rows.iter().find(|row| row["op"] == op).unwrap();
+    for op in ["get", "get-miss"] {
+        let row = by_name(op);
+        assert_eq!(
+            (pm(row, "line_writes"), pm(row, "flushes"), pm(row, "fences")),
+            (0.0, 0.0, 0.0)
+        );
+        assert!(row["extra"]["lines"]["bucket"].as_f64().unwrap() >= 1.0);
+    }
+    assert!(by_name("get-miss")["extra"]["lines"]["bucket"].as_f64().unwrap() <= 2.1);
+    for op in ["try_insert", "insert", "put"] {
+        let direct = &by_name(op)["extra"]["direct"];
+        assert_eq!(direct["flushes_calls"], serde_json::json!({ "2": direct["calls"] }), "{op}");
+        assert_eq!(direct["fences_calls"], serde_json::json!({ "2": direct["calls"] }), "{op}");
+    }
+    let inserts = &by_name("try_insert")["extra"];
+    assert!(inserts["split"]["calls"].as_u64().unwrap() > 0, "20000 records need splits");
+}
+
+fn batches_share_fences() {
+    let mut args = small("amplification");
+    args.batch = vec![Batch::Of(32)];
+    let rows = rows(args);
+    let inserts = rows.iter().find(|row| row["op"] == "try_insert").unwrap();
+    let direct = &inserts["extra"]["direct"];
+    assert_eq!(direct["fences_calls"], serde_json::json!({ "2": direct["calls"] }));
+    assert!(extra(inserts, "fences_per_batch") <= 3.0);
+    assert!(pm(inserts, "fences") <= 3.0 / 32.0);
+}
+
+fn recovery_is_independent_of_size() {
+    let lines = |keys| {
+        let mut args = small("recovery");
+        args.keys = Some(keys);
+        let rows = rows(args);
+        assert_eq!(rows.len(), 1);
+        assert!(extra(&rows[0], "first_answer_ms") >= extra(&rows[0], "open_ms"));
+        assert!(extra(&rows[0], "full_speed_ms") > 0.0);
+        extra(&rows[0], "first_answer_lines")
+    };
+    assert_eq!(lines(20_000), lines(80_000));
+}
+
+fn latencies_are_in_order() {
+    let rows = rows(small("latency"));
+    assert_eq!(rows.len(), 7);
+    for row in rows {
+        let times: Vec<f64> = ["p50_ns", "p95_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"]
+            .iter()
+            .map(|field| number(&row, field))
+            .collect();
+        assert!(times.is_sorted() && times[0] > 0.0, "{row:?}");
+        assert_eq!(extra(&row, "samples"), 20_000.0);
+    }
+}
+
+fn space_is_what_the_files_take() {
+    let rows = rows(small("space"));
+    assert_eq!(rows.len(), 1);
+    assert_eq!(extra(&rows[0], "data_bytes"), 320_000.0);
+    assert!(extra(&rows[0], "pm_bytes") >= 320_000.0);
+    assert!(number(&rows[0], "bytes_per_key") >= 16.0);
+}
+
+fn results_go_to_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut args = small("get");
+    args.out = Some(dir.path().join("new"));
+    args.batch = vec![Batch::None, Batch::Of(16)];
+    let rows = rows(args);
+    let jsonl = std::fs::read_to_string(dir.path().join("new/results.jsonl")).unwrap();
+    let csv = std::fs::read_to_string(dir.path().join("new/results.csv")).unwrap();
+    assert_eq!((rows.len(), jsonl.lines().count(), csv.lines().count()), (2, 2, 3));
+    assert_eq!(rows[1]["batch"], 16);
+    assert!(csv.starts_with("experiment,table,op,"));
+}

@@ -1,0 +1,64 @@
+//! How long a loop of scenarios may go on.
+
+use std::time::{Duration, Instant};
+
+/// A number of rounds, a time, or both: whichever ends first.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    end: Option<Instant>,
+    rounds: u64,
+    done: u64,
+}
+
+impl Budget {
+    /// At most `rounds` rounds, however long they take.
+    #[must_use]
+    pub fn rounds(rounds: u64) -> Self {
+        Self { end: None, rounds, done: 0 }
+    }
+
+    /// As many rounds as fit into `time`, and one at least.
+    #[must_use]
+    pub fn time(time: Duration) -> Self {
+        Self { end: Instant::now().checked_add(time), rounds: u64::MAX, done: 0 }
+    }
+
+    /// At most so many rounds.
+    #[must_use]
+    pub fn at_most(self, rounds: u64) -> Self {
+        Self { rounds: self.rounds.min(rounds), ..self }
+    }
+
+    /// The number of the next chunk of at most `size` rounds, with its size; `None` when the budget is spent.
+    pub fn chunk(&mut self, size: u64) -> Option<(u64, u64)> {
+        let late = self.done > 0 && self.end.is_some_and(|end| Instant::now() >= end);
+        let size = size.min(self.rounds - self.done);
+        if late || size == 0 {
+            return None;
+        }
+        let first = self.done;
+        self.done += size;
+        Some((first, size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_handed_out_in_chunks() {
+        let mut budget = Budget::rounds(10);
+        assert_eq!(budget.chunk(4), Some((0, 4)));
+        assert_eq!(budget.chunk(4), Some((4, 4)));
+        assert_eq!(budget.chunk(4), Some((8, 2)));
+        assert_eq!(budget.chunk(4), None);
+    }
+
+    #[test]
+    fn a_spent_time_allows_one_chunk() {
+        let mut budget = Budget::time(Duration::ZERO);
+        assert!(budget.chunk(1).is_some());
+        assert!(budget.chunk(1).is_none());
+    }
+}

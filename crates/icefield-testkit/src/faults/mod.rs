@@ -1,0 +1,149 @@
+//! The Nth system call of the persistent layer fails, once or from then on, for every N, while a table is created, loaded
+//! beyond its first size, copied, closed and opened again. Each time the caller must get an error and no panic, what was
+//! acknowledged must be there, what failed must have changed nothing, and nothing may stay locked.
+
+mod ledger;
+mod trial;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use icefield::pm::{Errno, FaultMode, FaultPlan};
+
+use crate::failure::Failure;
+use crate::faulty::fail_at;
+use crate::file_subject::FileSubject;
+use crate::timed::{Ending, within};
+use trial::Trial;
+
+/// The scenario's name.
+pub const NAME: &str = "faults";
+/// A trial that takes longer is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What the calls fail with.
+const ERRORS: [Errno; 2] = [Errno::IO, Errno::NOSPC];
+/// More system calls than any trial makes: a bound on the search for the last one.
+const MAX_CALLS: u64 = 100_000;
+
+/// What failing system calls did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// System calls that were made to fail, each in several ways.
+    pub sites: u64,
+    /// Their names.
+    pub names: BTreeSet<&'static str>,
+    /// Tables that met a failing call.
+    pub trials: u64,
+    /// Errors that calls of the table returned.
+    pub errors: u64,
+    /// Trials that ended with a wrong or missing record, or a table that does not open or is not clean.
+    pub lost: u64,
+    /// Trials that did not end.
+    pub stuck: u64,
+    /// Trials that panicked.
+    pub aborts: u64,
+    /// What went wrong, the first few times.
+    pub examples: Vec<String>,
+}
+
+/// How a trial went wrong.
+#[derive(Clone, Debug)]
+enum Trouble {
+    Lost(String),
+    Stuck,
+    Panicked(String),
+}
+
+impl Counts {
+    /// Everything that must not happen.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.lost + self.stuck + self.aborts
+    }
+
+    fn count(&mut self, result: Result<u64, Trouble>, how: &str) {
+        self.trials += 1;
+        let example = match result {
+            Ok(errors) => return self.errors += errors,
+            Err(Trouble::Lost(what)) => {
+                self.lost += 1;
+                what
+            }
+            Err(Trouble::Stuck) => {
+                self.stuck += 1;
+                "stuck".to_owned()
+            }
+            Err(Trouble::Panicked(what)) => {
+                self.aborts += 1;
+                format!("panicked: {what}")
+            }
+        };
+        if self.examples.len() < 20 {
+            self.examples.push(format!("{how}: {example}"));
+        }
+    }
+
+    /// The counts if nothing happened that must not.
+    ///
+    /// # Errors
+    /// A violation, or a run that met no fault or saw no error.
+    pub fn judged(self, seed: u64) -> Result<Self, Failure> {
+        let what = format!(
+            "{} lost, {} stuck, {} panicked of {} trials",
+            self.lost, self.stuck, self.aborts, self.trials
+        );
+        if self.violations() > 0 {
+            return Err(Failure::new(NAME, seed, what).with_trace(self.examples));
+        }
+        if self.sites < 10 || self.errors == 0 {
+            return Err(Failure::new(NAME, seed, format!("hardly a call failed: {self:?}")));
+        }
+        Ok(self)
+    }
+}
+
+/// Fails every system call in turn, in tables below `place`. Violations are counted, so that one run shows all of them.
+///
+/// # Errors
+/// The trial fails without any fault.
+pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
+    let counting = Arc::new(FaultPlan::counting());
+    if let Err(trouble) = attempt::<T>(seed, place, &counting) {
+        return Err(Failure::new(NAME, seed, format!("without any fault: {trouble:?}")));
+    }
+    counts.names = counting.sites().into_iter().collect();
+    for nth in 1..MAX_CALLS {
+        let mut fired = false;
+        for (mode, errno) in [FaultMode::Once, FaultMode::ForGood]
+            .into_iter()
+            .flat_map(|mode| ERRORS.map(|errno| (mode, errno)))
+        {
+            let plan = fail_at(nth, mode, errno);
+            let result = attempt::<T>(seed, place, &plan);
+            fired |= plan.calls() >= nth;
+            counts.count(result, &format!("call {nth} fails {mode:?} with {errno:?}"));
+            if counts.stuck > 0 {
+                // The thread that hangs holds the table: nothing more can be tried in this place.
+                return Ok(counts);
+            }
+        }
+        if !fired {
+            break;
+        }
+        counts.sites += 1;
+    }
+    Ok(counts)
+}
+
+/// One trial in a thread of its own, so that one that hangs is noticed.
+fn attempt<T: FileSubject>(seed: u64, place: &Path, plan: &Arc<FaultPlan>) -> Result<u64, Trouble> {
+    let (place, plan) = (place.to_owned(), Arc::clone(plan));
+    match within(PATIENCE, move || Trial::<T>::new(seed, &place, plan).run()) {
+        Ok(result) => result.map_err(Trouble::Lost),
+        Err(Ending::Stuck) => Err(Trouble::Stuck),
+        Err(Ending::Panicked(what)) => Err(Trouble::Panicked(what)),
+    }
+}

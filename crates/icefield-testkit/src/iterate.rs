@@ -1,0 +1,180 @@
+//! Scans a table while other threads insert and remove: every key that is present throughout is seen exactly once, with
+//! its value, whatever splits and moves meanwhile.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use icefield::pm::sim::{Model, Pool as Memory, Sim, SimOptions};
+use icefield::{Cursor, Error, Table};
+
+use crate::call::{Action, Call, ask};
+use crate::failure::{Failure, guarded};
+use crate::pool::{Pool, lock};
+use crate::rng::Rng;
+use crate::subject::{Sample, Subject};
+
+/// The scenario's name.
+pub const NAME: &str = "iterate";
+/// Keys that stay.
+const STABLE_KEYS: u64 = 40;
+/// Where the numbers of keys that come and go begin.
+const CHURN_KEYS: u64 = 1000;
+/// Whole passes over one table.
+const PASSES: u64 = 6;
+/// The simulated medium gives the processor away once in so many events.
+const YIELD_ONE_IN: u32 = 20;
+
+/// What scans among writers did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Whole passes.
+    pub scans: u64,
+    /// Writes that other threads made meanwhile.
+    pub writes: u64,
+    /// Tables that grew under a scan.
+    pub grown_tables: u64,
+}
+
+impl Counts {
+    /// Adds what other scans did.
+    pub fn add(&mut self, other: Self) {
+        self.scans += other.scans;
+        self.writes += other.writes;
+        self.grown_tables += other.grown_tables;
+    }
+}
+
+/// Several passes over one table on the simulated medium: the first thread of `pool` scans, the others write.
+///
+/// # Errors
+/// A key that was missed or seen twice, or a wrong value.
+pub fn scenario<T: Subject>(seed: u64, pool: &Pool, memory: &Memory) -> Result<Counts, Failure> {
+    guarded(NAME, seed, || {
+        let fail = |what: String| Failure::new(NAME, seed, what);
+        let options = SimOptions {
+            seed,
+            model: Model::Pmem,
+            recording: false,
+            pool: memory.clone(),
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(options);
+        let table =
+            T::create_tiny(sim.clone(), seed).map_err(|error| fail(format!("create: {error}")))?;
+        sim.set_yield(YIELD_ONE_IN);
+        passes_on(seed, table, pool).map_err(fail)
+    })
+}
+
+/// As [`scenario`], on `table`.
+///
+/// # Errors
+/// What is wrong.
+pub fn passes_on<T>(seed: u64, table: T, pool: &Pool) -> Result<Counts, String>
+where
+    T: Table<Key: Sample, Value: Sample> + 'static,
+{
+    for key in 0..STABLE_KEYS {
+        ask(&table, Call { key, action: Action::Insert(key + 7) })
+            .map_err(|error| error.to_string())?;
+    }
+    let capacity = table.capacity();
+    let stage = Arc::new(Stage {
+        table,
+        done: AtomicBool::new(false),
+        writes: AtomicU64::new(0),
+        trouble: Mutex::default(),
+    });
+    let shared = Arc::clone(&stage);
+    pool.run(Arc::new(move |thread| shared.perform(seed, thread)))?;
+    match lock(&stage.trouble).take() {
+        Some(trouble) => Err(trouble),
+        None => Ok(Counts {
+            scans: PASSES,
+            writes: stage.writes.load(Ordering::Relaxed),
+            grown_tables: u64::from(stage.table.capacity() > capacity),
+        }),
+    }
+}
+
+struct Stage<T> {
+    table: T,
+    /// Set when the scanning thread has finished.
+    done: AtomicBool,
+    writes: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
+    fn perform(&self, seed: u64, thread: usize) {
+        let mut rng = Rng::fork(seed, thread as u64);
+        let result =
+            if thread == 0 { self.scan_all(&mut rng) } else { self.churn(thread, &mut rng) };
+        if let Err(trouble) = result {
+            lock(&self.trouble).get_or_insert(trouble);
+        }
+        if thread == 0 {
+            self.done.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn scan_all(&self, rng: &mut Rng) -> Result<(), String> {
+        (0..PASSES).try_for_each(|_| self.scan(1 + rng.index(8)))
+    }
+
+    fn scan(&self, page: usize) -> Result<(), String> {
+        let mut seen: HashMap<u64, u64> = HashMap::new();
+        let mut next = Some(Cursor::START);
+        while let Some(cursor) = next {
+            let page =
+                self.table.scan(cursor, page).map_err(|error: Error| format!("scan: {error}"))?;
+            for (key, value) in &page.records {
+                let key = T::Key::number(key).ok_or("a scan shows a key that nobody wrote")?;
+                let value =
+                    T::Value::number(value).ok_or("a scan shows a value that nobody wrote")?;
+                if key < STABLE_KEYS && seen.insert(key, value).is_some() {
+                    return Err(format!("key {key} was seen twice"));
+                }
+            }
+            next = page.next;
+        }
+        match (0..STABLE_KEYS).find(|key| seen.get(key) != Some(&(key + 7))) {
+            Some(key) => Err(format!("key {key} was seen with {:?}", seen.get(&key))),
+            None => Ok(()),
+        }
+    }
+
+    /// Fills the table until it has grown a few times, and empties it again, until the scanner has finished.
+    fn churn(&self, thread: usize, rng: &mut Rng) -> Result<(), String> {
+        let first = CHURN_KEYS * thread as u64;
+        for round in 0_u64.. {
+            for _ in 0..100 {
+                if self.done.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let action = if round % 2 == 0 { Action::Insert(300) } else { Action::Remove };
+                let call = Call { key: first + rng.below(200), action };
+                ask(&self.table, call).map_err(|error| format!("{call:?}: {error}"))?;
+                self.writes.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::{Bug, Toy};
+
+    #[test]
+    fn a_right_table_passes_and_a_losing_scan_is_found() {
+        let pool = Pool::new(2);
+        assert!(
+            passes_on(1, Toy::new(Bug::None), &pool).is_ok_and(|counts| counts.scans == PASSES)
+        );
+        let lossy = passes_on(1, Toy::new(Bug::ScanLoses), &Pool::new(1));
+        assert!(lossy.is_err_and(|what| what.contains("was seen with None")));
+    }
+}

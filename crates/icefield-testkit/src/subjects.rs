@@ -1,0 +1,73 @@
+//! The tables of this repository as subjects.
+
+use std::path::Path;
+
+use icefield::pm::sim::Sim;
+use icefield::{DashEh, DashOptions, Eh, Geometry, Key, Result, Value};
+
+use crate::file_subject::{FileOptions, FileSubject};
+use crate::subject::{Sample, Subject};
+
+/// Hash seeds are fixed: a seed names a history completely.
+const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
+
+/// Dash geometries in which splits, displacements, stash overflow and chains are a few inserts away.
+fn dash_geometry(variant: u64) -> Geometry {
+    let shapes = [(2, 2, 1), (2, 3, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (2, 4, 2)];
+    let (buckets, slots, stash) = shapes[(variant % shapes.len() as u64) as usize];
+    Geometry { buckets, slots, stash }
+}
+
+fn dash_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {
+    let seed = [SEED[0] ^ variant, SEED[1]];
+    DashEh::<K, V>::options().geometry(dash_geometry(variant)).hash_seed(seed).blob_chunk_bytes(1 << 10)
+}
+
+impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for DashEh<K, V, Sim> {
+    const NAME: &'static str = "dash-eh";
+    /// An entry leads to a whole and durable segment, and the split that stores it is rolled forward (`dash::eh`).
+    const EXEMPT: &'static [&'static str] = &["directory-0.ice", "directory-1.ice"];
+
+    fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
+        dash_options(variant).max_bytes(1 << 20).create_on(sim)
+    }
+
+    fn open_on(sim: Sim) -> Result<Self> {
+        dash_options(0).max_bytes(1 << 20).open_on(sim)
+    }
+}
+
+impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for DashEh<K, V> {
+    const NAME: &'static str = "dash-eh";
+
+    fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
+        with_file_options(dash_options(how.variant), how).create(path)
+    }
+
+    fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
+        with_file_options(dash_options(how.variant), how).open(path)
+    }
+
+    fn open_to_read(path: &Path) -> Result<Self> {
+        Self::open_read_only(path)
+    }
+
+    fn in_memory(variant: u64) -> Result<Self> {
+        dash_options(variant).in_memory()
+    }
+}
+
+fn with_file_options<K: Key + ?Sized, V: Value + ?Sized>(
+    options: DashOptions<K, V, Eh>,
+    how: FileOptions,
+) -> DashOptions<K, V, Eh> {
+    let options = options.durability(how.durability);
+    let options = match how.max_bytes {
+        Some(bytes) => options.max_bytes(bytes),
+        None => options,
+    };
+    match how.faults {
+        Some(faults) => options.faults(faults),
+        None => options,
+    }
+}

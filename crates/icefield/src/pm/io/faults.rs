@@ -1,0 +1,105 @@
+//! Making the Nth system call fail, or killing the process there.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::lock;
+
+/// What a [`FaultPlan`] does when its turn comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultAction {
+    /// The call fails with this error and does nothing.
+    Fail(Errno),
+    /// The process is killed instead of making the call.
+    Kill,
+}
+
+/// Whether a fault passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultMode {
+    /// Only the Nth call is hit.
+    Once,
+    /// The Nth call and every later one are hit.
+    ForGood,
+}
+
+/// Which call is hit, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultAt {
+    /// The number of the call, from 1.
+    pub nth: u64,
+    /// Once, or from then on.
+    pub mode: FaultMode,
+    /// What happens.
+    pub action: FaultAction,
+}
+
+/// Makes a system call of the persistent layer fail, or kills the process there. For tests.
+#[derive(Debug, Default)]
+pub struct FaultPlan {
+    at: Option<FaultAt>,
+    calls: AtomicU64,
+    fired: AtomicU64,
+    sites: Mutex<Vec<&'static str>>,
+}
+
+impl FaultPlan {
+    /// A plan with one fault.
+    #[must_use]
+    pub fn new(at: FaultAt) -> Self {
+        Self { at: Some(at), ..Self::default() }
+    }
+
+    /// A plan without faults, to count calls.
+    #[must_use]
+    pub fn counting() -> Self {
+        Self::default()
+    }
+
+    /// How many calls were made.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// How many calls were made to fail.
+    #[must_use]
+    pub fn fired(&self) -> u64 {
+        self.fired.load(Ordering::Relaxed)
+    }
+
+    /// The names of the calls made so far, each once, in the order of their first use.
+    #[must_use]
+    pub fn sites(&self) -> Vec<&'static str> {
+        lock(&self.sites).clone()
+    }
+
+    pub(super) fn enter(&self, site: &'static str, may_fail: bool) -> Result<(), Errno> {
+        // Relaxed: a counter; nothing is published by it.
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        {
+            let mut sites = lock(&self.sites);
+            if !sites.contains(&site) {
+                sites.push(site);
+            }
+        }
+        let Some(at) = self.at else { return Ok(()) };
+        if call < at.nth || (call > at.nth && at.mode == FaultMode::Once) {
+            return Ok(());
+        }
+        match at.action {
+            FaultAction::Fail(errno) if may_fail => {
+                self.fired.fetch_add(1, Ordering::Relaxed);
+                Err(errno)
+            }
+            FaultAction::Fail(_) => Ok(()),
+            FaultAction::Kill => {
+                rustix::process::kill_process(rustix::process::getpid(), Signal::KILL)?;
+                Ok(())
+            }
+        }
+    }
+}

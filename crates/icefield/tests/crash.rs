@@ -1,0 +1,19 @@
+//! Every crash point of every operation, on tiny tables.
+
+use icefield::DashEh;
+use icefield::pm::sim::Sim;
+use icefield_testkit::crash::{self, CrashOptions};
+
+#[test]
+fn dash_eh_words() {
+    let report = crash::run::<DashEh<u64, u64, Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
+fn dash_eh_bytes() {
+    let report = crash::run::<DashEh<[u8], [u8], Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
