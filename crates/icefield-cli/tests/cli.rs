@@ -48,6 +48,9 @@ fn bad_usage_is_2() {
         &["get", "nowhere.ice", "1"],
         &["load", "nowhere.ice", "-"],
         &["tour", "--scale", "0"],
+        &["bench", "nonsense"],
+        &["bench", "get", "--tables", "nonsense"],
+        &["torture", "nonsense"],
         &["export", "nowhere.ice", "--format", "xml"],
     ] {
         let message = place.fails(2, args);
