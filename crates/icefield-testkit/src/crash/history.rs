@@ -160,12 +160,10 @@ impl<'a, M: Machine> Run<'a, M> {
         let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
         let sim = Sim::new(SimOptions { seed, ..plan.sim.clone() });
         let right = Reference::new();
-        lock(&bench).expect =
-            Expect { may_be_missing: true, ..Expect::exact(&plan.keys, &right) };
+        lock(&bench).expect = Expect { may_be_missing: true, ..Expect::exact(&plan.keys, &right) };
         watch::<M>(&sim, &bench);
         sim.begin_op();
-        let table =
-            M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
+        let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
         let run = Self { bench, plan, sim, table: Some(table), right, seed };
         run.settle()?;
         Ok(run)
@@ -293,7 +291,9 @@ impl<'a, M: Machine> Run<'a, M> {
             };
             if !expect.allowed(at).contains(&value) {
                 let allowed = expect.allowed(at);
-                return Err(format!("after the crash key {key} is {value:?}; allowed: {allowed:?}"));
+                return Err(format!(
+                    "after the crash key {key} is {value:?}; allowed: {allowed:?}"
+                ));
             }
             got.push(value);
             self.right.set(key, value);

@@ -121,10 +121,7 @@ impl Court {
         for (at, &key) in self.keys.iter().enumerate() {
             let value = get(sim, table, key)?;
             if !expect.allowed(at).contains(&value) {
-                return Err(format!(
-                    "key {key} is {value:?}; allowed: {:?}",
-                    expect.allowed(at)
-                ));
+                return Err(format!("key {key} is {value:?}; allowed: {:?}", expect.allowed(at)));
             }
             got.push(value);
             // Relaxed: read by the same thread.

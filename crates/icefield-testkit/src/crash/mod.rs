@@ -154,13 +154,20 @@ pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
             3 | 11 | 15 if options.threads => {
                 let threads = 2 + number / 4 % 2;
                 guarded(NAME, seed, || {
-                    threads::run::<M>(&plan, seed, threads, &mut counts)
-                        .map_err(|what| Failure::new(NAME, seed, format!("{threads} threads: {what}")))
+                    threads::run::<M>(&plan, seed, threads, &mut counts).map_err(|what| {
+                        Failure::new(NAME, seed, format!("{threads} threads: {what}"))
+                    })
                 })
             }
             _ => {
                 let steps = Draw::new(seed, &plan.keys, M::SIMPLE).history(plan.length);
-                one_history::<M>(&plan, seed, &steps, &mut counts, options.shrink && report.first.is_none())
+                one_history::<M>(
+                    &plan,
+                    seed,
+                    &steps,
+                    &mut counts,
+                    options.shrink && report.first.is_none(),
+                )
             }
         };
         report.histories += 1;
@@ -199,7 +206,11 @@ fn one_history<M: Machine>(
 }
 
 /// One table, one crash after the other, each inside a step; only what is read back after each is judged.
-fn crashes_in_a_row<M: Machine>(plan: &Plan, seed: u64, counts: &mut Counts) -> Result<(), Failure> {
+fn crashes_in_a_row<M: Machine>(
+    plan: &Plan,
+    seed: u64,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
     let plan = Plan { samples: 0, ..plan.clone() };
     let mut draw = Draw::new(seed, &plan.keys, M::SIMPLE);
     let steps: Vec<Step> = (0..ROW)

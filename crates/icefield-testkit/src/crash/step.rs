@@ -12,11 +12,17 @@ pub enum Step {
     Scan,
     Clear,
     Reserve(u64),
-    Retain { drop_multiples_of: u64 },
+    Retain {
+        drop_multiples_of: u64,
+    },
     /// Closes the table properly and opens it again.
     Reopen,
     /// Cuts the power at the `at`th event inside the step (or after it), and goes on with one of the images.
-    CrashIn { step: Box<Step>, at: u64, pick: u64 },
+    CrashIn {
+        step: Box<Step>,
+        at: u64,
+        pick: u64,
+    },
 }
 
 /// The numbers of the `count` keys that a history uses: short and long samples.

@@ -42,9 +42,13 @@ impl Ledger {
     fn called(&mut self, call: Call) -> Option<usize> {
         let called = self.tick();
         let value = match call.action {
-            Action::Insert(n) | Action::Put(n) | Action::TryInsert(n) | Action::Update(n) => Some(n),
+            Action::Insert(n) | Action::Put(n) | Action::TryInsert(n) | Action::Update(n) => {
+                Some(n)
+            }
             Action::Compute(Rule::Put(n) | Rule::PutIfAbsent(n) | Rule::PutIfPresent(n)) => Some(n),
-            Action::Remove | Action::Delete | Action::Compute(Rule::Remove | Rule::RemoveEven) => None,
+            Action::Remove | Action::Delete | Action::Compute(Rule::Remove | Rule::RemoveEven) => {
+                None
+            }
             Action::Get | Action::Contains | Action::Compute(Rule::Keep) => return None,
         };
         self.writes.push(Write { key: call.key, value, called, done: None, void: false });
@@ -83,7 +87,8 @@ impl Ledger {
     fn allowed(&self, key: u64) -> Vec<Option<u64>> {
         let start = Write { key, value: None, called: 0, done: Some(0), void: false };
         let writes = || self.writes.iter().filter(|write| write.key == key && !write.void);
-        let overwritten = |done: u64| writes().any(|later| later.done.is_some() && later.called > done);
+        let overwritten =
+            |done: u64| writes().any(|later| later.done.is_some() && later.called > done);
         std::iter::once(&start)
             .chain(writes())
             .filter(|write| !write.done.is_some_and(overwritten))
@@ -133,8 +138,7 @@ pub(super) fn run<M: Machine>(
     let stage = Stage { table: &table, sim: &sim, ledger: &ledger, bench: &bench };
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let run = |thread| stage.thread(plan, seed, thread);
-        let handles: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
         let join = |handle: std::thread::ScopedJoinHandle<'_, _>| match handle.join() {
             Ok(outcome) => outcome,
             Err(payload) => Err(format!("panic: {}", panic_text(payload.as_ref()))),
