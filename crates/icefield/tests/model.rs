@@ -9,6 +9,7 @@ use icefield_testkit::budget::Budget;
 use icefield_testkit::model::{Counts, scenario};
 use icefield_testkit::place::{FilePlace, MemoryPlace, Place, SimPlace};
 use icefield_testkit::pool::Pool;
+use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{FileOptions, FileSubject, Sample, Subject, iterate};
 
 const STEPS: usize = 300;
@@ -26,18 +27,22 @@ where
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
     println!("{what}: {counts:?}");
-    assert!(counts.histories >= 20 && counts.scans >= 100 && counts.operations >= 20_000, "{counts:?}");
+    assert!(
+        counts.histories >= 20 && counts.scans >= 100 && counts.operations >= 20_000,
+        "{counts:?}"
+    );
     counts
 }
 
 fn simulated<T: Subject>(what: &str, first_seed: u64) {
     let memory = Memory::default();
-    let counts = histories::<T, _>(what, 9, first_seed, |seed| SimPlace::new(seed, Model::Pmem, &memory));
+    let counts =
+        histories::<T, _>(what, 9, first_seed, |seed| SimPlace::new(seed, Model::Pmem, &memory));
     assert!(counts.reopens >= 40, "{counts:?}");
 }
 
 fn in_files<T: FileSubject>(what: &str, first_seed: u64) {
-    let place = tempfile::tempdir().expect("a temporary directory");
+    let place = Scratch::new().expect("a scratch directory");
     let path = place.path().join("table");
     let counts = histories::<T, _>(what, 5, first_seed, |seed| {
         FilePlace::new(path.clone(), FileOptions { variant: seed, ..FileOptions::default() })
@@ -67,8 +72,18 @@ fn bytes_in_memory() {
 
 #[test]
 fn mixed_types_in_memory() {
-    histories::<DashEh<[u8], u64>, _>("byte keys and word values in memory", 2, 5_000_000, MemoryPlace);
-    histories::<DashEh<u64, [u8]>, _>("word keys and byte values in memory", 2, 6_000_000, MemoryPlace);
+    histories::<DashEh<[u8], u64>, _>(
+        "byte keys and word values in memory",
+        2,
+        5_000_000,
+        MemoryPlace,
+    );
+    histories::<DashEh<u64, [u8]>, _>(
+        "word keys and byte values in memory",
+        2,
+        6_000_000,
+        MemoryPlace,
+    );
 }
 
 #[test]

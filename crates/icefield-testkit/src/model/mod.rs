@@ -8,7 +8,6 @@ mod step;
 
 use icefield::Durable;
 
-use crate::call::Call;
 use crate::failure::{Failure, guarded};
 use crate::place::Place;
 use crate::shrink::shrink;
