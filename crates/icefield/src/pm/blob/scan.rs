@@ -145,16 +145,7 @@ impl BlobStore {
             Extent::Small(class) => shared.pools[class].appetite() > 0,
             Extent::Large(_) => shared.unscanned.load(Ordering::Relaxed) > 0,
         };
-        if wanting || self.is_due() { self.prepare_now(pm, table, Some(extent)) } else { Ok(()) }
-    }
-
-    /// [`BlobStore::prepare`] without a size in view: what is due anyway.
-    ///
-    /// # Errors
-    /// [`crate::Error::Poisoned`] when a fence failed.
-    #[inline]
-    pub fn tend<M: Medium>(&self, pm: &M, table: &impl Owner) -> Result<()> {
-        if self.is_due() { self.prepare_now(pm, table, None) } else { Ok(()) }
+        if wanting || self.is_due() { self.prepare_now(pm, table, extent) } else { Ok(()) }
     }
 
     fn is_due(&self) -> bool {
@@ -179,13 +170,13 @@ impl BlobStore {
         };
         let mut budget = BLOCKS_PER_CALL;
         match extent {
-            Some(Extent::Small(class)) => self.hunt(pm, table, &mut scanner.hunts[class], class),
-            Some(Extent::Large(chunks)) if lock(&shared.space).runs.longest() < chunks => {
+            Extent::Small(class) => self.hunt(pm, table, &mut scanner.hunts[class], class),
+            Extent::Large(chunks) if lock(&shared.space).runs.longest() < chunks => {
                 let due = chunks * SCAN_PER_CHUNK;
                 shared.scan_due.fetch_max(due, Ordering::Relaxed);
                 budget = budget.max(due);
             }
-            _ => {}
+            Extent::Large(_) => {}
         }
         while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
             match self.sweep(pm, table, &mut scanner, budget) {
