@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use super::block::{BlobRef, fold};
+use super::block::{BlobRef, MAX_BLOB_BYTES, fold};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::{Extent, FREE};
 use super::space::{SCAN_PER_CHUNK, map_word};
@@ -128,8 +128,8 @@ impl Shared {
 
 impl BlobStore {
     /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512 blocks of
-    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing is due; leaves the scan alone
-    /// while another thread is at it.
+    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing
+    /// is due; leaves the scan alone while another thread is at it.
     ///
     /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but finds
     /// no space of former sessions.
@@ -139,7 +139,8 @@ impl BlobStore {
     #[inline]
     pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
         let shared = &self.shared;
-        let extent = shared.classes.extent(len);
+        // What is too long is refused by `write`.
+        let extent = shared.classes.extent(len.min(MAX_BLOB_BYTES));
         // Relaxed, both: hints, as in `is_due`.
         let wanting = match extent {
             Extent::Small(class) => shared.pools[class].appetite() > 0,
@@ -155,12 +156,7 @@ impl BlobStore {
     }
 
     #[cold]
-    fn prepare_now<M: Medium>(
-        &self,
-        pm: &M,
-        table: &impl Owner,
-        extent: Option<Extent>,
-    ) -> Result<()> {
+    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, extent: Extent) -> Result<()> {
         let shared = &self.shared;
         shared.settle_ripe(pm)?;
         let mut scanner = match self.scanner.try_lock() {
