@@ -9,10 +9,10 @@
 //! that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been done, so
 //! that crashes inside recovery change nothing.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::directory::Directory;
-use super::layout::Bucket;
+use super::layout::{Bucket, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
 use crate::key::{Key, Value};
@@ -59,6 +59,7 @@ fn recover<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         rounds = rounds.saturating_add(1);
     }
     let mark = Mark(state);
+    fetch(core, segment);
     reset_locks(core, segment)?;
     remove_duplicates(core, segment)?;
     directory.finish_split(core, id)?;
@@ -89,6 +90,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn mark_touched(&self, id: u32) {
         if let Some(state) = self.touched.get(id as usize) {
             state.store(READY, Release);
+        }
+    }
+}
+
+/// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop between
+/// them: recovery reads the same lines whatever the segment holds.
+fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, segment: Segment<'_>) {
+    for bucket in segment.buckets {
+        bucket.meta(&core.pm);
+        for slot in (2..SLOTS).step_by(4) {
+            bucket.slots[slot].key.load(&core.pm, Relaxed);
         }
     }
 }
@@ -147,8 +159,7 @@ fn strike_copies<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     let meta = bucket.meta(pm);
     let mut copies = 0;
     for slot in Bucket::slots_of(meta.allocated() & suspects) {
-        let (key, _) = bucket.record(pm, slot);
-        let byte = bucket.fingerprint_at(pm, slot);
+        let (key, byte) = (bucket.record(pm, slot).0, bucket.fingerprint_at(pm, slot));
         let twin = Bucket::slots_of(original.candidates(pm, u64::from(byte)))
             .any(|other| original.record(pm, other).0 == key);
         copies |= u32::from(twin) << slot;
