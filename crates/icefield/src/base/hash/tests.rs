@@ -151,7 +151,12 @@ fn every_input_bit_flips_every_output_bit_half_of_the_time() {
 #[test]
 fn every_byte_of_a_long_string_counts() {
     let hash = Hash::new(HashKind::Strong, SEEDS[4]);
-    for len in [1, 3, 4, 8, 9, 16, 17, 31, 64, 65, 127, 128, 200] {
+    let lens: &[usize] = if cfg!(miri) {
+        &[3, 9, 17, 65]
+    } else {
+        &[1, 3, 4, 8, 9, 16, 17, 31, 64, 65, 127, 128, 200]
+    };
+    for &len in lens {
         let mut bytes = vec![0; len];
         let mut seen = std::collections::HashSet::from([hash.bytes(&bytes)]);
         for at in 0..len {
@@ -184,9 +189,11 @@ fn deviation(counts: &[u32]) -> f64 {
     (chi_square - freedom) / (2.0 * freedom).sqrt()
 }
 
+type Pattern = Box<dyn Fn(u64) -> u64>;
+
 /// Key sets that real tables meet, and that weak functions pile up.
-fn key_patterns() -> Vec<(String, Box<dyn Fn(u64) -> u64>)> {
-    let mut patterns: Vec<(String, Box<dyn Fn(u64) -> u64>)> = Vec::new();
+fn key_patterns() -> Vec<(String, Pattern)> {
+    let mut patterns: Vec<(String, Pattern)> = Vec::new();
     for shift in [0, 1, 3, 6, 12, 16, 21, 32, 40, 46] {
         patterns.push((format!("i << {shift}"), Box::new(move |i| i << shift)));
     }
