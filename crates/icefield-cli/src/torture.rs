@@ -1,6 +1,7 @@
 //! `icefield torture`: the scenarios of the test arsenal as a command.
 
 use crate::failure::{Failure, Outcome};
+use crate::json::{JsonArgs, with_output};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -13,9 +14,13 @@ Examples:
 pub struct Args {
     /// The scenario
     kind: String,
+    #[command(flatten)]
+    json: JsonArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    Err(Failure::Usage(format!("no scenario `{}` in this build", args.kind)))
+    with_output(&args.json, |_| {
+        Err(Failure::Usage(format!("no scenario `{}` in this build", args.kind)))
+    })
 }
