@@ -31,7 +31,7 @@ impl Plan {
     /// The plan of history number `history` on its table.
     pub(super) fn new(rng: &mut Rng, history: u64, threads: usize) -> Self {
         let first = 1000 + history * KEYS_PER_HISTORY;
-        let hot: Vec<u64> = (first..first + *rng.pick(&[1, 1, 1, 2, MAX_HOT])).collect();
+        let hot: Vec<u64> = (first..first + *rng.pick(&[1, 1, 1, 1, 1, 1, 1, 2, 2, MAX_HOT])).collect();
         let mut draw = Draw { rng, hot: hot.clone(), fresh: 300 };
         let setup = hot
             .iter()
