@@ -49,6 +49,8 @@ pub struct Baton {
     stalls: AtomicU64,
     seed: u64,
     threads: Vec<OnceLock<Thread>>,
+    /// Operations that each thread has begun.
+    begun: Vec<AtomicU64>,
 }
 
 impl Baton {
@@ -63,6 +65,7 @@ impl Baton {
             stalls: AtomicU64::new(0),
             seed,
             threads: (0..threads).map(|_| OnceLock::new()).collect(),
+            begun: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -95,19 +98,19 @@ impl Baton {
         self.await_turn(me);
     }
 
-    /// Any running thread but `me`, or `me` if there is none.
+    /// A running thread but `me`, or `me` if there is none: mostly the one that has begun the fewest operations, so that
+    /// none is left to end alone.
     fn next(&self, me: usize) -> usize {
-        let others = self.running.load(Ordering::Acquire) & !(1 << me);
-        if others == 0 {
-            return me;
-        }
-        let draw =
-            mix(self.seed ^ self.passes.load(Ordering::Relaxed)) % u64::from(others.count_ones());
-        let mut left = others;
-        for _ in 0..draw {
-            left &= left - 1;
-        }
-        left.trailing_zeros() as usize
+        let running = self.running.load(Ordering::Acquire) & !(1 << me);
+        let others = || (0..self.threads.len()).filter(move |other| running & (1 << other) != 0);
+        let draw = mix(self.seed ^ self.passes.load(Ordering::Relaxed));
+        let tie = |other: usize| mix(draw ^ other as u64);
+        let next = if draw % 4 == 0 {
+            others().min_by_key(|&other| tie(other))
+        } else {
+            others().min_by_key(|&other| (self.begun[other].load(Ordering::Relaxed), tie(other)))
+        };
+        next.unwrap_or(me)
     }
 
     fn hand_to(&self, next: usize) {
@@ -168,6 +171,7 @@ pub fn begin() {
     MINE.with(|mine| {
         if let Some(mine) = &mut *mine.borrow_mut() {
             mine.left = 1 + mine.rng.below(TICKS_IN_OPERATION);
+            mine.baton.begun[mine.me].fetch_add(1, Ordering::Relaxed);
         }
     });
 }
