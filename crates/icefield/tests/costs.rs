@@ -37,11 +37,21 @@ fn cost<T>(sim: &Sim, operation: impl FnOnce() -> Result<T>) -> Cost {
 }
 
 fn counting() -> Sim {
-    Sim::new(SimOptions { counting: true, recording: false, region_bytes: 64 << 20, space_bytes: 64 << 20, ..SimOptions::default() })
+    Sim::new(SimOptions {
+        counting: true,
+        recording: false,
+        region_bytes: 64 << 20,
+        space_bytes: 64 << 20,
+        ..SimOptions::default()
+    })
 }
 
 fn table(sim: &Sim, capacity: u64) -> DashEh<u64, u64, Sim> {
-    DashEh::<u64, u64>::options().capacity(capacity).hash_seed([1, 2]).create_on(sim.clone()).expect("room")
+    DashEh::<u64, u64>::options()
+        .capacity(capacity)
+        .hash_seed([1, 2])
+        .create_on(sim.clone())
+        .expect("room")
 }
 
 #[test]
@@ -70,7 +80,14 @@ fn reads_write_nothing_and_touch_few_lines() {
 fn single_writes_cost_what_the_header_says() {
     let sim = counting();
     let table = table(&sim, 50_000);
-    let details = |name| table.stats().details.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count);
+    let details = |name| {
+        table
+            .stats()
+            .details
+            .iter()
+            .find(|(found, _)| *found == name)
+            .map_or(0, |(_, count)| *count)
+    };
     let mut direct = 0;
     for key in 0..40_000 {
         let rare = details("displacements") + details("splits");
@@ -120,7 +137,16 @@ fn opening_reads_the_same_lines_whatever_the_size() {
         }
         let image = sim.image();
         std::mem::forget(table);
-        let reopened = Sim::from_image(&image, SimOptions { counting: true, recording: false, region_bytes: 64 << 20, space_bytes: 64 << 20, ..SimOptions::default() });
+        let reopened = Sim::from_image(
+            &image,
+            SimOptions {
+                counting: true,
+                recording: false,
+                region_bytes: 64 << 20,
+                space_bytes: 64 << 20,
+                ..SimOptions::default()
+            },
+        );
         reopened.begin_op();
         let table = DashEh::<u64, u64>::options().open_on(reopened.clone()).expect("opens");
         assert_eq!(table.get(77).expect("readable"), Some(77));

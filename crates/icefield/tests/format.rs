@@ -44,8 +44,14 @@ fn the_superblock_is_as_documented() {
         let copy = copy as u64;
         assert_eq!((file.u32(copy + 8), file.u32(copy + 12)), (1, 1));
         assert_eq!([file.u64(copy + 16), file.u64(copy + 24)], SEED);
-        assert_eq!((0..6).map(|n| file.u64(copy + 48 + 8 * n)).collect::<Vec<_>>(), [64, 14, 2, 65536, 1, 1]);
-        assert_eq!((file.text(copy as usize + 184, 8), file.text(copy as usize + 280, 4)), ("dash-eh\0", "u64\0"));
+        assert_eq!(
+            (0..6).map(|n| file.u64(copy + 48 + 8 * n)).collect::<Vec<_>>(),
+            [64, 14, 2, 65536, 1, 1]
+        );
+        assert_eq!(
+            (file.text(copy as usize + 184, 8), file.text(copy as usize + 280, 4)),
+            ("dash-eh\0", "u64\0")
+        );
     }
     assert_eq!((file.u64(3072), file.u64(3080), file.u64(3088)), (1, 1, 5_000));
 }
@@ -56,7 +62,8 @@ fn every_record_is_where_the_document_says() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("table.ice");
     let records = made(&path);
-    let [root, headers, segments] = ["table.ice", "headers.ice", "segments.ice"].map(|name| File::read(&path, name));
+    let [root, headers, segments] =
+        ["table.ice", "headers.ice", "segments.ice"].map(|name| File::read(&path, name));
     let depth = root.u64(4096) & 0xFF;
     assert_eq!(root.u64(4096) >> 8, 0, "never cleared");
     let entries = File::read(&path, "directory-0.ice");
@@ -71,7 +78,11 @@ fn every_record_is_where_the_document_says() {
         let local = link >> 8 & 0xFF;
         assert_eq!(link & 0xFF, 1, "stable");
         if local > 0 {
-            assert_eq!(headers.u64(32 * segment + 8) >> (64 - local), hash >> (64 - local), "pattern");
+            assert_eq!(
+                headers.u64(32 * segment + 8) >> (64 - local),
+                hash >> (64 - local),
+                "pattern"
+            );
         }
         let home = hash >> 8 & 63;
         let found = [home, (home + 1) % 64, 64, 65].into_iter().any(|bucket| {

@@ -96,7 +96,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
 /// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop between
 /// them: recovery reads the same lines whatever the segment holds.
-fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, segment: Segment<'_>) {
+fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segment: Segment<'_>,
+) {
     for bucket in segment.buckets {
         bucket.meta(&core.pm);
         for slot in (2..SLOTS).step_by(4) {
@@ -107,14 +110,21 @@ fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, se
 
 /// Whatever the locks hold is from another session. The metadata is checked here, once, so that no later code meets slots
 /// that the geometry does not have.
-fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, segment: Segment<'_>) -> Result<()> {
+fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segment: Segment<'_>,
+) -> Result<()> {
     for site in core.sites(segment) {
         let (_, bucket) = site?;
         version_lock::reset(bucket.version_lock(&core.pm));
         let meta = bucket.meta(&core.pm);
         if (meta.allocated() | meta.members()) & !core.geometry.slot_mask() != 0 {
             let detail = format!("metadata {meta:?} of a bucket of segment {}", segment.id);
-            return Err(core.corrupt(&core.segments, u64::from(segment.id) * core.geometry.segment_bytes(), detail));
+            return Err(core.corrupt(
+                &core.segments,
+                u64::from(segment.id) * core.geometry.segment_bytes(),
+                detail,
+            ));
         }
     }
     Ok(())
@@ -131,14 +141,16 @@ fn remove_duplicates<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     let mut removed = false;
     for number in 0..normal {
         // The copy in the probing bucket goes, wherever it came from.
-        let (bucket, next) = (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
+        let (bucket, next) =
+            (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
         removed |= strike_copies(core, bucket, next, next.meta(pm).members())?;
     }
     for site in core.sites(segment).skip(normal) {
         let (_, stashed) = site?;
         for slot in Bucket::slots_of(stashed.meta(pm).allocated()) {
             let (home, probing) = core.pair(segment, core.hash_at(stashed, slot)?);
-            removed |= strike_copies(core, home, stashed, 1 << slot)? || strike_copies(core, probing, stashed, 1 << slot)?;
+            removed |= strike_copies(core, home, stashed, 1 << slot)?
+                || strike_copies(core, probing, stashed, 1 << slot)?;
         }
     }
     if removed {
