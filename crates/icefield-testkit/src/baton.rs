@@ -8,20 +8,33 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::rng::mix;
+use crate::rng::{Rng, mix};
 
 /// How long nobody may have handed over before a waiting thread goes on all the same.
 const STALL: Duration = Duration::from_micros(500);
 /// Looks at the baton before going to sleep.
 const SPINS: u32 = 200;
+/// An operation hands over within so many ticks: about what the shortest ones take, so that hardly one runs alone.
+const TICKS_IN_OPERATION: u64 = 4;
+/// And again within so many: long operations, and those that wait for a lock.
+const TICKS_AFTERWARDS: u64 = 100;
 /// Nobody has the baton.
 const NOBODY: usize = usize::MAX;
 
 thread_local! {
-    /// The baton that this thread runs under, and its number there.
-    static MINE: RefCell<Option<(Arc<Baton>, usize)>> = const { RefCell::new(None) };
+    /// The baton that this thread runs under.
+    static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
+}
+
+/// A thread's part in a baton.
+struct Mine {
+    baton: Arc<Baton>,
+    me: usize,
+    rng: Rng,
+    /// Ticks until it hands over.
+    left: u64,
 }
 
 /// Whose turn it is.
@@ -36,6 +49,8 @@ pub struct Baton {
     stalls: AtomicU64,
     seed: u64,
     threads: Vec<OnceLock<Thread>>,
+    /// Operations that each thread has begun.
+    begun: Vec<AtomicU64>,
 }
 
 impl Baton {
@@ -50,6 +65,7 @@ impl Baton {
             stalls: AtomicU64::new(0),
             seed,
             threads: (0..threads).map(|_| OnceLock::new()).collect(),
+            begun: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         })
     }
 
@@ -57,7 +73,9 @@ impl Baton {
     pub fn take_turns(self: &Arc<Self>, me: usize, work: impl FnOnce()) {
         // Set once: a baton serves one round of threads.
         let _ = self.threads[me].set(std::thread::current());
-        MINE.with(|mine| *mine.borrow_mut() = Some((Arc::clone(self), me)));
+        let mine =
+            Mine { baton: Arc::clone(self), me, rng: Rng::fork(self.seed, me as u64), left: 1 };
+        MINE.with(|place| *place.borrow_mut() = Some(mine));
         self.await_turn(me);
         let _leave = Leave { baton: self, me };
         work();
@@ -80,19 +98,19 @@ impl Baton {
         self.await_turn(me);
     }
 
-    /// Any running thread but `me`, or `me` if there is none.
+    /// A running thread but `me`, or `me` if there is none: mostly the one that has begun the fewest operations, so that
+    /// none is left to end alone.
     fn next(&self, me: usize) -> usize {
-        let others = self.running.load(Ordering::Acquire) & !(1 << me);
-        if others == 0 {
-            return me;
-        }
-        let draw =
-            mix(self.seed ^ self.passes.load(Ordering::Relaxed)) % u64::from(others.count_ones());
-        let mut left = others;
-        for _ in 0..draw {
-            left &= left - 1;
-        }
-        left.trailing_zeros() as usize
+        let running = self.running.load(Ordering::Acquire) & !(1 << me);
+        let others = || (0..self.threads.len()).filter(move |other| running & (1 << other) != 0);
+        let draw = mix(self.seed ^ self.passes.load(Ordering::Relaxed));
+        let tie = |other: usize| mix(draw ^ other as u64);
+        let next = if draw % 4 == 0 {
+            others().min_by_key(|&other| tie(other))
+        } else {
+            others().min_by_key(|&other| (self.begun[other].load(Ordering::Relaxed), tie(other)))
+        };
+        next.unwrap_or(me)
     }
 
     fn hand_to(&self, next: usize) {
@@ -111,13 +129,18 @@ impl Baton {
             }
             std::hint::spin_loop();
         }
+        let mut passes = self.passes.load(Ordering::Relaxed);
+        let mut since = Instant::now();
         loop {
-            let passes = self.passes.load(Ordering::Relaxed);
+            // May return at once for a baton that was seen before it was handed over.
             std::thread::park_timeout(STALL);
             if self.holder.load(Ordering::Acquire) == me {
                 return;
             }
-            if self.passes.load(Ordering::Relaxed) == passes {
+            let now = self.passes.load(Ordering::Relaxed);
+            if now != passes {
+                (passes, since) = (now, Instant::now());
+            } else if since.elapsed() >= STALL {
                 self.stalls.fetch_add(1, Ordering::Relaxed);
                 self.hand_to(me);
                 return;
@@ -143,9 +166,38 @@ impl Drop for Leave<'_> {
     }
 }
 
+/// Begins an operation of the calling thread: it will hand over after a few of its [`tick`]s.
+pub fn begin() {
+    MINE.with(|mine| {
+        if let Some(mine) = &mut *mine.borrow_mut() {
+            mine.left = 1 + mine.rng.below(TICKS_IN_OPERATION);
+            mine.baton.begun[mine.me].fetch_add(1, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Counts one step of an operation, and hands over when the time has come. Without a baton it gives up the processor.
+pub fn tick() {
+    let due = MINE.with(|mine| match &mut *mine.borrow_mut() {
+        None => true,
+        Some(mine) => {
+            mine.left = mine.left.saturating_sub(1);
+            if mine.left == 0 {
+                mine.left = 1 + mine.rng.below(TICKS_AFTERWARDS);
+                return true;
+            }
+            false
+        }
+    });
+    if due {
+        pass();
+    }
+}
+
 /// Hands over to another thread, where the calling thread runs under a baton; else gives up the processor.
 pub fn pass() {
-    let mine = MINE.with(|mine| mine.borrow().clone());
+    let mine =
+        MINE.with(|mine| mine.borrow().as_ref().map(|mine| (Arc::clone(&mine.baton), mine.me)));
     match mine {
         Some((baton, me)) => baton.pass(me),
         None => std::thread::yield_now(),

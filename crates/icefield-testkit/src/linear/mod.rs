@@ -6,7 +6,7 @@
 
 mod plan;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use icefield::pm::sim::{Model, Sim, SimOptions};
@@ -25,12 +25,12 @@ use plan::{Move, Plan};
 pub const NAME: &str = "linear";
 /// Histories on one table: enough for a tiny one to grow through several sizes.
 const HISTORIES_PER_TABLE: u64 = 32;
-/// Every so many histories two answers are exchanged, to see that the judge would notice.
-const SWAP_EVERY: u64 = 16;
 /// The share of operations on hot keys that must have met another one there for the histories to mean anything.
 pub const MIN_OVERLAP: f64 = 0.9;
-/// Threads hand over once in so many events of the simulated medium.
-const PASS_ONE_IN: u32 = 24;
+/// Histories that threads run in one go: one after the other, with a line between.
+const HISTORIES_IN_A_ROW: u64 = 8;
+/// Threads that do not take turns give up the processor once in so many steps.
+const YIELD_ONE_IN: u32 = 16;
 /// One table in so many leaves the choice of who runs to the system, so that threads really run at the same time.
 const FREE_ONE_IN: u64 = 32;
 /// One table in so many looks for stores that bypass the medium; it costs a lock for each store.
@@ -117,7 +117,7 @@ pub fn scenario<T: Subject>(
             seed,
             model,
             recording: seed.is_multiple_of(RECORD_ONE_IN),
-            give_way: baton::pass,
+            give_way: baton::tick,
             pool: memory.clone(),
             ..SimOptions::default()
         });
@@ -177,18 +177,21 @@ where
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
-    for history in 0..histories.min(HISTORIES_PER_TABLE) {
-        let plan = Plan::new(&mut rng, history, pool.threads());
-        let stage = Arc::new(Stage::new(&table, sim.as_ref(), plan.clone()));
+    let all = histories.min(HISTORIES_PER_TABLE);
+    for first in (0..all).step_by(HISTORIES_IN_A_ROW as usize) {
+        let row = first..all.min(first + HISTORIES_IN_A_ROW);
+        let plans: Vec<Plan> =
+            row.map(|history| Plan::new(&mut rng, history, pool.threads())).collect();
+        let stage = Arc::new(Stage::new(&table, sim.as_ref(), plans));
         let baton = turns.then(|| Baton::new(rng.word(), pool.threads()));
-        let events = record(&stage, baton.clone(), pool)
-            .map_err(|what| Failure::new(NAME, seed, format!("history {history}: {what}")))?;
+        let recorded =
+            record(&stage, baton.clone(), pool).map_err(|what| Failure::new(NAME, seed, what))?;
         counts.stalls += baton.map_or(0, |baton| baton.stalls());
-        judge(&events, &plan, pool.threads(), &mut counts)
-            .map_err(|violation| explain(seed, history, &violation))?;
-        if history % SWAP_EVERY == 0 {
-            exchange(&events, &mut rng, &mut counts);
+        for ((history, plan), events) in (first..).zip(&stage.plans).zip(&recorded) {
+            judge(events, plan, pool.threads(), &mut counts)
+                .map_err(|violation| explain(seed, history, &violation))?;
         }
+        exchange(&recorded[0], &mut rng, &mut counts);
     }
     counts.grown_tables += u64::from(table.capacity() > capacity);
     Ok(counts)
@@ -202,91 +205,127 @@ fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {
     Failure::new(NAME, seed, what).with_trace(violation.trace())
 }
 
-/// One history while it is recorded.
+/// A row of histories while they are recorded.
 struct Stage<T> {
     table: Arc<T>,
     sim: Option<Sim>,
-    plan: Plan,
+    plans: Vec<Plan>,
     clock: AtomicU64,
-    events: Mutex<Vec<Event>>,
+    /// How often threads have come to the line between two histories.
+    arrivals: AtomicUsize,
+    /// A thread panicked: nobody shall wait for it.
+    broken: AtomicBool,
+    /// The events of each history.
+    events: Vec<Mutex<Vec<Event>>>,
     errors: Mutex<Vec<String>>,
 }
 
-/// Sets up, runs the threads, and reads every key at the end; everything is part of the history.
+/// Sets up, runs the threads, and reads every key at the end; everything is part of the histories.
 fn record<T>(
     stage: &Arc<Stage<T>>,
     baton: Option<Arc<Baton>>,
     pool: &Pool,
-) -> Result<Vec<Event>, String>
+) -> Result<Vec<Vec<Event>>, String>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
     let outside = pool.threads();
     let ones = |calls: Vec<Call>| calls.into_iter().map(Move::One).collect::<Vec<_>>();
-    stage.perform(outside, &ones(stage.plan.setup.clone()));
-    stage.give_way_one_in(PASS_ONE_IN);
+    for (history, plan) in stage.plans.iter().enumerate() {
+        stage.perform(outside, history, &ones(plan.setup.clone()));
+    }
+    stage.give_way_one_in(if baton.is_some() { 1 } else { YIELD_ONE_IN });
     let shared = Arc::clone(stage);
     pool.run(Arc::new(move |thread| {
-        let work = || shared.perform(thread, &shared.plan.threads[thread]);
+        let work = || shared.perform_all(thread, outside);
         match &baton {
             Some(baton) => baton.take_turns(thread, work),
             None => work(),
         }
     }))?;
     stage.give_way_one_in(0);
-    let reads = stage.plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
-    stage.perform(outside, &ones(reads.collect()));
+    for (history, plan) in stage.plans.iter().enumerate() {
+        let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
+        stage.perform(outside, history, &ones(reads.collect()));
+    }
     match std::mem::take(&mut *lock(&stage.errors)).into_iter().next() {
         Some(error) => Err(error),
-        None => Ok(std::mem::take(&mut *lock(&stage.events))),
+        None => Ok(stage.events.iter().map(|events| std::mem::take(&mut *lock(events))).collect()),
+    }
+}
+
+/// Tells the other threads when one of them panics.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
     }
 }
 
 impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
-    fn new(table: &Arc<T>, sim: Option<&Sim>, plan: Plan) -> Self {
+    fn new(table: &Arc<T>, sim: Option<&Sim>, plans: Vec<Plan>) -> Self {
         Self {
             table: Arc::clone(table),
             sim: sim.cloned(),
-            plan,
+            events: plans.iter().map(|_| Mutex::default()).collect(),
+            plans,
             clock: AtomicU64::new(0),
-            events: Mutex::default(),
+            arrivals: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
             errors: Mutex::default(),
         }
     }
 
-    fn give_way_one_in(&self, events: u32) {
+    fn give_way_one_in(&self, steps: u32) {
         if let Some(sim) = &self.sim {
-            sim.set_yield(events);
+            sim.set_yield(steps);
         }
     }
 
-    fn perform(&self, thread: usize, moves: &[Move]) {
+    /// A thread's part of all histories.
+    fn perform_all(&self, thread: usize, threads: usize) {
+        let _alarm = Alarm(&self.broken);
+        for (history, plan) in self.plans.iter().enumerate() {
+            self.perform(thread, history, &plan.threads[thread]);
+            self.arrivals.fetch_add(1, Ordering::AcqRel);
+            while self.arrivals.load(Ordering::Acquire) < (history + 1) * threads {
+                if self.broken.load(Ordering::Acquire) {
+                    return;
+                }
+                baton::pass();
+            }
+        }
+    }
+
+    fn perform(&self, thread: usize, history: usize, moves: &[Move]) {
         let mut mine = Vec::with_capacity(moves.len());
         for step in moves {
-            self.begin();
+            if let Some(sim) = &self.sim {
+                sim.begin_op();
+            }
+            baton::begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
             let answers = self.answers(step);
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
+            let event = |(call, reply)| Event { thread, began, returned, call, reply };
             match answers {
-                Ok(answers) => {
-                    mine.extend(answers.into_iter().map(|(call, reply)| Event {
-                        thread,
-                        began,
-                        returned,
-                        call,
-                        reply,
-                    }));
-                }
+                Ok(_) if matches!(step, Move::Clear) => self.cleared(event),
+                Ok(answers) => mine.extend(answers.into_iter().map(event)),
                 Err(what) => lock(&self.errors).push(format!("thread {thread}: {step:?}: {what}")),
             }
         }
-        lock(&self.events).extend(mine);
+        lock(&self.events[history]).extend(mine);
     }
 
-    fn begin(&self) {
-        if let Some(sim) = &self.sim {
-            sim.begin_op();
+    /// A `clear` removes every key, also those of the histories before and after.
+    fn cleared(&self, event: impl Fn((Call, Reply)) -> Event) {
+        for (plan, events) in self.plans.iter().zip(&self.events) {
+            let removed = |key| event((Call { key, action: Action::Delete }, Reply::Done));
+            lock(events).extend(plan.keys().into_iter().map(removed));
         }
     }
 
@@ -299,8 +338,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             }
             Move::Clear => {
                 table.clear()?;
-                let removed = |key| (Call { key, action: Action::Delete }, Reply::Done);
-                self.plan.keys().into_iter().map(removed).collect()
+                Vec::new()
             }
         })
     }
