@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, default_value = "uniform")]
     pub dist: Distribution,
     /// How operations are handed over: `none` (one by one), a number (batches of so many), `stream`
-    /// [default: stream; none and 32 in amplification]
+    /// [default: stream; none and 32 in amplification, none in load-factor]
     #[arg(long, value_delimiter = ',')]
     pub batch: Vec<Batch>,
     /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
