@@ -94,7 +94,9 @@ impl Expect {
                 // The first and the last value count when all keys go together.
                 Some(&value) if self.together => {
                     let allowed = self.allowed(at).iter().copied();
-                    expect.push(allowed.map(|other| if other == value { other } else { Some(NEVER) }));
+                    expect.push(
+                        allowed.map(|other| if other == value { other } else { Some(NEVER) }),
+                    );
                 }
                 Some(&value) => expect.push([value]),
                 None => expect.push(self.allowed(at).iter().copied()),

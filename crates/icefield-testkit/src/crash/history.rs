@@ -60,14 +60,20 @@ impl Bench {
         }
     }
 
+    /// Whether `point` shows images that no other point does, or under stricter demands.
+    pub(super) fn wants(&self, point: &CrashPoint<'_>) -> bool {
+        let kind = point.event().kind;
+        // Stores and flushes take no image away: the next fence, growth or return shows the same ones.
+        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
+        // Without pending stores there is nothing that the last point has not shown; except when a call has returned.
+        let stale = !point.is_open() && kind != EventKind::Asked;
+        self.found.is_none() && self.samples > 0 && !passing && !stale
+    }
+
     /// Called at every event.
     pub(super) fn look<M: Machine>(&mut self, point: &CrashPoint<'_>) {
         self.capture(point);
-        let kind = point.event().kind;
-        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
-        // Without pending stores there is nothing that the last point has not shown; except under new expectations.
-        let stale = !point.is_open() && kind != EventKind::Asked;
-        if self.found.is_some() || self.samples == 0 || passing || stale {
+        if !self.wants(point) {
             return;
         }
         self.counts.points += 1;
@@ -96,8 +102,7 @@ impl Bench {
         space.image(pick, &mut self.image);
         let variation = mix(self.seed ^ self.counts.states);
         let depth = u32::from((variation >> 8).is_multiple_of(self.recover_one_in));
-        let accepted = self.court.judge::<M>(&self.image, &self.expect, variation, depth)?;
-        self.counts.states += accepted.states;
+        self.counts.states += self.court.judge::<M>(&self.image, &self.expect, variation, depth)?;
         Ok(())
     }
 
@@ -160,12 +165,12 @@ impl<'a, M: Machine> Run<'a, M> {
         let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
         let sim = Sim::new(SimOptions { seed, ..plan.sim.clone() });
         let right = Reference::new();
-        lock(&bench).expect =
-            Expect { may_be_missing: true, ..Expect::exact(&plan.keys, &right) };
+        let mut expect = Expect::exact(&plan.keys, &right);
+        expect.may_be_missing = true;
+        lock(&bench).expect = expect;
         watch::<M>(&sim, &bench);
         sim.begin_op();
-        let table =
-            M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
+        let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
         let run = Self { bench, plan, sim, table: Some(table), right, seed };
         run.settle()?;
         Ok(run)
@@ -293,7 +298,9 @@ impl<'a, M: Machine> Run<'a, M> {
             };
             if !expect.allowed(at).contains(&value) {
                 let allowed = expect.allowed(at);
-                return Err(format!("after the crash key {key} is {value:?}; allowed: {allowed:?}"));
+                return Err(format!(
+                    "after the crash key {key} is {value:?}; allowed: {allowed:?}"
+                ));
             }
             got.push(value);
             self.right.set(key, value);

@@ -75,7 +75,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The table's.
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         Ok(self.records()?.len() as u64)
     }
 
@@ -141,7 +141,7 @@ impl<S: Subject> Machine for Whole<S> {
         Ok(records)
     }
 
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         self.0.len()
     }
 

@@ -1,7 +1,7 @@
 //! Makes each flush, fence and store order of a table's code ineffective in turn: some crash scenario must notice, or the
 //! site is untested or not needed.
 
-use icefield::pm::sim::{Model, Mutation, Site, SiteLog};
+use icefield::pm::sim::{Model, Mutation, Site, SiteKind, SiteLog};
 
 use super::machine::{Machine, Whole};
 use super::{CrashOptions, run_machine};
@@ -31,12 +31,15 @@ impl Default for MutateOptions {
 /// What became of the mutations.
 #[derive(Clone, Debug, Default)]
 pub struct MutateReport {
-    /// Sites whose mutation changed what a crash can leave, in at least one history.
+    /// Sites that matter: `caught` and `redundant` together.
     pub sites: u64,
     /// Those whose mutation some scenario noticed.
     pub caught: u64,
-    /// The others: untested, or not needed.
+    /// Flushes and fences that nobody missed: untested, or not needed.
     pub redundant: Vec<Site>,
+    /// Stores that may as well happen earlier, as far as any scenario can tell: their order against the fence before them,
+    /// or against their line, is not needed.
+    pub unordered: Vec<Site>,
     /// Sites at which the mutation never changed anything (a store without a fence before it, a flush of a clean line).
     pub idle: Vec<Site>,
 }
@@ -85,11 +88,13 @@ pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
         if found.violations > 0 {
             report.sites += 1;
             report.caught += 1;
-        } else if mutation.applied() > 0 {
+        } else if mutation.applied() == 0 {
+            report.idle.push(site);
+        } else if site.kind == SiteKind::Store {
+            report.unordered.push(site);
+        } else {
             report.sites += 1;
             report.redundant.push(site);
-        } else {
-            report.idle.push(site);
         }
     }
     report

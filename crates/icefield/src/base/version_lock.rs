@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn recovery_frees_a_lock_whatever_it_holds() {
-        for garbage in [0, WRITER, WRITER | CHANGING, CHANGING, u32::MAX, 0xDEAD_BEEF] {
+        for garbage in [VERSION_STEP, WRITER, WRITER | CHANGING, CHANGING, u32::MAX, 0xDEAD_BEEF] {
             let cell = AtomicU32::new(garbage);
             reset(&cell);
             let version = read_begin(&cell);

@@ -68,7 +68,7 @@ pub struct DashOptions<K: ?Sized, V: ?Sized, P> {
 
 impl<K: ?Sized, V: ?Sized, P> Clone for DashOptions<K, V, P> {
     fn clone(&self) -> Self {
-        Self { faults: self.faults.clone(), ..*self }
+        Self { faults: self.faults.clone(), stored_types: self.stored_types.clone(), ..*self }
     }
 }
 

@@ -80,14 +80,12 @@ macro_rules! group {
 
             /// The positions that hold `byte`.
             #[inline(always)]
-            #[must_use]
             pub fn matches(self, byte: u8) -> $mask {
                 self.matches_on(Native::default(), byte)
             }
 
             /// The positions that hold `byte`, found with `isa`.
             #[inline(always)]
-            #[must_use]
             pub fn matches_on(self, isa: impl Isa, byte: u8) -> $mask {
                 $mask::new(isa.$match(self.0, byte))
             }
@@ -112,14 +110,12 @@ impl Words8 {
 
     /// The positions that hold `key`.
     #[inline(always)]
-    #[must_use]
     pub fn matches(self, key: u64) -> BitMask {
         self.matches_on(Native::default(), key)
     }
 
     /// The positions that hold `key`, found with `isa`.
     #[inline(always)]
-    #[must_use]
     pub fn matches_on(self, isa: impl Isa, key: u64) -> BitMask {
         BitMask::new(isa.find8(self.0, key))
     }

@@ -184,9 +184,11 @@ fn deviation(counts: &[u32]) -> f64 {
     (chi_square - freedom) / (2.0 * freedom).sqrt()
 }
 
+type Pattern = Box<dyn Fn(u64) -> u64>;
+
 /// Key sets that real tables meet, and that weak functions pile up.
-fn key_patterns() -> Vec<(String, Box<dyn Fn(u64) -> u64>)> {
-    let mut patterns: Vec<(String, Box<dyn Fn(u64) -> u64>)> = Vec::new();
+fn key_patterns() -> Vec<(String, Pattern)> {
+    let mut patterns: Vec<(String, Pattern)> = Vec::new();
     for shift in [0, 1, 3, 6, 12, 16, 21, 32, 40, 46] {
         patterns.push((format!("i << {shift}"), Box::new(move |i| i << shift)));
     }

@@ -1,0 +1,406 @@
+//! The house rules that a compiler does not check, read off the text of the sources: who imports whom, where code that
+//! depends on the processor or on loom may stand, and a few matters of style.
+
+#[path = "layers/source.rs"]
+mod source;
+
+use std::collections::HashMap;
+
+use source::{Source, read_all};
+
+/// Top-level modules of the library that are not a table design. Whatever else appears there is taken for one.
+const BASE: &str = "base";
+const PM: &str = "pm";
+const ERROR: &str = "error";
+const KEY: &str = "key";
+/// The common trait of all tables.
+const CONTRACT: &str = "table";
+/// Opens tables of any design: the library's own edge.
+const ANY: &str = "any";
+
+/// Whether module `from` may name `to` (a path from the crate's root).
+fn may_name(from: &str, to: &[String]) -> bool {
+    let [target, rest @ ..] = to else { return true };
+    let target = target.as_str();
+    if target == from {
+        return true;
+    }
+    match from {
+        BASE | KEY => target == ERROR,
+        ERROR => false,
+        PM => {
+            matches!(target, ERROR | KEY)
+                || target == BASE
+                    && rest.first().is_some_and(|module| module != "hash" && module != "*")
+        }
+        CONTRACT => matches!(target, ERROR | KEY | PM | BASE),
+        ANY => true,
+        _design => matches!(target, ERROR | KEY | CONTRACT | PM | BASE),
+    }
+}
+
+/// Which module each name that the crate's root exports comes from.
+fn root_exports(lib: &Source) -> HashMap<String, Vec<String>> {
+    let mut exports = HashMap::new();
+    for (index, token) in lib.tokens.iter().enumerate() {
+        if token.text == "use" {
+            let mut paths = Vec::new();
+            lib.tree(index + 1, &mut Vec::new(), &mut paths);
+            for path in paths {
+                exports.extend(path.last().cloned().map(|name| (name, path)));
+            }
+        }
+    }
+    exports
+}
+
+/// Imports of `source` that go against the order of the layers.
+fn layer_faults(source: &Source, exports: &HashMap<String, Vec<String>>) -> Vec<String> {
+    let Some(from) = source.modules.first() else { return Vec::new() };
+    let mut faults = Vec::new();
+    for reference in source.references() {
+        let [first, ..] = reference.segments.as_slice() else { continue };
+        let to = exports.get(first).unwrap_or(&reference.segments);
+        if to[0] == "*" || !may_name(from, to) {
+            faults.push(format!(
+                "{}: `{from}` names `{}`",
+                source.at(reference.line),
+                to.join("::")
+            ));
+        }
+    }
+    faults
+}
+
+/// Conditional compilation, processor instructions and thread-locals outside their homes.
+fn home_faults(source: &Source) -> Vec<String> {
+    let under = |folders: &[&str]| {
+        let path = source.modules.join("/");
+        folders.iter().any(|folder| path == *folder || path.starts_with(&format!("{folder}/")))
+    };
+    let mut faults = Vec::new();
+    let mut check = |line, what: &str, homes: &[&str]| {
+        if !under(homes) {
+            faults.push(format!("{}: {what} belongs into {}", source.at(line), homes.join(" or ")));
+        }
+    };
+    const PROCESSOR: &[&str] = &["base/group", "pm/arch"];
+    for (index, token) in source.tokens.iter().enumerate() {
+        match token.text.as_str() {
+            "cfg" | "cfg_attr" => {
+                for name in condition(source, index) {
+                    if name.starts_with("target_") {
+                        check(token.line, "`cfg(target_*)`", PROCESSOR);
+                    } else if name == "loom" {
+                        check(token.line, "`cfg(loom)`", &["base/sync"]);
+                    }
+                }
+            }
+            "arch" if matches!(source.text(index.saturating_sub(2)), "core" | "std") => {
+                check(token.line, "`std::arch`", PROCESSOR);
+            }
+            "asm" if source.text(index + 1) == "!" => check(token.line, "`asm!`", PROCESSOR),
+            "thread_local" => check(token.line, "`thread_local!`", &[BASE]),
+            _ => {}
+        }
+    }
+    faults
+}
+
+/// The names inside the parentheses of the `cfg` at token `index`.
+fn condition(source: &Source, index: usize) -> Vec<&str> {
+    let mut open = index + 1;
+    if source.text(open) == "!" {
+        open += 1;
+    }
+    let mut depth = 0;
+    let mut names = Vec::new();
+    for token in &source.tokens[open.min(source.tokens.len())..] {
+        match token.text.as_str() {
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            name => names.push(name),
+        }
+        if depth <= 0 {
+            break;
+        }
+    }
+    names
+}
+
+/// Notes to self, stubs, and `unsafe` without a reason.
+fn style_faults(source: &Source) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (line, comment) in source.comments.iter().enumerate() {
+        for word in comment.split(|c: char| !c.is_alphanumeric()) {
+            if ["TODO", "FIXME", "XXX", "HACK"].contains(&word) {
+                faults.push(format!("{}: `{word}`: do it, or open an issue", source.at(line)));
+            }
+        }
+    }
+    for (index, token) in source.tokens.iter().enumerate() {
+        let next = source.text(index + 1);
+        if matches!(token.text.as_str(), "todo" | "unimplemented") && next == "!" {
+            faults.push(format!("{}: a stub", source.at(token.line)));
+        }
+        if token.text == "unsafe"
+            && matches!(next, "{" | "impl")
+            && !has_safety_comment(source, token.line)
+        {
+            faults.push(format!("{}: `unsafe` without `// SAFETY:`", source.at(token.line)));
+        }
+    }
+    faults
+}
+
+/// Whether a reason stands on the line, or above it with no blank line between.
+fn has_safety_comment(source: &Source, line: usize) -> bool {
+    const REACH: usize = 16;
+    (line.saturating_sub(REACH)..=line)
+        .rev()
+        .take_while(|&line| !source.is_blank[line])
+        .any(|line| source.comments[line].contains("SAFETY:"))
+}
+
+/// Types that are named by a word for which the glossary has another.
+fn glossary_faults(source: &Source) -> Vec<String> {
+    const NOWHERE: [(&str, &str); 6] = [
+        ("Kv", "record"),
+        ("Pair", "record"),
+        ("Finger", "fingerprint"),
+        ("Signature", "fingerprint"),
+        ("H2", "fingerprint"),
+        ("Epoch", "LogEpoch or RecoveryVersion"),
+    ];
+    // The layers below have cells of their own. `Block` is absent: it is what `pm::alloc` hands out, to tables too.
+    const NOT_IN_TABLES: [(&str, &str); 4] =
+        [("Item", "record"), ("Cell", "slot"), ("Node", "bucket"), ("Tag", "fingerprint")];
+    let in_table = source
+        .modules
+        .first()
+        .is_some_and(|module| ![BASE, PM, ERROR, KEY].contains(&module.as_str()));
+    let mut faults = Vec::new();
+    for (index, token) in source.tokens.iter().enumerate() {
+        let name = source.text(index + 1);
+        let declares =
+            matches!(token.text.as_str(), "struct" | "enum" | "union" | "trait" | "type");
+        // Iterators must call theirs so, and `LogEpoch` is the glossary's own.
+        if !declares || token.text == "type" && name == "Item" || name.contains("LogEpoch") {
+            continue;
+        }
+        let forbidden = NOWHERE.iter().chain(NOT_IN_TABLES.iter().filter(|_| in_table));
+        for (word, instead) in forbidden {
+            if camel_words(name).contains(word) {
+                faults.push(format!("{}: `{name}`: the word is {instead}", source.at(token.line)));
+            }
+        }
+    }
+    faults
+}
+
+/// The words of a CamelCase name.
+fn camel_words(name: &str) -> Vec<&str> {
+    let mut starts: Vec<usize> =
+        name.char_indices().filter(|(_, c)| c.is_uppercase()).map(|(i, _)| i).collect();
+    starts.push(name.len());
+    starts.windows(2).map(|pair| &name[pair[0]..pair[1]]).collect()
+}
+
+fn library() -> Vec<Source> {
+    let sources = read_all("crates/icefield/src");
+    assert!(sources.len() > 20, "only {} files found", sources.len());
+    sources
+}
+
+fn assert_none(faults: Vec<String>) {
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn layers_import_downwards_only() {
+    let sources = library();
+    let lib = sources
+        .iter()
+        .find(|source| source.path.ends_with("icefield/src/lib.rs"))
+        .expect("lib.rs is there");
+    let exports = root_exports(lib);
+    assert!(exports.len() > 10, "the root exports {exports:?}");
+    let references: usize = sources.iter().map(|source| source.references().len()).sum();
+    assert!(references > 100, "only {references} paths found");
+    assert_none(sources.iter().flat_map(|source| layer_faults(source, &exports)).collect());
+}
+
+#[test]
+fn code_for_processors_models_and_threads_stays_at_home() {
+    assert_none(library().iter().flat_map(home_faults).collect());
+}
+
+#[test]
+fn loom_is_named_nowhere_else() {
+    let sources = read_all("crates");
+    let elsewhere =
+        sources.iter().filter(|source| !source.path.ends_with("icefield/tests/loom.rs"));
+    let faults = elsewhere.flat_map(home_faults).filter(|fault| fault.contains("cfg(loom)"));
+    assert_none(faults.collect());
+}
+
+#[test]
+fn sources_keep_the_style() {
+    assert_none(read_all("crates").iter().flat_map(style_faults).collect());
+}
+
+#[test]
+fn types_are_called_by_the_glossary() {
+    assert_none(library().iter().flat_map(glossary_faults).collect());
+}
+
+/// Each rule, broken on purpose.
+mod planted {
+    use super::*;
+
+    fn source(in_crate: &str, text: &str) -> Source {
+        Source::new(in_crate, in_crate, text)
+    }
+
+    fn faults_of_layers(in_crate: &str, text: &str) -> usize {
+        let lib = source(
+            "lib.rs",
+            "pub use error::{Error, Result}; pub use dash::DashEh; pub use table::Table;",
+        );
+        layer_faults(&source(in_crate, text), &root_exports(&lib)).len()
+    }
+
+    #[test]
+    fn forbidden_imports_are_found() {
+        let forbidden = [
+            ("dash/split.rs", "use crate::plush::Level;"),
+            ("dash/split.rs", "use super::super::plush::Level;"),
+            ("dash/eh.rs", "fn f() { crate::iceberg::layout::grow(); }"),
+            ("dash/eh.rs", "use crate::{base::hash::Hash, plush};"),
+            ("dash/eh.rs", "use crate::*;"),
+            ("plush/mod.rs", "use crate::DashEh;"),
+            ("plush/mod.rs", "use crate::any::AnyTable;"),
+            ("pm/blob.rs", "use crate::dash::Dash;"),
+            ("pm/blob.rs", "use crate::{Result, Table};"),
+            ("pm/blob.rs", "use crate::base::hash::Hash;"),
+            ("pm/blob.rs", "use crate::base::{counter, hash::{self, Hash}};"),
+            ("pm/blob.rs", "use crate::base;"),
+            ("base/hash.rs", "use crate::pm::Medium;"),
+            ("base/group/mod.rs", "use super::super::pm::LINE_BYTES;"),
+            ("base/mod.rs", "mod tests { use super::super::dash::Dash; }"),
+            ("base/mod.rs", "use crate::key::Word;"),
+            ("base/mod.rs", "impl From<crate::pm::Region> for X {}"),
+            ("table.rs", "use crate::dash::Dash;"),
+            ("error.rs", "use crate::pm::Region;"),
+        ];
+        for (path, text) in forbidden {
+            assert_eq!(
+                faults_of_layers(path, text),
+                1 + usize::from(text.contains("{self")),
+                "{path}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn permitted_imports_are_not() {
+        let permitted = [
+            (
+                "dash/eh.rs",
+                "use crate::base::{hash::Hash, pipeline::{rolling, self}}; use crate::pm::*;",
+            ),
+            (
+                "dash/eh.rs",
+                "use super::{bucket, segment::Segment as S}; use crate::{Error, Table};",
+            ),
+            (
+                "pm/blob.rs",
+                "use crate::base::version_lock::LockCell; use super::Medium; use crate::Result;",
+            ),
+            ("base/group/avx2.rs", "use super::{Isa, Sse2}; use super::super::sync;"),
+            (
+                "base/group/mod.rs",
+                "mod tests { use super::super::sync; use super::*; } use super::sync::fence;",
+            ),
+            (
+                "base/sync.rs",
+                "// crate::pm is not imported\nlet s = \"crate::dash\"; r#\"use crate::dash;\"#;",
+            ),
+            (
+                "base/sync.rs",
+                "fn f<'a>(c: char) -> bool { c == '\"' } /* crate::pm /* */ crate::dash */ fn g() {}",
+            ),
+            ("any/mod.rs", "use crate::dash::Dash;"),
+            ("lib.rs", "pub use crate::dash::Dash;"),
+        ];
+        for (path, text) in permitted {
+            assert_eq!(faults_of_layers(path, text), 0, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn conditions_far_from_home_are_found() {
+        let count = |path, text| home_faults(&source(path, text)).len();
+        for text in [
+            "#[cfg(target_arch = \"x86_64\")]",
+            "#[cfg(all(test, not(target_os = \"linux\")))]",
+            "if cfg!(target_endian = \"big\") {}",
+            "#[cfg_attr(loom, ignore)]",
+            "use std::arch::x86_64::_mm_pause;",
+            "core::arch::asm!(\"nop\");",
+            "thread_local! {}",
+        ] {
+            assert!(count("dash/eh.rs", text) > 0, "{text}");
+        }
+        assert_eq!(
+            count("base/group/avx2.rs", "#[cfg(target_arch = \"x86_64\")] use core::arch::x86_64;"),
+            0
+        );
+        assert_eq!(count("pm/arch/mod.rs", "#[cfg(target_arch = \"x86_64\")] mod x86_64;"), 0);
+        assert_eq!(count("base/sync.rs", "#[cfg(not(loom))] use std::hint;"), 0);
+        assert_eq!(count("base/counter.rs", "thread_local! {}"), 0);
+        assert_eq!(
+            count("dash/eh.rs", "#[cfg(test)] mod tests; #[target_feature(enable = \"avx2\")]"),
+            0
+        );
+    }
+
+    #[test]
+    fn faults_of_style_are_found() {
+        let count = |text| style_faults(&source("dash/eh.rs", text)).len();
+        for text in [
+            concat!("// TO", "DO: later"),
+            concat!("let x = 1; /* FIX", "ME */"),
+            "fn f() { todo!() }",
+            "fn f() { unsafe { g() } }",
+            "// SAFETY: far away\n\nfn f() { unsafe { g() } }",
+            "unsafe impl Send for X {}",
+        ] {
+            assert_eq!(count(text), 1, "{text}");
+        }
+        assert_eq!(count("// SAFETY: g is fine.\nunsafe { g() }"), 0);
+        assert_eq!(count("let s = \"unsafe { TODO }\"; unsafe fn f() {}"), 0);
+    }
+
+    #[test]
+    fn words_that_the_glossary_replaces_are_found() {
+        let count = |path, text| glossary_faults(&source(path, text)).len();
+        for text in [
+            "struct KvStore;",
+            "enum SlotTag {}",
+            "type Pair = ();",
+            "trait NodeLike {}",
+            "struct Item;",
+        ] {
+            assert_eq!(count("dash/bucket.rs", text), 1, "{text}");
+        }
+        assert_eq!(
+            count(
+                "dash/bucket.rs",
+                "type Item = u64; struct Stage; struct Table; struct LogEpoch;"
+            ),
+            0
+        );
+        assert_eq!(count("pm/alloc.rs", "struct Block; struct Cell64;"), 0);
+    }
+}
