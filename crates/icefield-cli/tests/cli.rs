@@ -24,8 +24,10 @@ fn every_command_has_help_with_examples() {
             help.contains(&format!("icefield {command}")),
             "{command} --help has no example: {help}"
         );
-        assert!(help.contains("--json"), "{command} --help has no --json: {help}");
+        let has_json = command == "torture" || help.contains("--json");
+        assert!(has_json, "{command} --help has no --json: {help}");
     }
+    assert!(place.ok(&["torture", "crash", "--help"]).contains("--json"));
     assert!(place.ok(&["--help"]).contains("Examples:"));
     assert!(place.ok(&["--version"]).starts_with("icefield "));
 }
@@ -46,6 +48,9 @@ fn bad_usage_is_2() {
         &["get", "nowhere.ice", "1"],
         &["load", "nowhere.ice", "-"],
         &["tour", "--scale", "0"],
+        &["bench", "nonsense"],
+        &["bench", "get", "--tables", "nonsense"],
+        &["torture", "nonsense"],
         &["export", "nowhere.ice", "--format", "xml"],
     ] {
         let message = place.fails(2, args);

@@ -94,7 +94,10 @@ impl AnyTable {
         let (key, value) = (DataType::new(KEY, key_type)?, DataType::new(VALUE, value_type)?);
         let design = designs::named(design).ok_or_else(|| Error::InvalidOption {
             option: "design",
-            detail: format!("`{design}` is no design on disk; there are {}", Self::DESIGNS.join(", ")),
+            detail: format!(
+                "`{design}` is no design on disk; there are {}",
+                Self::DESIGNS.join(", ")
+            ),
         })?;
         designs::create(path.as_ref(), design, key, value, options)
     }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use icefield::pm::sim::{Model, Sim, SimOptions};
 use icefield::{Error, Table};
 
+use crate::baton::{self, Baton};
 use crate::call::{Action, Call, Reply, ask, ask_batch};
 use crate::failure::{Failure, guarded};
 use crate::history::{Event, Violation, check, overlapping, with_replies_swapped};
@@ -28,10 +29,12 @@ const HISTORIES_PER_TABLE: u64 = 32;
 const SWAP_EVERY: u64 = 16;
 /// The share of operations on hot keys that must have met another one there for the histories to mean anything.
 pub const MIN_OVERLAP: f64 = 0.9;
-/// The simulated medium gives the processor away once in so many events.
-const YIELD_ONE_IN: u32 = 6;
-/// One table in so many runs with the detector of reads that are ahead of the medium; it costs a lock for each load.
-const DETECT_ONE_IN: u64 = 8;
+/// Threads hand over once in so many events of the simulated medium.
+const PASS_ONE_IN: u32 = 24;
+/// One table in so many leaves the choice of who runs to the system, so that threads really run at the same time.
+const FREE_ONE_IN: u64 = 32;
+/// One table in so many looks for stores that bypass the medium; it costs a lock for each store.
+const RECORD_ONE_IN: u64 = 8;
 
 /// What concurrent histories did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Counts {
     pub overlapping: u64,
     /// Tables that grew while histories ran on them.
     pub grown_tables: u64,
+    /// Times that threads could not take turns as the seed says, because one held a lock of the system.
+    pub stalls: u64,
     /// Histories judged again with two answers exchanged.
     pub swapped: u64,
     /// How many of these were rejected; an exchange may be harmless, as between two equal-looking overlapping calls.
@@ -60,6 +65,7 @@ impl Counts {
         self.hot += other.hot;
         self.overlapping += other.overlapping;
         self.grown_tables += other.grown_tables;
+        self.stalls += other.stalls;
         self.swapped += other.swapped;
         self.swapped_rejected += other.swapped_rejected;
     }
@@ -107,24 +113,32 @@ pub fn scenario<T: Subject>(
 ) -> Result<Counts, Failure> {
     let memory = icefield::pm::sim::Pool::default();
     let make = |seed: u64| {
-        let detecting = seed.is_multiple_of(DETECT_ONE_IN);
         let sim = Sim::new(SimOptions {
             seed,
             model,
-            recording: detecting,
-            detecting,
-            exempt: T::EXEMPT,
+            recording: seed.is_multiple_of(RECORD_ONE_IN),
+            give_way: baton::pass,
             pool: memory.clone(),
             ..SimOptions::default()
         });
         let table = T::create_tiny(sim.clone(), seed)?;
-        sim.set_yield(YIELD_ONE_IN);
-        Ok((table, Some(sim)))
+        Ok(Ground { table, sim: Some(sim), turns: seed % FREE_ONE_IN != 0 })
     };
     histories_on(seed, histories, pool, make)
 }
 
-/// As [`scenario`], on tables of `make`, which is told a seed and may name the medium.
+/// What histories run on.
+#[derive(Debug)]
+pub struct Ground<T> {
+    /// The table.
+    pub table: T,
+    /// Its medium, if it is the simulated one.
+    pub sim: Option<Sim>,
+    /// Whether threads take turns as the seed says, instead of running at the same time.
+    pub turns: bool,
+}
+
+/// As [`scenario`], on tables of `make`, which is told a seed.
 ///
 /// # Errors
 /// The first history that no order explains.
@@ -132,7 +146,7 @@ pub fn histories_on<T>(
     seed: u64,
     histories: u64,
     pool: &Pool,
-    make: impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
+    make: impl Fn(u64) -> Result<Ground<T>, Error>,
 ) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
@@ -152,21 +166,24 @@ fn one_table<T>(
     seed: u64,
     histories: u64,
     pool: &Pool,
-    make: &impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
+    make: &impl Fn(u64) -> Result<Ground<T>, Error>,
 ) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let (table, sim) =
+    let Ground { table, sim, turns } =
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
     for history in 0..histories.min(HISTORIES_PER_TABLE) {
         let plan = Plan::new(&mut rng, history, pool.threads());
-        let events = record(&table, sim.as_ref(), &plan, pool)
-            .map_err(|what| Failure::new(NAME, seed, what))?;
+        let stage = Arc::new(Stage::new(&table, sim.as_ref(), plan.clone()));
+        let baton = turns.then(|| Baton::new(rng.word(), pool.threads()));
+        let events = record(&stage, baton.clone(), pool)
+            .map_err(|what| Failure::new(NAME, seed, format!("history {history}: {what}")))?;
+        counts.stalls += baton.map_or(0, |baton| baton.stalls());
         judge(&events, &plan, pool.threads(), &mut counts)
             .map_err(|violation| explain(seed, history, &violation))?;
         if history % SWAP_EVERY == 0 {
@@ -197,46 +214,61 @@ struct Stage<T> {
 
 /// Sets up, runs the threads, and reads every key at the end; everything is part of the history.
 fn record<T>(
-    table: &Arc<T>,
-    sim: Option<&Sim>,
-    plan: &Plan,
+    stage: &Arc<Stage<T>>,
+    baton: Option<Arc<Baton>>,
     pool: &Pool,
 ) -> Result<Vec<Event>, String>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
-    let stage = Arc::new(Stage {
-        table: Arc::clone(table),
-        sim: sim.cloned(),
-        plan: plan.clone(),
-        clock: AtomicU64::new(0),
-        events: Mutex::default(),
-        errors: Mutex::default(),
-    });
     let outside = pool.threads();
     let ones = |calls: Vec<Call>| calls.into_iter().map(Move::One).collect::<Vec<_>>();
-    stage.perform(outside, &ones(plan.setup.clone()));
-    let shared = Arc::clone(&stage);
-    pool.run(Arc::new(move |thread| shared.perform(thread, &shared.plan.threads[thread])))?;
-    let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
+    stage.perform(outside, &ones(stage.plan.setup.clone()));
+    stage.give_way_one_in(PASS_ONE_IN);
+    let shared = Arc::clone(stage);
+    pool.run(Arc::new(move |thread| {
+        let work = || shared.perform(thread, &shared.plan.threads[thread]);
+        match &baton {
+            Some(baton) => baton.take_turns(thread, work),
+            None => work(),
+        }
+    }))?;
+    stage.give_way_one_in(0);
+    let reads = stage.plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
     stage.perform(outside, &ones(reads.collect()));
-    let errors = std::mem::take(&mut *lock(&stage.errors));
-    if let Some(error) = errors.into_iter().next() {
-        return Err(error);
+    match std::mem::take(&mut *lock(&stage.errors)).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(std::mem::take(&mut *lock(&stage.events))),
     }
-    Ok(std::mem::take(&mut *lock(&stage.events)))
 }
 
 impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
+    fn new(table: &Arc<T>, sim: Option<&Sim>, plan: Plan) -> Self {
+        Self {
+            table: Arc::clone(table),
+            sim: sim.cloned(),
+            plan,
+            clock: AtomicU64::new(0),
+            events: Mutex::default(),
+            errors: Mutex::default(),
+        }
+    }
+
+    fn give_way_one_in(&self, events: u32) {
+        if let Some(sim) = &self.sim {
+            sim.set_yield(events);
+        }
+    }
+
     fn perform(&self, thread: usize, moves: &[Move]) {
         let mut mine = Vec::with_capacity(moves.len());
         for step in moves {
             self.begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            let answers = self.answers(step).map_err(|error| error.to_string());
+            let answers = self.answers(step);
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
-            match answers.and_then(|answers| self.returned().map(|()| answers)) {
+            match answers {
                 Ok(answers) => {
                     mine.extend(answers.into_iter().map(|(call, reply)| Event {
                         thread,
@@ -255,16 +287,6 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
     fn begin(&self) {
         if let Some(sim) = &self.sim {
             sim.begin_op();
-        }
-    }
-
-    /// Whether what the operation said is safe from a crash.
-    fn returned(&self) -> Result<(), String> {
-        let ahead = self.sim.as_ref().map(Sim::op_returned).unwrap_or_default();
-        if ahead.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("answered before it was persistent: {ahead:?}"))
         }
     }
 
@@ -320,10 +342,14 @@ mod tests {
     use super::*;
     use crate::toy::{Bug, Toy};
 
+    fn ground(bug: Bug) -> Ground<Toy> {
+        Ground { table: Toy::new(bug), sim: None, turns: false }
+    }
+
     #[test]
     fn a_right_table_passes_and_exchanges_are_noticed() {
         let pool = Pool::new(3);
-        let counts = histories_on(1, 300, &pool, |_| Ok((Toy::new(Bug::None), None)))
+        let counts = histories_on(1, 300, &pool, |_| Ok(ground(Bug::None)))
             .unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(counts.histories, 300);
         assert!(counts.swapped_rejected > 3, "{counts:?}");
@@ -332,7 +358,7 @@ mod tests {
     #[test]
     fn a_lost_update_is_found() {
         let pool = Pool::new(3);
-        let result = histories_on(1, 5000, &pool, |_| Ok((Toy::new(Bug::LostUpdate), None)));
+        let result = histories_on(1, 5000, &pool, |_| Ok(ground(Bug::LostUpdate)));
         assert!(result.is_err_and(|failure| failure.what.contains("no order")));
     }
 }

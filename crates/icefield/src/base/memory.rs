@@ -156,6 +156,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri backs every page")]
     fn untouched_memory_is_free() {
         let array = ZeroedArray::<AtomicU64>::new(1 << 34).expect("128 GiB of address space");
         array[1 << 33].store(1, Ordering::Relaxed);

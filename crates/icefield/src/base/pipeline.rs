@@ -107,7 +107,9 @@ mod tests {
 
     #[test]
     fn every_stage_sees_every_operation_in_order() {
-        for count in [0, 1, 2, 5, 127, 128, 129, 300] {
+        let counts: &[usize] =
+            if cfg!(miri) { &[0, 2, 129] } else { &[0, 1, 2, 5, 127, 128, 129, 300] };
+        for &count in counts {
             for ring in [0, 1, 2, 48, 127, MAX_RING, usize::MAX] {
                 for stage2 in [0, 1, 2, 16, MAX_RING, usize::MAX] {
                     check(count, ring, stage2);

@@ -150,7 +150,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         Ok(false)
     }
 
-    fn insert_overflow(&mut self, bucket: &Bucket, number: Option<usize>, hash: u64, record: Unlinked) -> bool {
+    fn insert_overflow(
+        &mut self,
+        bucket: &Bucket,
+        number: Option<usize>,
+        hash: u64,
+        record: Unlinked,
+    ) -> bool {
         let pm = &self.core.pm;
         let mask = self.core.geometry.slot_mask();
         // A look without the lock: a full bucket is passed by.
@@ -190,12 +196,18 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         let pm = &core.pm;
         let (source, target) = (self.buckets[from], &self.segment.buckets[to]);
         let meta = source.meta(pm);
-        let movable = if from == 1 { meta.allocated() & !meta.members() } else { meta.allocated() & meta.members() };
+        let movable = if from == 1 {
+            meta.allocated() & !meta.members()
+        } else {
+            meta.allocated() & meta.members()
+        };
         let Some(slot) = Bucket::slots_of(movable).next() else { return false };
         // The paper forgets this lock. Only tried: to wait here, out of order, could be for ever.
         let Some(guard) = target.try_lock(pm) else { return false };
         let room = target.meta(pm);
-        let Some(free) = Bucket::free_slot(room.allocated(), core.geometry.slot_mask()) else { return false };
+        let Some(free) = Bucket::free_slot(room.allocated(), core.geometry.slot_mask()) else {
+            return false;
+        };
 
         let (key, value) = source.record(pm, slot);
         target.write_record(pm, free, key, value);
@@ -218,6 +230,12 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
 }
 
 /// Gives a moved record its fingerprint.
-pub(super) fn copy_fingerprint(pm: &impl Medium, source: &Bucket, slot: usize, target: &Bucket, to: usize) {
+pub(super) fn copy_fingerprint(
+    pm: &impl Medium,
+    source: &Bucket,
+    slot: usize,
+    target: &Bucket,
+    to: usize,
+) {
     target.set_fingerprint(pm, to, u64::from(source.fingerprint_at(pm, slot)));
 }

@@ -234,7 +234,12 @@ impl OverflowWord {
     #[must_use]
     pub(super) fn with(self, place: usize, member: bool, stash_bucket: usize) -> Self {
         let cleared = self.without(place).0;
-        Self(cleared | 1 << place | u32::from(member) << (4 + place) | (stash_bucket as u32 & 3) << (8 + 2 * place))
+        Self(
+            cleared
+                | 1 << place
+                | u32::from(member) << (4 + place)
+                | (stash_bucket as u32 & 3) << (8 + 2 * place),
+        )
     }
     #[must_use]
     pub(super) fn without(self, place: usize) -> Self {

@@ -113,7 +113,12 @@ impl Allocator {
     ///
     /// # Errors
     /// A block lies outside its region.
-    pub fn free_blocks(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks) -> Result<Vec<u32>> {
+    pub fn free_blocks(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+    ) -> Result<Vec<u32>> {
         let set = &words.sets[self.lock().set];
         let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
         let mut free: Vec<u32> = (bump..skip.saturating_sub(1)).map(|block| block as u32).collect();
@@ -130,7 +135,13 @@ impl Allocator {
     ///
     /// # Errors
     /// No space for another block; nothing has changed.
-    pub fn claim(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks, tag: u32) -> Result<Claim> {
+    pub fn claim(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        tag: u32,
+    ) -> Result<Claim> {
         let mut rounds = 0;
         loop {
             let mut state = self.lock();
@@ -177,7 +188,13 @@ impl Allocator {
     ///
     /// # Errors
     /// The block lies outside its region.
-    pub fn abandon(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks, claim: Claim) -> Result<()> {
+    pub fn abandon(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        claim: Claim,
+    ) -> Result<()> {
         let mut state = self.lock();
         push(pm, &words.sets[state.set], blocks, claim.block)?;
         // Under the mutex: the block may be claimed again only when no older intent names it.
@@ -242,7 +259,8 @@ impl Allocator {
             }
             resolved += 1;
             let (block, tag) = ((word as u32).wrapping_sub(1), (word >> 32) as u32);
-            let beyond = u64::from(block) >= set.bump.load(pm, Relaxed) && u64::from(block) + 1 != set.skip.load(pm, Relaxed);
+            let beyond = u64::from(block) >= set.bump.load(pm, Relaxed)
+                && u64::from(block) + 1 != set.skip.load(pm, Relaxed);
             let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
             if !beyond && !at_head && !is_owned(block, tag)? {
                 push(pm, set, blocks, block)?;

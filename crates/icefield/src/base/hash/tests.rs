@@ -151,7 +151,12 @@ fn every_input_bit_flips_every_output_bit_half_of_the_time() {
 #[test]
 fn every_byte_of_a_long_string_counts() {
     let hash = Hash::new(HashKind::Strong, SEEDS[4]);
-    for len in [1, 3, 4, 8, 9, 16, 17, 31, 64, 65, 127, 128, 200] {
+    let lens: &[usize] = if cfg!(miri) {
+        &[3, 9, 17, 65]
+    } else {
+        &[1, 3, 4, 8, 9, 16, 17, 31, 64, 65, 127, 128, 200]
+    };
+    for &len in lens {
         let mut bytes = vec![0; len];
         let mut seen = std::collections::HashSet::from([hash.bytes(&bytes)]);
         for at in 0..len {

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use super::block::{BlobRef, fold};
+use super::block::{BlobRef, MAX_BLOB_BYTES, fold};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::{Extent, FREE};
 use super::space::{SCAN_PER_CHUNK, map_word};
@@ -128,8 +128,8 @@ impl Shared {
 
 impl BlobStore {
     /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512 blocks of
-    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing is due; leaves the scan alone
-    /// while another thread is at it.
+    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing
+    /// is due; leaves the scan alone while another thread is at it.
     ///
     /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but finds
     /// no space of former sessions.
@@ -139,22 +139,14 @@ impl BlobStore {
     #[inline]
     pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
         let shared = &self.shared;
-        let extent = shared.classes.extent(len);
+        // What is too long is refused by `write`.
+        let extent = shared.classes.extent(len.min(MAX_BLOB_BYTES));
         // Relaxed, both: hints, as in `is_due`.
         let wanting = match extent {
             Extent::Small(class) => shared.pools[class].appetite() > 0,
             Extent::Large(_) => shared.unscanned.load(Ordering::Relaxed) > 0,
         };
-        if wanting || self.is_due() { self.prepare_now(pm, table, Some(extent)) } else { Ok(()) }
-    }
-
-    /// [`BlobStore::prepare`] without a size in view: what is due anyway.
-    ///
-    /// # Errors
-    /// [`crate::Error::Poisoned`] when a fence failed.
-    #[inline]
-    pub fn tend<M: Medium>(&self, pm: &M, table: &impl Owner) -> Result<()> {
-        if self.is_due() { self.prepare_now(pm, table, None) } else { Ok(()) }
+        if wanting || self.is_due() { self.prepare_now(pm, table, extent) } else { Ok(()) }
     }
 
     fn is_due(&self) -> bool {
@@ -164,12 +156,7 @@ impl BlobStore {
     }
 
     #[cold]
-    fn prepare_now<M: Medium>(
-        &self,
-        pm: &M,
-        table: &impl Owner,
-        extent: Option<Extent>,
-    ) -> Result<()> {
+    fn prepare_now<M: Medium>(&self, pm: &M, table: &impl Owner, extent: Extent) -> Result<()> {
         let shared = &self.shared;
         shared.settle_ripe(pm)?;
         let mut scanner = match self.scanner.try_lock() {
@@ -179,13 +166,13 @@ impl BlobStore {
         };
         let mut budget = BLOCKS_PER_CALL;
         match extent {
-            Some(Extent::Small(class)) => self.hunt(pm, table, &mut scanner.hunts[class], class),
-            Some(Extent::Large(chunks)) if lock(&shared.space).runs.longest() < chunks => {
+            Extent::Small(class) => self.hunt(pm, table, &mut scanner.hunts[class], class),
+            Extent::Large(chunks) if lock(&shared.space).runs.longest() < chunks => {
                 let due = chunks * SCAN_PER_CHUNK;
                 shared.scan_due.fetch_max(due, Ordering::Relaxed);
                 budget = budget.max(due);
             }
-            _ => {}
+            Extent::Large(_) => {}
         }
         while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
             match self.sweep(pm, table, &mut scanner, budget) {

@@ -63,7 +63,7 @@ impl Sim {
         self.0.yields.store(n, Ordering::Relaxed);
         let one_in = u64::from(self.0.yield_one_in.load(Ordering::Relaxed));
         if one_in > 0 && n.is_multiple_of(one_in) {
-            std::thread::yield_now();
+            (self.0.give_way)();
         }
     }
 
@@ -438,7 +438,7 @@ impl Medium for Sim {
         if rounds < 16 {
             std::hint::spin_loop();
         } else {
-            std::thread::yield_now();
+            (self.0.give_way)();
         }
     }
 

@@ -88,6 +88,8 @@ pub struct SimOptions {
     pub step_budget: u64,
     /// Give up the processor at one in so many steps; 0: never.
     pub yield_one_in: u32,
+    /// How: the scheduler's yield, or a test's own way of choosing who runs.
+    pub give_way: fn(),
     /// Where to log the sites in the code.
     pub sites: Option<SiteLog>,
     /// What to change about one of them.
@@ -112,6 +114,7 @@ impl Default for SimOptions {
             exempt: &[],
             step_budget: 100_000_000,
             yield_one_in: 0,
+            give_way: std::thread::yield_now,
             sites: None,
             mutation: None,
             // Miri pays for address space.
@@ -142,6 +145,7 @@ struct Inner {
     step_budget: AtomicU64,
     yield_one_in: AtomicU32,
     yields: AtomicU64,
+    give_way: fn(),
     state: Mutex<State>,
     arena: Option<Arena>,
     pool: Pool,
@@ -201,6 +205,7 @@ impl Sim {
             step_budget: AtomicU64::new(options.step_budget),
             yield_one_in: AtomicU32::new(options.yield_one_in),
             yields: AtomicU64::new(image::mix(options.seed) | 1),
+            give_way: options.give_way,
             state: Mutex::new(state),
             arena: Some(arena),
             pool: options.pool,

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Data races (ThreadSanitizer) and memory errors (AddressSanitizer) in tests that run at nearly full speed.
+#
+#   scripts/sanitizers.sh [thread|address|all] [CARGO TEST ARGS]     both, on the unit tests, when nothing is given
+#
+# ThreadSanitizer does not understand fences: it may report a plain access that only a fence orders.
+
+source "$(dirname "$0")/common.sh"
+which=all
+case ${1:-} in
+-h | --help)
+    usage
+    exit
+    ;;
+thread | address | all)
+    which=$1
+    shift
+    ;;
+esac
+need_nightly rust-src
+host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+case $host in
+x86_64-unknown-linux-gnu | aarch64-unknown-linux-gnu) ;;
+*) could_not_run "there are no sanitizers for $host" ;;
+esac
+
+[ $# -gt 0 ] || set -- --lib
+sanitize() {
+    # The standard library must be built alike, or its synchronisation stays invisible.
+    RUSTFLAGS="-Zsanitizer=$1 ${RUSTFLAGS:-}" run cargo +nightly test -Zbuild-std --target "$host" \
+        --target-dir "target/sanitizer-$1" -p icefield "${@:2}"
+}
+[ "$which" = address ] || sanitize thread "$@"
+[ "$which" = thread ] || sanitize address "$@"
