@@ -17,7 +17,7 @@ const SIM_BYTES: u64 = 1 << 23;
 
 /// Dash geometries in which splits, displacements, stash overflow and chains are a few inserts away.
 fn dash_geometry(variant: u64) -> Geometry {
-    let shapes = [(2, 2, 1), (2, 3, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (2, 4, 2)];
+    let shapes = [(2, 2, 1), (2, 5, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (8, 1, 1), (4, 7, 2)];
     let (buckets, slots, stash) = shapes[(variant % shapes.len() as u64) as usize];
     Geometry { buckets, slots, stash }
 }
@@ -34,13 +34,14 @@ fn dash_file_geometry(variant: u64) -> Geometry {
 
 fn dash_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {
     let seed = [SEED[0] ^ variant, SEED[1]];
-    // Now and then all keys have the same hash.
-    let hash = if variant % 11 == 10 { HashKind::Constant } else { HashKind::Strong };
-    DashEh::<K, V>::options()
-        .geometry(dash_geometry(variant))
-        .hash(hash)
-        .hash_seed(seed)
-        .blob_chunk_bytes(1 << 10)
+    // Now and then all keys have the same hash, more often crowded ones, so that chains come and go.
+    let hash = match variant % 11 {
+        10 => HashKind::Constant,
+        7..10 => HashKind::Crowded,
+        _ => HashKind::Strong,
+    };
+    let options = DashEh::<K, V>::options().geometry(dash_geometry(variant)).hash(hash);
+    options.hash_seed(seed).blob_chunk_bytes(1 << 10)
 }
 
 fn dash_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {

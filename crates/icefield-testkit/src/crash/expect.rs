@@ -15,6 +15,8 @@ pub(super) struct Expect {
     pub(super) ends: Vec<usize>,
     /// Either every key has its first value, or every key its last (a `clear` in flight).
     pub(super) together: bool,
+    /// The table was closed, and must say so.
+    pub(super) closed: bool,
     /// There may be no table yet.
     pub(super) may_be_missing: bool,
 }

@@ -86,6 +86,9 @@ impl Court {
             Err(Error::NotFound { .. }) if expect.may_be_missing => return Ok(None),
             Err(error) => return Err(format!("open: {error}")),
         };
+        if expect.closed && !table.was_closed() {
+            return Err("a clean shutdown was forgotten".into());
+        }
         let check_first = variation.is_multiple_of(2);
         if check_first {
             check(sim, &table)?;

@@ -65,6 +65,11 @@ pub trait Machine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Whether opening found the table properly closed.
+    fn was_closed(&self) -> bool {
+        true
+    }
+
     /// All records, in any order.
     ///
     /// # Errors
@@ -98,6 +103,10 @@ impl<S: Subject> Machine for Whole<S> {
 
     fn create(sim: Sim, variant: u64) -> Result<Self> {
         S::create_tiny(sim, variant).map(Self)
+    }
+
+    fn was_closed(&self) -> bool {
+        self.0.recovery().was_clean
     }
 
     fn open(sim: Sim) -> Result<Self> {

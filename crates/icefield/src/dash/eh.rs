@@ -158,9 +158,8 @@ impl Eh {
             // Release (E4): the segment behind the entry is complete.
             entry.store(pm, PRESENT | u64::from(to), Release);
         }
+        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same entries.
         pm.flush(entries.as_ptr().cast(), size_of_val(entries));
-        // P14: the entries are durable before the old segment loses its records.
-        pm.fence();
         Ok(())
     }
 

@@ -155,10 +155,10 @@ impl Geometry {
         bucket.wrapping_sub(1) & (self.buckets as usize - 1)
     }
 
-    /// The slots that are used, as a mask.
+    /// The slots that are used, as a mask: the last ones, so that no geometry keeps a record in its metadata's line only.
     #[inline]
     pub(super) fn slot_mask(self) -> u32 {
-        (1 << self.slots) - 1
+        ((1 << self.slots) - 1) << (SLOTS as u32 - self.slots)
     }
 }
 

@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | §4.1 Figures 3, 4: layout | `layout` | Overflow metadata has a word of its own, apart from the allocation bitmap: it is volatile, the bitmap durable. No record counter: it is the bitmap's population count. Segment headers lie together in a region of their own, so segments are 64 + stash buckets exactly. |
 //! | §4.2 fingerprints | `bucket` | Taken from the low byte of the hash; bucket from the bits above; directory from the top. |
-//! | §4.3 balanced insert, displacement, stash | `insert`, `stash` | The stash comes before displacement (two fences against five). The target of a displacement is locked, which Algorithm 1 forgets: tried, else the record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it. |
+//! | §4.3 balanced insert, displacement, stash | `insert`, `stash` | Up to three records are displaced when the stash is full. The target of a displacement is locked, which Algorithm 1 forgets: tried, else the record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it. |
 //! | §4.4 concurrency | `base::version_lock`, `op` | Three states: a writer prepares while readers go on; readers wait only from the publishing store to its fence. So no read returns what a crash could take back. |
 //! | §4.5 variable-length keys | `record`, `pm::blob` | Values too. 16 more hash bits in the reference spare fetching other keys. |
 //! | §4.6 operations | `op`, `batch` | The paper has no update: one store of the value word under the lock. Batches share fences. |
@@ -77,10 +77,10 @@
 //! | P5 the original's end | its slot may be reused | the duplicate of P4 |
 //! | P6 new segment, whole | | an intent that names it: back on the free list |
 //! | P7 chained bucket, empty | its segment may name it | as P6 |
-//! | P8 to P11 records struck out, brought home | slots may be reused | a split to finish, duplicates to strike |
+//! | P8 records struck out; P9, P10, P11 brought home | slots may be reused | a split to finish, duplicates to strike |
 //! | P12 root word | doubling, `clear` | the directory as before |
 //! | P13 new directory, whole | the root may name it | as P12 |
-//! | P14 directory entries | the old segment may drop its records | a split to finish |
+//! | P14 directory entries (with P8) | the split may be declared over | a split to finish |
 //! | **P15** link word, splitting | the split is rolled forward | P6 |
 //! | P16 link word, stable | the split is over | a split to finish |
 //! | P17 duplicates struck out | either copy may change | as before |
@@ -109,7 +109,7 @@
 //! | get, hit | 2 or 3 | 0 | 0 |
 //! | get, miss | 2 (and one for each false fingerprint) | 0 | 0 |
 //! | insert, direct or stash | 2 or 3 (4 with stash) | 2 | 2 |
-//! | insert that displaces | | 5 | 5 |
+//! | insert that displaces *n* records | | 2 + 3*n* | 2 + 3*n* |
 //! | update, remove | as get | 1 | 1 |
 //! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |

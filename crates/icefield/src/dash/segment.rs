@@ -274,6 +274,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         };
         // Hits, misses and faults alike count only when nobody wrote meanwhile.
         if !valid() {
+            pm.forget_reads();
             return Ok(Search::Again);
         }
         Ok(Search::Sure(found?.map(take)))
@@ -322,6 +323,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if version_lock::validate(lock, version) {
                     break value;
                 }
+                pm.forget_reads();
             };
             if let Some(value) = value? {
                 return Ok(Some(value));

@@ -282,10 +282,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // P10: at home, durably, before they leave the stash; a crash between leaves duplicates, which recovery removes.
         pm.fence();
         for &(source, slot, ..) in &moves {
+            // P11: durable by the fence of P16, before the locks are released and the slots used again.
             source.publish(pm, source.meta(pm).without(1 << slot));
         }
-        // P11: the stash's slots are durably free before they are used again.
-        pm.fence();
         Ok(())
     }
 

@@ -18,7 +18,7 @@
 //! list. Recovery only repeats these steps, so a crash inside it is no different.
 //!
 //! # Costs
-//! Two fences an allocation, three a free: for structure changes, not for single records.
+//! One fence an allocation (two from the free list), three a free: for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -167,8 +167,9 @@ impl Allocator {
                     set.free.store(pm, next, Release);
                     pm.persist(&set.free);
                 } else {
+                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump, not out.
                     set.bump.store(pm, u64::from(block) + 1, Release);
-                    pm.persist(&set.bump);
+                    pm.flush_object(&set.bump);
                 }
                 return Ok(Claim { block, intent });
             }
@@ -271,14 +272,14 @@ impl Allocator {
         Ok(resolved)
     }
 
-    /// Prepares the other set so that all blocks but `keep` are free in it; persisted. [`Allocator::switch`] follows once the
-    /// owner has switched durably.
+    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before it switches
+    /// durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
         let set = &words.sets[1 - self.lock().set];
         set.bump.store(pm, 0, Release);
         set.skip.store(pm, keep.map_or(0, |block| u64::from(block) + 1), Release);
         set.free.store(pm, 0, Release);
-        pm.persist(set);
+        pm.flush_object(set);
     }
 
     /// Goes by the other set from now on.

@@ -10,7 +10,7 @@
 //!             184  design (96 bytes)            280  key type (256)                 536  value type (256)
 //!             792  zero                        1016  CRC-64/XZ of bytes 0..1016
 //!
-//! session       0  generation                    8  clean (1) or not                16  records at the last clean close
+//! session       0  generation                    8  seal of a clean close, or 0      16  records at the last clean close
 //! ```
 //!
 //! All numbers are little-endian. Later formats keep the places of magic, version and checksum, so that an older build can
@@ -23,7 +23,8 @@
 //!   its own.
 //! - P3: a session's first persist stores `clean = 0` and the next generation. Either order of the two words is right:
 //!   nothing else has been changed yet.
-//! - P4, P5: closing makes the record count durable, then `clean = 1`.
+//! - P4: closing stores the record count and a seal over count and generation. Torn apart they do not fit, on any medium:
+//!   the session counts as not closed.
 
 use std::sync::atomic::Ordering;
 
@@ -46,7 +47,6 @@ const COPY_BYTES: usize = 1024;
 const COPY_WORDS: usize = COPY_BYTES / 8;
 const COPIES: [u64; 2] = [0, COPY_BYTES as u64];
 const SESSION_OFFSET: u64 = 3072;
-const CLEAN: u64 = 1;
 
 const VERSION_AT: usize = 8;
 const HASH_AT: usize = 12;
@@ -190,10 +190,11 @@ fn identity(pm: &impl Medium, region: &Region) -> Result<Identity> {
 /// [`Error::Corrupt`] when the region is too short, [`Error::Poisoned`] when the medium could not be synced.
 pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> {
     let session = session(pm, region)?;
-    let was_clean = session.clean.load(pm, Ordering::Relaxed) == CLEAN;
     let records = session.records.load(pm, Ordering::Relaxed);
+    let last = session.generation.load(pm, Ordering::Relaxed);
+    let was_clean = session.clean.load(pm, Ordering::Relaxed) == clean_seal(last, records);
     // Zero is what a fresh file holds: no session has that number, whatever the word said.
-    let generation = session.generation.load(pm, Ordering::Relaxed).wrapping_add(1).max(1);
+    let generation = last.wrapping_add(1).max(1);
     session.clean.store(pm, 0, Ordering::Relaxed);
     session.generation.store(pm, generation, Ordering::Release);
     // P3: before the first change of the session.
@@ -208,14 +209,20 @@ pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> 
 /// As [`begin_session`].
 pub fn end_session(pm: &impl Medium, region: &Region, records: u64) -> Result<()> {
     let session = session(pm, region)?;
+    let generation = session.generation.load(pm, Ordering::Relaxed);
     session.records.store(pm, records, Ordering::Relaxed);
-    // P4: a clean flag vouches for the count, also where the words of a line have no order (`Disk`).
-    pm.persist(&session.records);
-    sound(pm)?;
-    session.clean.store(pm, CLEAN, Ordering::Release);
-    // P5, commit point: the next opening need not recover.
-    pm.persist(&session.clean);
+    session.clean.store(pm, clean_seal(generation, records), Ordering::Release);
+    // P4, commit point: the next opening finds the table closed, and the count.
+    pm.persist(session);
     sound(pm)
+}
+
+/// What the word `clean` holds after a clean close: never 0, and fitting no other session or count.
+fn clean_seal(generation: u64, records: u64) -> u64 {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&generation.to_le_bytes());
+    bytes[8..].copy_from_slice(&records.to_le_bytes());
+    checksum(&bytes).max(1)
 }
 
 /// Fails when a sync failed. Read-only media store to private pages and have nothing to sync.

@@ -449,6 +449,7 @@ impl Medium for Sim {
     }
 
     fn publish_created(&self) -> Result<()> {
+        self.state().published = true;
         Ok(())
     }
 

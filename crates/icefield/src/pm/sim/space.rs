@@ -127,6 +127,12 @@ impl<'a> CrashPoint<'a> {
         self.moved.is_some()
     }
 
+    /// Whether the table was complete, by its own word, so that from here on every image must open.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        self.state.published
+    }
+
     /// Whether more than one image is possible.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -168,6 +168,8 @@ pub(super) struct State {
     pub(super) entries: Vec<Entry>,
     pub(super) free: u32,
     pub(super) dirty: Vec<LineId>,
+    /// The table is findable: `Medium::publish_created` was called, or it came from an image.
+    pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
     pub(super) seq: u64,
     pub(super) events: u64,
