@@ -1,5 +1,6 @@
 //! The command `icefield`: its subcommands and exit status. Each subcommand is a module.
 
+mod bench;
 mod copies;
 mod create;
 mod export;
@@ -15,6 +16,7 @@ mod rows;
 mod scan;
 mod table;
 mod text;
+mod torture;
 mod tour;
 
 use std::process::ExitCode;
@@ -54,6 +56,10 @@ enum Command {
     Salvage(copies::SalvageArgs),
     Backup(copies::BackupArgs),
     Export(export::Args),
+    /// Measures tables against what this machine can do
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(icefield_bench::Args),
+    Torture(torture::Args),
     #[command(name = tour::CHILD, hide = true)]
     TourChild(tour::ChildArgs),
 }
@@ -85,6 +91,8 @@ fn run(command: &Command) -> Outcome {
         Command::Salvage(args) => copies::salvage(args),
         Command::Backup(args) => copies::backup(args),
         Command::Export(args) => export::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Torture(args) => torture::run(args),
         Command::TourChild(args) => tour::child(args),
     }
 }

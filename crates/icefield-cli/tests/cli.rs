@@ -24,8 +24,10 @@ fn every_command_has_help_with_examples() {
             help.contains(&format!("icefield {command}")),
             "{command} --help has no example: {help}"
         );
-        assert!(help.contains("--json"), "{command} --help has no --json: {help}");
+        let has_json = command == "torture" || help.contains("--json");
+        assert!(has_json, "{command} --help has no --json: {help}");
     }
+    assert!(place.ok(&["torture", "crash", "--help"]).contains("--json"));
     assert!(place.ok(&["--help"]).contains("Examples:"));
     assert!(place.ok(&["--version"]).starts_with("icefield "));
 }
@@ -46,6 +48,9 @@ fn bad_usage_is_2() {
         &["get", "nowhere.ice", "1"],
         &["load", "nowhere.ice", "-"],
         &["tour", "--scale", "0"],
+        &["bench", "nonsense"],
+        &["bench", "get", "--tables", "nonsense"],
+        &["torture", "nonsense"],
         &["export", "nowhere.ice", "--format", "xml"],
     ] {
         let message = place.fails(2, args);
@@ -370,6 +375,55 @@ fn copies_hold_the_same() {
         let line = &place.json(&[command, "t.ice", &format!("{command}-2.ice")])[0];
         assert!(line.is_object());
     }
+}
+
+#[test]
+fn damage_is_a_found_problem() {
+    let place = Place::new();
+    filled(&place, 20_000);
+    let segments = place.path("t.ice").join("segments.ice");
+    let mut bytes = std::fs::read(&segments).unwrap();
+    for at in (20_000..20_600).step_by(3) {
+        bytes[at] ^= 0xA5;
+    }
+    std::fs::write(&segments, bytes).unwrap();
+    let checked = place.run(&["check", "t.ice"]);
+    assert_eq!(checked.status, Some(1), "{checked:?}");
+    assert!(checked.out.contains("fault: ") && checked.out.contains("salvage"), "{}", checked.out);
+    let salvaged = place.run(&["salvage", "t.ice", "rescued.ice"]);
+    assert_eq!(salvaged.status, Some(1), "{salvaged:?}");
+    let rescued = &place.json(&["check", "rescued.ice"])[0];
+    assert_eq!(rescued["clean"], json!(true), "{rescued}");
+    assert!(rescued["records"].as_u64().unwrap() > 19_000, "{rescued}");
+
+    // No superblock: no table.
+    std::fs::write(place.path("t.ice").join("table.ice"), [0x5A; 8192]).unwrap();
+    for command in [&["stat", "t.ice"][..], &["get", "t.ice", "1"], &["check", "t.ice"]] {
+        let ran = place.run(command);
+        assert!(matches!(ran.status, Some(1 | 2)) && ran.err.contains("t.ice"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_table_in_use_names_its_user() {
+    let place = Place::new();
+    filled(&place, 10);
+    // A load that waits for rows holds the table.
+    let mut load = place.command(&["load", "t.ice", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let holder = load.id().to_string();
+    let mut message = String::new();
+    for _ in 0..200 {
+        let ran = place.run(&["get", "t.ice", "1"]);
+        if ran.status == Some(1) {
+            message = ran.err;
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(message.contains(&holder), "process {holder}: {message}");
+    load.kill().unwrap();
+    load.wait().unwrap();
+    place.ok(&["get", "t.ice", "1"]);
 }
 
 #[test]

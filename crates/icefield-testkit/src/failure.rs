@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Longest trace that is printed whole.
 const SHOWN_STEPS: usize = 40;
+/// Longest step that is printed whole.
+const SHOWN_CHARS: usize = 600;
 
 /// A violation, with the seed that replays it.
 #[derive(Clone, Debug)]
@@ -42,7 +44,11 @@ impl fmt::Display for Failure {
             writeln!(f, "  ... {hidden} steps before")?;
         }
         for (at, step) in self.trace.iter().enumerate().skip(hidden) {
-            writeln!(f, "  {at:4} {step}")?;
+            let (shown, cut) = step
+                .char_indices()
+                .nth(SHOWN_CHARS)
+                .map_or((step.as_str(), ""), |(end, _)| (&step[..end], " ..."));
+            writeln!(f, "  {at:4} {shown}{cut}")?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
+pub mod baton;
 pub mod budget;
 pub mod call;
 pub mod corrupt;
@@ -17,6 +18,7 @@ pub mod place;
 pub mod pool;
 pub mod reference;
 pub mod rng;
+pub mod scratch;
 pub mod shrink;
 pub mod subject;
 pub mod subjects;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
 use icefield::{DashEh, DashOptions, Eh, Geometry, Key, Result, Value};
 
@@ -11,16 +12,40 @@ use crate::subject::{Sample, Subject};
 /// Hash seeds are fixed: a seed names a history completely.
 const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
 
+/// Address space for a simulated table: enough for a few hundred records with equal hashes, little enough to be cheap.
+const SIM_BYTES: u64 = 1 << 23;
+
 /// Dash geometries in which splits, displacements, stash overflow and chains are a few inserts away.
 fn dash_geometry(variant: u64) -> Geometry {
-    let shapes = [(2, 2, 1), (2, 3, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (2, 4, 2)];
+    let shapes = [(2, 2, 1), (2, 5, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (8, 1, 1), (4, 7, 2)];
     let (buckets, slots, stash) = shapes[(variant % shapes.len() as u64) as usize];
     Geometry { buckets, slots, stash }
 }
 
+/// Tiny and small segments, and the real ones: for scenarios with hundreds of records.
+fn dash_file_geometry(variant: u64) -> Geometry {
+    match variant % 4 {
+        0 => Geometry { buckets: 4, slots: 4, stash: 1 },
+        1 => Geometry { buckets: 8, slots: 14, stash: 2 },
+        2 => Geometry::default(),
+        _ => dash_geometry(variant / 4),
+    }
+}
+
 fn dash_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {
     let seed = [SEED[0] ^ variant, SEED[1]];
-    DashEh::<K, V>::options().geometry(dash_geometry(variant)).hash_seed(seed).blob_chunk_bytes(1 << 10)
+    // Now and then all keys have the same hash, more often crowded ones, so that chains come and go.
+    let hash = match variant % 11 {
+        10 => HashKind::Constant,
+        7..10 => HashKind::Crowded,
+        _ => HashKind::Strong,
+    };
+    let options = DashEh::<K, V>::options().geometry(dash_geometry(variant)).hash(hash);
+    options.hash_seed(seed).blob_chunk_bytes(1 << 10)
+}
+
+fn dash_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {
+    dash_options(variant).geometry(dash_file_geometry(variant))
 }
 
 impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for DashEh<K, V, Sim> {
@@ -29,11 +54,11 @@ impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for DashEh<K,
     const EXEMPT: &'static [&'static str] = &["directory-0.ice", "directory-1.ice"];
 
     fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
-        dash_options(variant).max_bytes(1 << 20).create_on(sim)
+        dash_options(variant).max_bytes(SIM_BYTES).create_on(sim)
     }
 
     fn open_on(sim: Sim) -> Result<Self> {
-        dash_options(0).max_bytes(1 << 20).open_on(sim)
+        dash_options(0).max_bytes(SIM_BYTES).open_on(sim)
     }
 }
 
@@ -41,11 +66,11 @@ impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for DashE
     const NAME: &'static str = "dash-eh";
 
     fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
-        with_file_options(dash_options(how.variant), how).create(path)
+        with_file_options(dash_file_options(how.variant), how).create(path)
     }
 
     fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
-        with_file_options(dash_options(how.variant), how).open(path)
+        with_file_options(dash_file_options(how.variant), how).open(path)
     }
 
     fn open_to_read(path: &Path) -> Result<Self> {
@@ -53,7 +78,7 @@ impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for DashE
     }
 
     fn in_memory(variant: u64) -> Result<Self> {
-        dash_options(variant).in_memory()
+        dash_file_options(variant).in_memory()
     }
 }
 

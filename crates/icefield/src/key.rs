@@ -145,7 +145,8 @@ impl<W: Word> Data for W {
 }
 
 impl<W: Word> Key for W {
-    const USABLE: () = assert!(W::IS_KEY, "floats cannot be keys: equal values may have different bits");
+    const USABLE: () =
+        assert!(W::IS_KEY, "floats cannot be keys: equal values may have different bits");
 }
 impl<W: Word> Value for W {}
 

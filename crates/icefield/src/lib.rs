@@ -1,4 +1,27 @@
 //! Crash-safe, memory-aware, concurrent hash tables.
+//!
+//! Published designs, complete, under one interface: [`Table`] and, for those that live in a directory, [`Durable`].
+//!
+//! ```
+//! use icefield::DashEh;
+//!
+//! let directory = tempfile::tempdir()?;
+//! let path = directory.path().join("orders.ice");
+//! let orders = DashEh::<u64, u64>::open_or_create(&path)?;
+//! orders.insert(7, 70)?; // Durable when it returns.
+//! orders.put_batch(&[(8, 80), (9, 90)])?; // Durable together.
+//! drop(orders); // A clean shutdown; a crash instead is just as fine.
+//! let again = DashEh::<u64, u64>::open(&path)?;
+//! assert_eq!(again.get(7)?, Some(70));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | table | design | lives in | keys and values |
+//! |---|---|---|---|
+//! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
+//!
+//! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The modules
+//! [`base`] and [`pm`] are what tables are made of: public for tests and tools, not covered by version promises.
 
 pub mod base;
 pub mod pm;
@@ -11,13 +34,13 @@ mod key;
 mod table;
 
 pub use any::{AnyOptions, AnyPage, AnyTable};
-pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 #[doc(hidden)]
 pub use dash::Geometry;
+pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 pub use error::{Error, Result};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
-    OnFailure, Op, Owned, Page, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    OnFailure, Op, Owned, Page, Pair, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
 };

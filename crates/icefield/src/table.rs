@@ -14,6 +14,9 @@ pub type Arg<'a, D> = <D as Data>::Arg<'a>;
 /// How calls give a `D` back.
 pub type Owned<D> = <D as Data>::Owned;
 
+/// A key and its value, as batches take them.
+pub type Pair<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
+
 /// The key is present; holds its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied<O>(pub O);
@@ -247,7 +250,7 @@ pub trait Table: Send + Sync {
     /// # Errors
     /// [`Error::Corrupt`] when a file was damaged.
     fn get(&self, key: Arg<'_, Self::Key>) -> Result<Option<Owned<Self::Value>>> {
-        self.get_with(key, |value| Self::Value::own_ref(value))
+        self.get_with(key, Self::Value::own_ref)
     }
 
     /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table.
@@ -465,7 +468,7 @@ pub trait Table: Send + Sync {
     /// As [`Table::try_insert`]; the operations before the failing one are durable and filled in.
     fn insert_batch(
         &self,
-        pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)],
+        pairs: &[Pair<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
@@ -473,7 +476,7 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
-    fn put_batch(&self, pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)]) -> Result<()>;
+    fn put_batch(&self, pairs: &[Pair<'_, Self::Key, Self::Value>]) -> Result<()>;
 
     /// [`Table::update`] of each pair, as [`Table::insert_batch`].
     ///
@@ -481,7 +484,7 @@ pub trait Table: Send + Sync {
     /// As [`Table::insert_batch`].
     fn update_batch(
         &self,
-        pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)],
+        pairs: &[Pair<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
@@ -491,7 +494,7 @@ pub trait Table: Send + Sync {
     /// As [`Table::insert_batch`].
     fn try_insert_batch(
         &self,
-        pairs: &[(Arg<'_, Self::Key>, Arg<'_, Self::Value>)],
+        pairs: &[Pair<'_, Self::Key, Self::Value>],
         outcomes: &mut [TryInsert<Self::Value>],
     ) -> Result<()>;
 

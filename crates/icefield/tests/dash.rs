@@ -53,7 +53,10 @@ fn tiny_segments_split_and_double() -> Check {
 #[test]
 fn equal_hashes_end_in_a_chain() -> Check {
     for geometry in [TINY, Geometry::default()] {
-        let table = DashEh::<u64, u64>::options().geometry(geometry).hash(HashKind::Constant).in_memory()?;
+        let table = DashEh::<u64, u64>::options()
+            .geometry(geometry)
+            .hash(HashKind::Constant)
+            .in_memory()?;
         for key in 0..10_000 {
             assert_eq!(table.try_insert(key, key)?, Ok(()));
         }
@@ -106,7 +109,9 @@ fn reopens_after_closing_and_after_forgetting() -> Check {
     for n in 0..3_000 {
         table.put(&format!("key {n}"), n)?;
     }
-    assert!(matches!(DashEh::<str, u64>::open(&path), Err(Error::Locked { pid }) if pid == std::process::id()));
+    assert!(
+        matches!(DashEh::<str, u64>::open(&path), Err(Error::Locked { pid }) if pid == std::process::id())
+    );
     drop(table);
     assert!(matches!(DashEh::<u64, u64>::open(&path), Err(Error::TypeMismatch { .. })));
     let reader = DashEh::<str, u64>::open_read_only(&path)?;
@@ -153,13 +158,17 @@ fn batches_answer_like_single_calls() -> Check {
 
 #[test]
 fn threads_count_together() -> Check {
-    let table = DashEh::<u64, u64>::options().geometry(Geometry { buckets: 4, slots: 3, stash: 2 }).in_memory()?;
+    let table = DashEh::<u64, u64>::options()
+        .geometry(Geometry { buckets: 4, slots: 3, stash: 2 })
+        .in_memory()?;
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
             let table = &table;
             scope.spawn(move || {
                 for n in 0..5_000_u64 {
-                    table.compute(n % 97, |count| Decision::Put(count.copied().unwrap_or(0) + 1)).expect("compute");
+                    table
+                        .compute(n % 97, |count| Decision::Put(count.copied().unwrap_or(0) + 1))
+                        .expect("compute");
                     table.put(1_000 + thread * 10_000 + n, n).expect("put");
                 }
             });

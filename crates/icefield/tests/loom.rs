@@ -180,7 +180,10 @@ fn a_free_slot_may_be_filled_without_stopping_readers() {
     };
     let reader = |bucket: &Bucket| {
         if let Some([used, slot]) = bucket.read() {
-            assert!(used == FREE || slot == OLD, "nobody has said that the slot holds anything else");
+            assert!(
+                used == FREE || slot == OLD,
+                "nobody has said that the slot holds anything else"
+            );
         }
     };
     race([USED, OLD], [remover, inserter, reader], |bucket| assert_eq!(bucket.load(0), FREE));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use icefield::{Arg, Table};
+use icefield::{Arg, Durability, Table};
 use indicatif::ProgressBar;
 
 use super::Stage;
@@ -23,6 +23,8 @@ pub struct Speed {
     pub gets: f64,
     /// Bytes on the medium for each order.
     pub bytes_per_key: f64,
+    /// What the medium survives.
+    pub durability: Durability,
 }
 
 /// Orders in a batch.
@@ -62,10 +64,17 @@ where
             design.name
         )));
     }
-    let bytes_per_key = table.stats().pm_bytes as f64 / stage.orders.len().max(1) as f64;
+    let stats = table.stats();
+    let bytes_per_key = stats.pm_bytes as f64 / stage.orders.len().max(1) as f64;
     drop(table);
     remove(&path)?;
-    Ok(Speed { puts, batched_puts, gets, bytes_per_key })
+    Ok(Speed {
+        puts,
+        batched_puts,
+        gets,
+        bytes_per_key,
+        durability: stats.durability.unwrap_or_default(),
+    })
 }
 
 fn pairs<T: Table<Key = u64>>(orders: &[Order]) -> Vec<(u64, Arg<'_, T::Value>)>

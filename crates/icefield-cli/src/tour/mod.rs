@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::create;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::json::{JsonArgs, Line, Output, with_output};
@@ -174,6 +175,9 @@ fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
     }
     out.say("\nOne thread, growing from an empty table; every put is durable when it returns, a batch of 32 when the batch")?;
     out.say("does. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
+    if let Some(warning) = rows.first().and_then(|row| create::warning(row.speed.durability)) {
+        out.say(warning)?;
+    }
     out.say(if lost == 0 {
         "Lost: nothing."
     } else {
@@ -209,6 +213,7 @@ fn line_of(row: &Row) -> Line {
         .field("batched_puts_per_s", &speed.batched_puts.round())
         .field("gets_per_s", &speed.gets.round())
         .field("bytes_per_key", &speed.bytes_per_key)
+        .field("durability", &speed.durability.to_string())
         .field("recovery_ms", &(crash.recovery.as_secs_f64() * 1e3))
         .field("acknowledged", &crash.acknowledged)
         .field("lost", &crash.lost)

@@ -15,6 +15,8 @@ pub(super) struct Expect {
     pub(super) ends: Vec<usize>,
     /// Either every key has its first value, or every key its last (a `clear` in flight).
     pub(super) together: bool,
+    /// The table was closed, and must say so.
+    pub(super) closed: bool,
     /// There may be no table yet.
     pub(super) may_be_missing: bool,
 }
@@ -94,7 +96,9 @@ impl Expect {
                 // The first and the last value count when all keys go together.
                 Some(&value) if self.together => {
                     let allowed = self.allowed(at).iter().copied();
-                    expect.push(allowed.map(|other| if other == value { other } else { Some(NEVER) }));
+                    expect.push(
+                        allowed.map(|other| if other == value { other } else { Some(NEVER) }),
+                    );
                 }
                 Some(&value) => expect.push([value]),
                 None => expect.push(self.allowed(at).iter().copied()),

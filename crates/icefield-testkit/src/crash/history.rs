@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icefield::pm::sim::{CrashPoint, CrashSpace, EventKind, Image, Pick, Sim, SimOptions};
+use icefield::pm::sim::{
+    CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim, SimOptions,
+};
 
 use super::Plan;
 use super::expect::{Expect, run_reference};
@@ -33,6 +35,8 @@ pub(super) struct Bench {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
+    /// A mutation, and how often it had been applied before; points before it is applied again are not looked at.
+    awaited: Option<(Arc<Mutation>, u64)>,
     seed: u64,
 }
 
@@ -56,21 +60,36 @@ impl Bench {
             exhaustive: plan.exhaustive,
             samples: plan.samples,
             recover_one_in: plan.recover_one_in,
+            awaited: plan
+                .sim
+                .mutation
+                .clone()
+                .filter(|_| plan.only_mutated)
+                .map(|mutation| (mutation.clone(), mutation.applied())),
             seed,
         }
+    }
+
+    /// Whether `point` shows images that no other point does, or under stricter demands.
+    pub(super) fn wants(&self, point: &CrashPoint<'_>) -> bool {
+        let kind = point.event().kind;
+        // Stores and flushes take no image away: the next fence, growth or return shows the same ones.
+        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
+        // Without pending stores there is nothing that the last point has not shown; except when a call has returned.
+        let stale = !point.is_open() && kind != EventKind::Asked;
+        let early =
+            self.awaited.as_ref().is_some_and(|(mutation, before)| mutation.applied() == *before);
+        self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
     /// Called at every event.
     pub(super) fn look<M: Machine>(&mut self, point: &CrashPoint<'_>) {
         self.capture(point);
-        let kind = point.event().kind;
-        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
-        // Without pending stores there is nothing that the last point has not shown; except under new expectations.
-        let stale = !point.is_open() && kind != EventKind::Asked;
-        if self.found.is_some() || self.samples == 0 || passing || stale {
+        if !self.wants(point) {
             return;
         }
         self.counts.points += 1;
+        self.expect.may_be_missing &= !point.is_published();
         let space = point.space();
         let all = space.count().filter(|&count| count <= self.exhaustive);
         for n in 0..all.unwrap_or(self.samples) {
@@ -96,8 +115,7 @@ impl Bench {
         space.image(pick, &mut self.image);
         let variation = mix(self.seed ^ self.counts.states);
         let depth = u32::from((variation >> 8).is_multiple_of(self.recover_one_in));
-        let accepted = self.court.judge::<M>(&self.image, &self.expect, variation, depth)?;
-        self.counts.states += accepted.states;
+        self.counts.states += self.court.judge::<M>(&self.image, &self.expect, variation, depth)?;
         Ok(())
     }
 
@@ -160,12 +178,12 @@ impl<'a, M: Machine> Run<'a, M> {
         let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
         let sim = Sim::new(SimOptions { seed, ..plan.sim.clone() });
         let right = Reference::new();
-        lock(&bench).expect =
-            Expect { may_be_missing: true, ..Expect::exact(&plan.keys, &right) };
+        let mut expect = Expect::exact(&plan.keys, &right);
+        expect.may_be_missing = true;
+        lock(&bench).expect = expect;
         watch::<M>(&sim, &bench);
         sim.begin_op();
-        let table =
-            M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
+        let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
         let run = Self { bench, plan, sim, table: Some(table), right, seed };
         run.settle()?;
         Ok(run)
@@ -181,7 +199,11 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Everything so far has returned: looks at the images of now, under the strictest demands.
     fn settle(&self) -> Result<(), String> {
-        self.bench().expect = Expect::exact(&self.plan.keys, &self.right);
+        self.look_with(Expect::exact(&self.plan.keys, &self.right))
+    }
+
+    fn look_with(&self, expect: Expect) -> Result<(), String> {
+        self.bench().expect = expect;
         self.sim.crash_point(|point| self.bench().look::<M>(point));
         self.verdict()
     }
@@ -244,7 +266,8 @@ impl<'a, M: Machine> Run<'a, M> {
     fn close(&mut self) -> Result<(), String> {
         self.sim.begin_op();
         drop(self.table.take());
-        self.settle()?;
+        let closed = Expect { closed: true, ..Expect::exact(&self.plan.keys, &self.right) };
+        self.look_with(closed)?;
         let image = self.sim.image();
         let bench = self.bench();
         let variation = mix(self.seed);
@@ -293,7 +316,9 @@ impl<'a, M: Machine> Run<'a, M> {
             };
             if !expect.allowed(at).contains(&value) {
                 let allowed = expect.allowed(at);
-                return Err(format!("after the crash key {key} is {value:?}; allowed: {allowed:?}"));
+                return Err(format!(
+                    "after the crash key {key} is {value:?}; allowed: {allowed:?}"
+                ));
             }
             got.push(value);
             self.right.set(key, value);

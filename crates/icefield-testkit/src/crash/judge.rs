@@ -30,23 +30,16 @@ pub(super) struct Court {
     pub(super) sim: SimOptions,
 }
 
-/// An accepted image.
-pub(super) struct Accepted {
-    /// What each key was; `None` when there was no table yet.
-    pub(super) got: Option<Vec<Option<u64>>>,
-    /// Images opened, those of crashes during recovery included.
-    pub(super) states: u64,
-}
-
 impl Court {
-    /// Judges one image. `variation` shuffles what is asked first; `depth` is how many crashes during recovery follow.
+    /// Judges one image; how many were opened, those of crashes during recovery included. `variation` shuffles what is
+    /// asked first; `depth` is how many crashes during recovery follow.
     pub(super) fn judge<M: Machine>(
         &self,
         image: &Image,
         expect: &Expect,
         variation: u64,
         depth: u32,
-    ) -> Result<Accepted, String> {
+    ) -> Result<u64, String> {
         let options = SimOptions {
             seed: mix(variation),
             recording: depth > 0,
@@ -73,10 +66,10 @@ impl Court {
             let known = got.as_deref().unwrap_or_default();
             let mut expect = expect.told(&known[..*told]);
             expect.may_be_missing = got.is_none();
-            let accepted = self.judge::<M>(image, &expect, mix(variation ^ at as u64), depth - 1);
-            states += accepted.map_err(|what| format!("crash during recovery: {what}"))?.states;
+            let judged = self.judge::<M>(image, &expect, mix(variation ^ at as u64), depth - 1);
+            states += judged.map_err(|what| format!("crash during recovery: {what}"))?;
         }
-        Ok(Accepted { got, states })
+        Ok(states)
     }
 
     fn inspect<M: Machine>(
@@ -93,6 +86,9 @@ impl Court {
             Err(Error::NotFound { .. }) if expect.may_be_missing => return Ok(None),
             Err(error) => return Err(format!("open: {error}")),
         };
+        if expect.closed && !table.was_closed() {
+            return Err("a clean shutdown was forgotten".into());
+        }
         let check_first = variation.is_multiple_of(2);
         if check_first {
             check(sim, &table)?;
@@ -121,10 +117,7 @@ impl Court {
         for (at, &key) in self.keys.iter().enumerate() {
             let value = get(sim, table, key)?;
             if !expect.allowed(at).contains(&value) {
-                return Err(format!(
-                    "key {key} is {value:?}; allowed: {:?}",
-                    expect.allowed(at)
-                ));
+                return Err(format!("key {key} is {value:?}; allowed: {:?}", expect.allowed(at)));
             }
             got.push(value);
             // Relaxed: read by the same thread.
@@ -153,7 +146,7 @@ impl Court {
             return Err(format!("a pass sees {records:?}, gets see {right:?}"));
         }
         sim.begin_op();
-        let len = table.len().map_err(|error| format!("len: {error}"))?;
+        let len = table.count().map_err(|error| format!("len: {error}"))?;
         if len != right.len() as u64 {
             return Err(format!("len is {len}, there are {} records", right.len()));
         }

@@ -65,6 +65,11 @@ pub trait Machine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Whether opening found the table properly closed.
+    fn was_closed(&self) -> bool {
+        true
+    }
+
     /// All records, in any order.
     ///
     /// # Errors
@@ -75,7 +80,7 @@ pub trait Machine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The table's.
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         Ok(self.records()?.len() as u64)
     }
 
@@ -98,6 +103,10 @@ impl<S: Subject> Machine for Whole<S> {
 
     fn create(sim: Sim, variant: u64) -> Result<Self> {
         S::create_tiny(sim, variant).map(Self)
+    }
+
+    fn was_closed(&self) -> bool {
+        self.0.recovery().was_clean
     }
 
     fn open(sim: Sim) -> Result<Self> {
@@ -141,7 +150,7 @@ impl<S: Subject> Machine for Whole<S> {
         Ok(records)
     }
 
-    fn len(&self) -> Result<u64> {
+    fn count(&self) -> Result<u64> {
         self.0.len()
     }
 

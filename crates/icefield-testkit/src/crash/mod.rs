@@ -16,6 +16,7 @@ mod step;
 mod threads;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use icefield::pm::sim::{Model, Mutation, SimOptions, SiteLog};
 
@@ -60,6 +61,8 @@ pub struct CrashOptions {
     pub shrink: bool,
     /// Violations after which the run ends.
     pub enough: u64,
+    /// When the run ends in any case.
+    pub deadline: Option<Instant>,
     /// What to change about one site of the code.
     pub mutation: Option<Arc<Mutation>>,
     /// Where to log the sites of the code.
@@ -80,6 +83,7 @@ impl Default for CrashOptions {
             threads: true,
             shrink: true,
             enough: 3,
+            deadline: None,
             mutation: None,
             sites: None,
         }
@@ -111,6 +115,8 @@ struct Plan {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
+    /// Look only at crash points after the mutation has changed something in the history.
+    only_mutated: bool,
     sim: SimOptions,
 }
 
@@ -122,6 +128,7 @@ impl Plan {
             exhaustive: options.exhaustive,
             samples: options.samples,
             recover_one_in: options.recover_one_in.max(1),
+            only_mutated: false,
             sim: SimOptions {
                 model: options.model,
                 mutation: options.mutation.clone(),
@@ -130,6 +137,24 @@ impl Plan {
                 step_budget: 20_000_000,
                 ..SimOptions::default()
             },
+        }
+    }
+}
+
+/// What a history does. Follows from its seed, so that a run that begins with the seed of a failure begins with the failure.
+enum Kind {
+    Plain,
+    Row,
+    Threads(u64),
+}
+
+impl Kind {
+    fn of(seed: u64, threads: bool) -> Self {
+        match mix(seed) % 16 {
+            0 => Self::Row,
+            1 | 2 if threads => Self::Threads(2),
+            3 if threads => Self::Threads(3),
+            _ => Self::Plain,
         }
     }
 }
@@ -146,22 +171,21 @@ pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
     let plan = Plan::new::<M>(options);
     let mut report = CrashReport::default();
     let mut seed = options.seed;
-    while report.states < options.states && report.violations < options.enough {
-        let number = report.histories;
+    let late = || options.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    while report.states < options.states && report.violations < options.enough && !late() {
         let mut counts = Counts::default();
-        let result = match number % 16 {
-            7 => crashes_in_a_row::<M>(&plan, seed, &mut counts),
-            3 | 11 | 15 if options.threads => {
-                let threads = 2 + number / 4 % 2;
-                guarded(NAME, seed, || {
-                    threads::run::<M>(&plan, seed, threads, &mut counts)
-                        .map_err(|what| Failure::new(NAME, seed, format!("{threads} threads: {what}")))
-                })
-            }
-            _ => {
+        let shorten = options.shrink && report.first.is_none();
+        let result = match Kind::of(seed, options.threads) {
+            Kind::Plain => {
                 let steps = Draw::new(seed, &plan.keys, M::SIMPLE).history(plan.length);
-                one_history::<M>(&plan, seed, &steps, &mut counts, options.shrink && report.first.is_none())
+                one_history::<M>(&plan, seed, &steps, &mut counts, shorten)
             }
+            Kind::Row => crashes_in_a_row::<M>(&plan, seed, &mut counts),
+            Kind::Threads(threads) => guarded(NAME, seed, || {
+                threads::run::<M>(&plan, seed, threads, &mut counts).map_err(|what| {
+                    Failure::new(NAME, seed, format!("{}, {threads} threads: {what}", M::NAME))
+                })
+            }),
         };
         report.histories += 1;
         report.operations += counts.operations;
@@ -199,7 +223,11 @@ fn one_history<M: Machine>(
 }
 
 /// One table, one crash after the other, each inside a step; only what is read back after each is judged.
-fn crashes_in_a_row<M: Machine>(plan: &Plan, seed: u64, counts: &mut Counts) -> Result<(), Failure> {
+fn crashes_in_a_row<M: Machine>(
+    plan: &Plan,
+    seed: u64,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
     let plan = Plan { samples: 0, ..plan.clone() };
     let mut draw = Draw::new(seed, &plan.keys, M::SIMPLE);
     let steps: Vec<Step> = (0..ROW)

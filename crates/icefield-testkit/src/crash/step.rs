@@ -12,11 +12,17 @@ pub enum Step {
     Scan,
     Clear,
     Reserve(u64),
-    Retain { drop_multiples_of: u64 },
+    Retain {
+        drop_multiples_of: u64,
+    },
     /// Closes the table properly and opens it again.
     Reopen,
     /// Cuts the power at the `at`th event inside the step (or after it), and goes on with one of the images.
-    CrashIn { step: Box<Step>, at: u64, pick: u64 },
+    CrashIn {
+        step: Box<Step>,
+        at: u64,
+        pick: u64,
+    },
 }
 
 /// The numbers of the `count` keys that a history uses: short and long samples.
@@ -39,7 +45,7 @@ pub(super) struct Draw<'a> {
 
 impl<'a> Draw<'a> {
     pub(super) fn new(seed: u64, keys: &'a [u64], simple: bool) -> Self {
-        Self { rng: Rng::fork(seed, 7), keys, fresh: 256, simple }
+        Self { rng: Rng::fork(seed, 7), keys, fresh: 0, simple }
     }
 
     /// A history: growing first, so that structure changes come early, then mixed.
@@ -48,9 +54,14 @@ impl<'a> Draw<'a> {
         (0..length).map(|at| self.step(at < growing)).collect()
     }
 
+    /// A value that nobody wrote before: now and then a short sample.
     fn value(&mut self) -> u64 {
         self.fresh += 1;
-        self.fresh
+        if self.fresh.is_multiple_of(5) && self.fresh < 1280 {
+            self.fresh / 5
+        } else {
+            256 + self.fresh
+        }
     }
 
     fn key(&mut self) -> u64 {
@@ -68,7 +79,7 @@ impl<'a> Draw<'a> {
         match self.rng.below(48) {
             0 => Step::Reopen,
             1 | 2 => self.crash(growing),
-            3 if !growing => Step::Clear,
+            3 | 47 if !growing => Step::Clear,
             4 => Step::Reserve(1 + self.rng.below(12)),
             5 => Step::Scan,
             6 if !growing => Step::Retain { drop_multiples_of: 2 + self.rng.below(4) },
@@ -87,7 +98,7 @@ impl<'a> Draw<'a> {
         Step::CrashIn { step: Box::new(step), at: 1 + self.rng.below(24), pick: self.rng.word() }
     }
 
-    fn batch(&mut self, growing: bool) -> Step {
+    pub(super) fn batch(&mut self, growing: bool) -> Step {
         let kind = if growing && self.rng.one_in(2) {
             BatchKind::Insert
         } else {

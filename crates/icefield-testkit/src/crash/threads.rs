@@ -9,7 +9,7 @@ use super::Plan;
 use super::expect::Expect;
 use super::history::{Bench, Counts, lock};
 use super::machine::Machine;
-use super::step::Draw;
+use super::step::{Draw, Step};
 use crate::call::{Action, Call, Reply, Rule};
 use crate::failure::panic_text;
 
@@ -42,9 +42,13 @@ impl Ledger {
     fn called(&mut self, call: Call) -> Option<usize> {
         let called = self.tick();
         let value = match call.action {
-            Action::Insert(n) | Action::Put(n) | Action::TryInsert(n) | Action::Update(n) => Some(n),
+            Action::Insert(n) | Action::Put(n) | Action::TryInsert(n) | Action::Update(n) => {
+                Some(n)
+            }
             Action::Compute(Rule::Put(n) | Rule::PutIfAbsent(n) | Rule::PutIfPresent(n)) => Some(n),
-            Action::Remove | Action::Delete | Action::Compute(Rule::Remove | Rule::RemoveEven) => None,
+            Action::Remove | Action::Delete | Action::Compute(Rule::Remove | Rule::RemoveEven) => {
+                None
+            }
             Action::Get | Action::Contains | Action::Compute(Rule::Keep) => return None,
         };
         self.writes.push(Write { key: call.key, value, called, done: None, void: false });
@@ -79,11 +83,19 @@ impl Ledger {
         }
     }
 
+    /// A batch ended before this call.
+    fn never_ran(&mut self, write: Option<usize>) {
+        if let Some(at) = write {
+            self.writes[at].void = true;
+        }
+    }
+
     /// What a crash just now may leave of `key`.
     fn allowed(&self, key: u64) -> Vec<Option<u64>> {
         let start = Write { key, value: None, called: 0, done: Some(0), void: false };
         let writes = || self.writes.iter().filter(|write| write.key == key && !write.void);
-        let overwritten = |done: u64| writes().any(|later| later.done.is_some() && later.called > done);
+        let overwritten =
+            |done: u64| writes().any(|later| later.done.is_some() && later.called > done);
         std::iter::once(&start)
             .chain(writes())
             .filter(|write| !write.done.is_some_and(overwritten))
@@ -98,6 +110,14 @@ struct Stage<'a, M> {
     sim: &'a Sim,
     ledger: &'a Mutex<Ledger>,
     bench: &'a Mutex<Bench>,
+}
+
+/// What a crash just now may leave.
+fn expectation(keys: &[u64], ledger: &Mutex<Ledger>) -> Expect {
+    let ledger = lock(ledger);
+    let mut expect = Expect::default();
+    keys.iter().for_each(|&key| expect.push(ledger.allowed(key)));
+    expect
 }
 
 /// Runs one history of `threads` threads.
@@ -117,61 +137,86 @@ pub(super) fn run<M: Machine>(
     {
         let (bench, ledger, keys) = (bench.clone(), ledger.clone(), plan.keys.clone());
         sim.on_event(move |point| {
-            if point.event().kind != icefield::pm::sim::EventKind::Fence {
-                return;
-            }
             let mut bench = lock(&bench);
-            let mut expect = Expect::default();
-            {
-                let ledger = lock(&ledger);
-                keys.iter().for_each(|&key| expect.push(ledger.allowed(key)));
+            if bench.wants(point) {
+                bench.expect = expectation(&keys, &ledger);
+                bench.look::<M>(point);
             }
-            bench.expect = expect;
-            bench.look::<M>(point);
         });
     }
     let stage = Stage { table: &table, sim: &sim, ledger: &ledger, bench: &bench };
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let run = |thread| stage.thread(plan, seed, thread);
-        let handles: Vec<_> =
-            (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
         let join = |handle: std::thread::ScopedJoinHandle<'_, _>| match handle.join() {
             Ok(outcome) => outcome,
             Err(payload) => Err(format!("panic: {}", panic_text(payload.as_ref()))),
         };
         handles.into_iter().map(join).collect()
     });
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    drop(table);
     sim.no_observer();
-    counts.operations += threads * plan.length as u64;
     let mut bench = lock(&bench);
+    bench.expect = expectation(&plan.keys, &ledger);
+    sim.crash_point(|point| bench.look::<M>(point));
+    counts.operations += threads * plan.length as u64;
     counts.points += bench.counts.points;
     counts.states += bench.counts.states;
-    bench.found.take().map_or(Ok(()), Err)?;
-    outcomes.into_iter().collect()
+    bench.found.take().map_or(Ok(()), Err)
 }
 
 impl<M: Machine> Stage<'_, M> {
     fn thread(&self, plan: &Plan, seed: u64, thread: u64) -> Result<(), String> {
         let hot = &plan.keys[..plan.keys.len().min(6)];
-        let mut draw = Draw::new(seed ^ (thread + 1) << 32, hot, true);
-        draw.fresh = 256 + (thread + 1) * 100_000;
+        let mut draw = Draw::new(seed ^ (thread + 1) << 32, hot, M::SIMPLE);
+        draw.fresh = (thread + 1) * 100_000;
         for at in 0..plan.length {
-            let call = draw.call(at < plan.length / 2);
-            let write = lock(self.ledger).called(call);
-            self.sim.begin_op();
-            let reply = self.table.ask(call).map_err(|error| format!("{call:?}: {error}"))?;
-            let ahead = self.sim.op_returned();
-            lock(self.ledger).returned(call, write, &reply);
-            if let Some(read) = ahead.first() {
-                return Err(format!(
-                    "{call:?} answered {reply:?} on the strength of an unpersisted word: byte {} of {}, read at {}",
-                    read.offset, read.region, read.site
-                ));
-            }
+            let growing = at < plan.length / 2;
+            let step = if !M::SIMPLE && draw.rng.one_in(6) {
+                draw.batch(growing)
+            } else {
+                Step::One(draw.call(growing))
+            };
+            self.step(&step)?;
             if lock(self.bench).found.is_some() {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn step(&self, step: &Step) -> Result<(), String> {
+        let calls = match step {
+            Step::One(call) => std::slice::from_ref(call),
+            Step::Batch(_, calls) => calls,
+            _ => return Ok(()),
+        };
+        let writes: Vec<_> = {
+            let mut ledger = lock(self.ledger);
+            calls.iter().map(|&call| ledger.called(call)).collect()
+        };
+        self.sim.begin_op();
+        let replies = match step {
+            Step::Batch(kind, calls) => self.table.batch(*kind, calls),
+            _ => calls.iter().map(|&call| self.table.ask(call)).collect(),
+        };
+        let replies = replies.map_err(|error| format!("{step:?}: {error}"))?;
+        let ahead = self.sim.op_returned();
+        let mut ledger = lock(self.ledger);
+        for (at, (&call, write)) in calls.iter().zip(writes).enumerate() {
+            match replies.get(at) {
+                Some(reply) => ledger.returned(call, write, reply),
+                None => ledger.never_ran(write),
+            }
+        }
+        drop(ledger);
+        match ahead.first() {
+            None => Ok(()),
+            Some(read) => Err(format!(
+                "{step:?} answered {replies:?} on the strength of an unpersisted word: byte {} of {}, read at {}",
+                read.offset, read.region, read.site
+            )),
+        }
     }
 }

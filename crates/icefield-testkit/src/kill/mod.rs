@@ -40,6 +40,8 @@ const ROUNDS_PER_TABLE: u64 = 8;
 const THREADS: usize = 2;
 /// A child that has not died after so long hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A child that has not come to the wanted stage after so long (there is nothing to create any more) is killed anyway.
+const STAGE_PATIENCE: Duration = Duration::from_millis(20);
 
 /// What rounds of killing did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -191,7 +193,7 @@ impl Life {
     fn orders(&mut self, seed: u64) -> Orders {
         let die_at_call = self.rng.one_in(3).then(|| {
             // The first calls are the ones of creating and opening; later ones grow and close.
-            let most = *self.rng.pick(&[20, 60, 200]);
+            let most = *self.rng.pick(&[40, 150, 600]);
             1 + self.rng.below(most)
         });
         Orders {
@@ -206,16 +208,22 @@ impl Life {
         }
     }
 
-    /// Waits until the child has begun its work, then a random time, short ones preferred.
+    /// Waits until the child is at some stage of its work, then a random time, short ones preferred.
     fn kill_at_random(&mut self, child: &mut Child, acks: &Acks) -> Result<ExitStatus, String> {
+        let (stage, longest): (_, &[u64]) = match self.rng.below(8) {
+            0 => (Stage::Creating, &[100, 1_000]),
+            1 => (Stage::Opening, &[100, 1_000]),
+            2 | 3 => (Stage::Closing, &[20, 200]),
+            _ => (Stage::Working, &[300, 3_000, 30_000]),
+        };
         let started = Instant::now();
-        while acks.stage() == Stage::Starting && started.elapsed() < PATIENCE {
+        while acks.stage() != stage && started.elapsed() < STAGE_PATIENCE {
             if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
                 return Ok(status);
             }
             std::thread::yield_now();
         }
-        let longest = *self.rng.pick(&[300, 2_000, 15_000]);
+        let longest = *self.rng.pick(longest);
         let moment = Instant::now() + Duration::from_micros(self.rng.below(longest));
         while Instant::now() < moment {
             std::hint::spin_loop();

@@ -6,12 +6,13 @@
 
 mod plan;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use icefield::pm::sim::{Model, Sim, SimOptions};
 use icefield::{Error, Table};
 
+use crate::baton::{self, Baton};
 use crate::call::{Action, Call, Reply, ask, ask_batch};
 use crate::failure::{Failure, guarded};
 use crate::history::{Event, Violation, check, overlapping, with_replies_swapped};
@@ -24,14 +25,16 @@ use plan::{Move, Plan};
 pub const NAME: &str = "linear";
 /// Histories on one table: enough for a tiny one to grow through several sizes.
 const HISTORIES_PER_TABLE: u64 = 32;
-/// Every so many histories two answers are exchanged, to see that the judge would notice.
-const SWAP_EVERY: u64 = 16;
 /// The share of operations on hot keys that must have met another one there for the histories to mean anything.
 pub const MIN_OVERLAP: f64 = 0.9;
-/// The simulated medium gives the processor away once in so many events.
-const YIELD_ONE_IN: u32 = 6;
-/// One table in so many runs with the detector of reads that are ahead of the medium; it costs a lock for each load.
-const DETECT_ONE_IN: u64 = 8;
+/// Histories that threads run in one go: one after the other, with a line between.
+const HISTORIES_IN_A_ROW: u64 = 8;
+/// Threads that do not take turns give up the processor once in so many steps.
+const YIELD_ONE_IN: u32 = 16;
+/// One table in so many leaves the choice of who runs to the system, so that threads really run at the same time.
+const FREE_ONE_IN: u64 = 32;
+/// One table in so many looks for stores that bypass the medium; it costs a lock for each store.
+const RECORD_ONE_IN: u64 = 8;
 
 /// What concurrent histories did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Counts {
     pub overlapping: u64,
     /// Tables that grew while histories ran on them.
     pub grown_tables: u64,
+    /// Times that threads could not take turns as the seed says, because one held a lock of the system.
+    pub stalls: u64,
     /// Histories judged again with two answers exchanged.
     pub swapped: u64,
     /// How many of these were rejected; an exchange may be harmless, as between two equal-looking overlapping calls.
@@ -60,6 +65,7 @@ impl Counts {
         self.hot += other.hot;
         self.overlapping += other.overlapping;
         self.grown_tables += other.grown_tables;
+        self.stalls += other.stalls;
         self.swapped += other.swapped;
         self.swapped_rejected += other.swapped_rejected;
     }
@@ -107,24 +113,32 @@ pub fn scenario<T: Subject>(
 ) -> Result<Counts, Failure> {
     let memory = icefield::pm::sim::Pool::default();
     let make = |seed: u64| {
-        let detecting = seed.is_multiple_of(DETECT_ONE_IN);
         let sim = Sim::new(SimOptions {
             seed,
             model,
-            recording: detecting,
-            detecting,
-            exempt: T::EXEMPT,
+            recording: seed.is_multiple_of(RECORD_ONE_IN),
+            give_way: baton::tick,
             pool: memory.clone(),
             ..SimOptions::default()
         });
         let table = T::create_tiny(sim.clone(), seed)?;
-        sim.set_yield(YIELD_ONE_IN);
-        Ok((table, Some(sim)))
+        Ok(Ground { table, sim: Some(sim), turns: seed % FREE_ONE_IN != 0 })
     };
     histories_on(seed, histories, pool, make)
 }
 
-/// As [`scenario`], on tables of `make`, which is told a seed and may name the medium.
+/// What histories run on.
+#[derive(Debug)]
+pub struct Ground<T> {
+    /// The table.
+    pub table: T,
+    /// Its medium, if it is the simulated one.
+    pub sim: Option<Sim>,
+    /// Whether threads take turns as the seed says, instead of running at the same time.
+    pub turns: bool,
+}
+
+/// As [`scenario`], on tables of `make`, which is told a seed.
 ///
 /// # Errors
 /// The first history that no order explains.
@@ -132,7 +146,7 @@ pub fn histories_on<T>(
     seed: u64,
     histories: u64,
     pool: &Pool,
-    make: impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
+    make: impl Fn(u64) -> Result<Ground<T>, Error>,
 ) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
@@ -152,26 +166,32 @@ fn one_table<T>(
     seed: u64,
     histories: u64,
     pool: &Pool,
-    make: &impl Fn(u64) -> Result<(T, Option<Sim>), Error>,
+    make: &impl Fn(u64) -> Result<Ground<T>, Error>,
 ) -> Result<Counts, Failure>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let (table, sim) =
+    let Ground { table, sim, turns } =
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
-    for history in 0..histories.min(HISTORIES_PER_TABLE) {
-        let plan = Plan::new(&mut rng, history, pool.threads());
-        let events = record(&table, sim.as_ref(), &plan, pool)
-            .map_err(|what| Failure::new(NAME, seed, what))?;
-        judge(&events, &plan, pool.threads(), &mut counts)
-            .map_err(|violation| explain(seed, history, &violation))?;
-        if history % SWAP_EVERY == 0 {
-            exchange(&events, &mut rng, &mut counts);
+    let all = histories.min(HISTORIES_PER_TABLE);
+    for first in (0..all).step_by(HISTORIES_IN_A_ROW as usize) {
+        let row = first..all.min(first + HISTORIES_IN_A_ROW);
+        let plans: Vec<Plan> =
+            row.map(|history| Plan::new(&mut rng, history, pool.threads())).collect();
+        let stage = Arc::new(Stage::new(&table, sim.as_ref(), plans));
+        let baton = turns.then(|| Baton::new(rng.word(), pool.threads()));
+        let recorded =
+            record(&stage, baton.clone(), pool).map_err(|what| Failure::new(NAME, seed, what))?;
+        counts.stalls += baton.map_or(0, |baton| baton.stalls());
+        for ((history, plan), events) in (first..).zip(&stage.plans).zip(&recorded) {
+            judge(events, plan, pool.threads(), &mut counts)
+                .map_err(|violation| explain(seed, history, &violation))?;
         }
+        exchange(&recorded[0], &mut rng, &mut counts);
     }
     counts.grown_tables += u64::from(table.capacity() > capacity);
     Ok(counts)
@@ -185,86 +205,127 @@ fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {
     Failure::new(NAME, seed, what).with_trace(violation.trace())
 }
 
-/// One history while it is recorded.
+/// A row of histories while they are recorded.
 struct Stage<T> {
     table: Arc<T>,
     sim: Option<Sim>,
-    plan: Plan,
+    plans: Vec<Plan>,
     clock: AtomicU64,
-    events: Mutex<Vec<Event>>,
+    /// How often threads have come to the line between two histories.
+    arrivals: AtomicUsize,
+    /// A thread panicked: nobody shall wait for it.
+    broken: AtomicBool,
+    /// The events of each history.
+    events: Vec<Mutex<Vec<Event>>>,
     errors: Mutex<Vec<String>>,
 }
 
-/// Sets up, runs the threads, and reads every key at the end; everything is part of the history.
+/// Sets up, runs the threads, and reads every key at the end; everything is part of the histories.
 fn record<T>(
-    table: &Arc<T>,
-    sim: Option<&Sim>,
-    plan: &Plan,
+    stage: &Arc<Stage<T>>,
+    baton: Option<Arc<Baton>>,
     pool: &Pool,
-) -> Result<Vec<Event>, String>
+) -> Result<Vec<Vec<Event>>, String>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
-    let stage = Arc::new(Stage {
-        table: Arc::clone(table),
-        sim: sim.cloned(),
-        plan: plan.clone(),
-        clock: AtomicU64::new(0),
-        events: Mutex::default(),
-        errors: Mutex::default(),
-    });
     let outside = pool.threads();
     let ones = |calls: Vec<Call>| calls.into_iter().map(Move::One).collect::<Vec<_>>();
-    stage.perform(outside, &ones(plan.setup.clone()));
-    let shared = Arc::clone(&stage);
-    pool.run(Arc::new(move |thread| shared.perform(thread, &shared.plan.threads[thread])))?;
-    let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
-    stage.perform(outside, &ones(reads.collect()));
-    let errors = std::mem::take(&mut *lock(&stage.errors));
-    if let Some(error) = errors.into_iter().next() {
-        return Err(error);
+    for (history, plan) in stage.plans.iter().enumerate() {
+        stage.perform(outside, history, &ones(plan.setup.clone()));
     }
-    Ok(std::mem::take(&mut *lock(&stage.events)))
+    stage.give_way_one_in(if baton.is_some() { 1 } else { YIELD_ONE_IN });
+    let shared = Arc::clone(stage);
+    pool.run(Arc::new(move |thread| {
+        let work = || shared.perform_all(thread, outside);
+        match &baton {
+            Some(baton) => baton.take_turns(thread, work),
+            None => work(),
+        }
+    }))?;
+    stage.give_way_one_in(0);
+    for (history, plan) in stage.plans.iter().enumerate() {
+        let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
+        stage.perform(outside, history, &ones(reads.collect()));
+    }
+    match std::mem::take(&mut *lock(&stage.errors)).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(stage.events.iter().map(|events| std::mem::take(&mut *lock(events))).collect()),
+    }
+}
+
+/// Tells the other threads when one of them panics.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
-    fn perform(&self, thread: usize, moves: &[Move]) {
+    fn new(table: &Arc<T>, sim: Option<&Sim>, plans: Vec<Plan>) -> Self {
+        Self {
+            table: Arc::clone(table),
+            sim: sim.cloned(),
+            events: plans.iter().map(|_| Mutex::default()).collect(),
+            plans,
+            clock: AtomicU64::new(0),
+            arrivals: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+            errors: Mutex::default(),
+        }
+    }
+
+    fn give_way_one_in(&self, steps: u32) {
+        if let Some(sim) = &self.sim {
+            sim.set_yield(steps);
+        }
+    }
+
+    /// A thread's part of all histories.
+    fn perform_all(&self, thread: usize, threads: usize) {
+        let _alarm = Alarm(&self.broken);
+        for (history, plan) in self.plans.iter().enumerate() {
+            self.perform(thread, history, &plan.threads[thread]);
+            self.arrivals.fetch_add(1, Ordering::AcqRel);
+            while self.arrivals.load(Ordering::Acquire) < (history + 1) * threads {
+                if self.broken.load(Ordering::Acquire) {
+                    return;
+                }
+                baton::pass();
+            }
+        }
+    }
+
+    fn perform(&self, thread: usize, history: usize, moves: &[Move]) {
         let mut mine = Vec::with_capacity(moves.len());
         for step in moves {
-            self.begin();
+            if let Some(sim) = &self.sim {
+                sim.begin_op();
+            }
+            baton::begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            let answers = self.answers(step).map_err(|error| error.to_string());
+            let answers = self.answers(step);
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
-            match answers.and_then(|answers| self.returned().map(|()| answers)) {
-                Ok(answers) => {
-                    mine.extend(answers.into_iter().map(|(call, reply)| Event {
-                        thread,
-                        began,
-                        returned,
-                        call,
-                        reply,
-                    }));
-                }
+            let event = |(call, reply)| Event { thread, began, returned, call, reply };
+            match answers {
+                Ok(_) if matches!(step, Move::Clear) => self.cleared(event),
+                Ok(answers) => mine.extend(answers.into_iter().map(event)),
                 Err(what) => lock(&self.errors).push(format!("thread {thread}: {step:?}: {what}")),
             }
         }
-        lock(&self.events).extend(mine);
+        lock(&self.events[history]).extend(mine);
     }
 
-    fn begin(&self) {
-        if let Some(sim) = &self.sim {
-            sim.begin_op();
-        }
-    }
-
-    /// Whether what the operation said is safe from a crash.
-    fn returned(&self) -> Result<(), String> {
-        let ahead = self.sim.as_ref().map(Sim::op_returned).unwrap_or_default();
-        if ahead.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("answered before it was persistent: {ahead:?}"))
+    /// A `clear` removes every key, also those of the histories before and after.
+    fn cleared(&self, event: impl Fn((Call, Reply)) -> Event) {
+        for (plan, events) in self.plans.iter().zip(&self.events) {
+            let removed = |key| event((Call { key, action: Action::Delete }, Reply::Done));
+            lock(events).extend(plan.keys().into_iter().map(removed));
         }
     }
 
@@ -277,8 +338,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             }
             Move::Clear => {
                 table.clear()?;
-                let removed = |key| (Call { key, action: Action::Delete }, Reply::Done);
-                self.plan.keys().into_iter().map(removed).collect()
+                Vec::new()
             }
         })
     }
@@ -320,10 +380,14 @@ mod tests {
     use super::*;
     use crate::toy::{Bug, Toy};
 
+    fn ground(bug: Bug) -> Ground<Toy> {
+        Ground { table: Toy::new(bug), sim: None, turns: false }
+    }
+
     #[test]
     fn a_right_table_passes_and_exchanges_are_noticed() {
         let pool = Pool::new(3);
-        let counts = histories_on(1, 300, &pool, |_| Ok((Toy::new(Bug::None), None)))
+        let counts = histories_on(1, 300, &pool, |_| Ok(ground(Bug::None)))
             .unwrap_or_else(|failure| panic!("{failure}"));
         assert_eq!(counts.histories, 300);
         assert!(counts.swapped_rejected > 3, "{counts:?}");
@@ -332,7 +396,7 @@ mod tests {
     #[test]
     fn a_lost_update_is_found() {
         let pool = Pool::new(3);
-        let result = histories_on(1, 5000, &pool, |_| Ok((Toy::new(Bug::LostUpdate), None)));
+        let result = histories_on(1, 5000, &pool, |_| Ok(ground(Bug::LostUpdate)));
         assert!(result.is_err_and(|failure| failure.what.contains("no order")));
     }
 }

@@ -59,11 +59,29 @@ where
         Ok(counts) => return Ok(counts),
         Err(failure) => failure,
     };
-    let short = shrink(steps, |steps| attempt(steps).is_err());
+    let mut short = shrink(steps, |steps| attempt(steps).is_err());
+    for at in 0..short.len() {
+        shrink_calls(&mut short, at, &|steps| attempt(steps).is_err());
+    }
     Err(attempt(&short)
         .err()
         .unwrap_or(failure)
         .with_trace(short.iter().map(|step| format!("{step:?}"))))
+}
+
+/// Leaves out calls of the batch or scan at `at` while the history still fails.
+fn shrink_calls(steps: &mut [Step], at: usize, fails: &dyn Fn(&[Step]) -> bool) {
+    let Some(calls) = steps[at].calls_mut().cloned() else { return };
+    let mut candidate = steps.to_vec();
+    let short = shrink(calls, |calls| {
+        if let Some(place) = candidate[at].calls_mut() {
+            place.clone_from(&calls.to_vec());
+        }
+        fails(&candidate)
+    });
+    if let Some(place) = steps[at].calls_mut() {
+        *place = short;
+    }
 }
 
 #[cfg(test)]

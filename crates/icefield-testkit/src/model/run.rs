@@ -29,7 +29,7 @@ where
         Run { place, table: Some(table), right: Reference::new(), counts: Counts::default() };
     run.counts.histories = 1;
     for (at, step) in steps.iter().enumerate() {
-        run.step(step).map_err(|what| fail(format!("step {at} ({step:?}): {what}")))?;
+        run.step(step).map_err(|what| fail(format!("step {at}: {what}")))?;
         run.counts.steps += 1;
     }
     Ok(run.counts)

@@ -41,6 +41,16 @@ pub enum Step {
     Reopen,
 }
 
+impl Step {
+    /// The calls of a batch, or those among the pages of a scan.
+    pub(super) fn calls_mut(&mut self) -> Option<&mut Vec<Call>> {
+        match self {
+            Self::Batch(_, calls) | Self::ScanAmongWrites { writes: calls, .. } => Some(calls),
+            _ => None,
+        }
+    }
+}
+
 /// What a stretch of a history mostly does.
 #[derive(Clone, Copy)]
 enum Mood {

@@ -40,13 +40,21 @@ pub(super) fn create(
 /// Opens whatever table is at `path`.
 pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
     let options = MappedOptions::default();
-    let pm = if read_only { Mapped::open_read_only(path, options) } else { Mapped::open(path, options) }?;
+    let pm = if read_only {
+        Mapped::open_read_only(path, options)
+    } else {
+        Mapped::open(path, options)
+    }?;
     let (_, identity) = superblock::read(&pm)?;
     let design = named(&identity.design).ok_or_else(|| {
         let (path, found) = (path.display(), &identity.design);
-        Error::Unsupported(format!("{path}: the design `{found}` cannot be opened by name; {} can", NAMES.join(", ")))
+        Error::Unsupported(format!(
+            "{path}: the design `{found}` cannot be opened by name; {} can",
+            NAMES.join(", ")
+        ))
     })?;
-    let (key, value) = (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
+    let (key, value) =
+        (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
     let table = match (key.form(), value.form()) {
         (Form::Word, Form::Word) => open_dash::<AnyWord, AnyWord>(pm),
         (Form::Word, _) => open_dash::<AnyWord, AnyBytes>(pm),
@@ -56,7 +64,12 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
     Ok(AnyTable { table, design, key, value })
 }
 
-fn create_dash<K, V>(path: &Path, key: &DataType, value: &DataType, options: &AnyOptions) -> Result<Box<dyn Erased>>
+fn create_dash<K, V>(
+    path: &Path,
+    key: &DataType,
+    value: &DataType,
+    options: &AnyOptions,
+) -> Result<Box<dyn Erased>>
 where
     K: Untyped + Key + ?Sized,
     V: Untyped + Value + ?Sized,

@@ -26,6 +26,8 @@ pub enum HashKind {
     /// The keyed function described in this module.
     #[default]
     Strong = 1,
+    /// Hashes agree in five of their highest bits: crowded segments whose splits help late. For tests.
+    Crowded = 0xFFFE,
     /// Every key has hash 0. For tests of what tables do with keys that are all equal to them.
     Constant = 0xFFFF,
 }
@@ -42,6 +44,7 @@ impl HashKind {
     pub const fn from_id(id: u32) -> Option<Self> {
         match id {
             1 => Some(Self::Strong),
+            0xFFFE => Some(Self::Crowded),
             0xFFFF => Some(Self::Constant),
             _ => None,
         }
@@ -70,7 +73,7 @@ const PI: [u64; 8] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Hash {
     keys: [u64; 6],
-    /// All ones, or zero for [`HashKind::Constant`]: cheaper than a branch in every operation.
+    /// All ones but for the kinds for tests: cheaper than a branch in every operation.
     mask: u64,
 }
 
@@ -85,6 +88,7 @@ impl Hash {
         keys[1] |= 1;
         let mask = match kind {
             HashKind::Strong => u64::MAX,
+            HashKind::Crowded => !(0x1F << 58),
             HashKind::Constant => 0,
         };
         Self { keys, mask }

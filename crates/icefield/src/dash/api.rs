@@ -13,8 +13,8 @@ use crate::Result;
 use crate::key::{Data, Key, Value, Word};
 use crate::pm::{Mapped, Medium};
 use crate::table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, OnFailure, Op, Owned, Page, SalvageReport,
-    Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, OnFailure, Op,
+    Owned, Page, Pair, SalvageReport, Stats, Table, TryInsert,
 };
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> Dash<K, V, P, Mapped> {
@@ -233,7 +233,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(visits.get("home")?, Some(3));
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn compute(&self, key: Arg<'_, K>, f: impl FnMut(Option<&V>) -> Decision<Owned<V>>) -> Result<Computed<Owned<V>>> {
+    pub fn compute(
+        &self,
+        key: Arg<'_, K>,
+        f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
         self.compute_one(key, f)
     }
 
@@ -458,7 +462,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(previous, [None, Some(10)]);
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn insert_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], previous: &mut [Option<Owned<V>>]) -> Result<()> {
+    pub fn insert_batch(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, Some(previous))
     }
 
@@ -473,7 +481,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(table.len()?, 2);
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn put_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)]) -> Result<()> {
+    pub fn put_batch(&self, pairs: &[Pair<'_, K, V>]) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, None)
     }
 
@@ -490,7 +498,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(previous, [Some(10), None]);
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn update_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], previous: &mut [Option<Owned<V>>]) -> Result<()> {
+    pub fn update_batch(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Update, Some(previous))
     }
 
@@ -507,7 +519,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(outcomes, [Ok(()), Err(Occupied(10))]);
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn try_insert_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], outcomes: &mut [TryInsert<V>]) -> Result<()> {
+    pub fn try_insert_batch(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
         self.try_insert_all(pairs, outcomes)
     }
 
@@ -524,7 +540,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(removed, [Some(10), None]);
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn remove_batch(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
+    pub fn remove_batch(
+        &self,
+        keys: &[Arg<'_, K>],
+        removed: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         self.remove_all(keys, removed)
     }
 
@@ -574,7 +594,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(block_on(table.get_async(1))?, Some(10));
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn get_async(&self, key: Arg<'_, K>) -> impl Future<Output = Result<Option<Owned<V>>>> + Send {
+    pub fn get_async(
+        &self,
+        key: Arg<'_, K>,
+    ) -> impl Future<Output = Result<Option<Owned<V>>>> + Send {
         Table::get_async(self, key)
     }
 
@@ -665,7 +688,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> fmt::Debug for
     }
 }
 
-impl<'a, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> IntoIterator for &'a Dash<K, V, P, M> {
+impl<'a, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> IntoIterator
+    for &'a Dash<K, V, P, M>
+{
     type Item = Result<(K::Owned, V::Owned)>;
     type IntoIter = Iter<'a, K, V, P, M>;
 
@@ -705,7 +730,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Table for Dash
     fn delete(&self, key: Arg<'_, K>) -> Result<()> {
         self.delete_one(key)
     }
-    fn compute(&self, key: Arg<'_, K>, f: impl FnMut(Option<&V>) -> Decision<Owned<V>>) -> Result<Computed<Owned<V>>> {
+    fn compute(
+        &self,
+        key: Arg<'_, K>,
+        f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
         self.compute_one(key, f)
     }
     fn len(&self) -> Result<u64> {
@@ -729,16 +758,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Table for Dash
     fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
         self.read_batch(keys, found)
     }
-    fn insert_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], previous: &mut [Option<Owned<V>>]) -> Result<()> {
+    fn insert_batch(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, Some(previous))
     }
-    fn put_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)]) -> Result<()> {
+    fn put_batch(&self, pairs: &[Pair<'_, K, V>]) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, None)
     }
-    fn update_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], previous: &mut [Option<Owned<V>>]) -> Result<()> {
+    fn update_batch(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        previous: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Update, Some(previous))
     }
-    fn try_insert_batch(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], outcomes: &mut [TryInsert<V>]) -> Result<()> {
+    fn try_insert_batch(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
         self.try_insert_all(pairs, outcomes)
     }
     fn remove_batch(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {

@@ -20,11 +20,11 @@ use super::op::{Mode, Wrote};
 use super::record::{Pin, Probe, Unlinked};
 use super::segment::{Core, Found, Segment, Site};
 use super::stash;
-use crate::{Error, Result};
 use crate::base::pipeline;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::table::{Arg, Occupied, OnFailure, Op, Owned, TryInsert, same_length};
+use crate::table::{Arg, Occupied, OnFailure, Op, Owned, Pair, TryInsert, same_length};
+use crate::{Error, Result};
 
 /// Operations that share fences.
 const WINDOW: usize = 32;
@@ -109,7 +109,9 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
             match bucket.try_lock(pm) {
                 Some(guard) => guard,
                 // Ours already, or another thread's.
-                None => return self.held.iter().rposition(|held| std::ptr::eq(held.bucket, bucket)),
+                None => {
+                    return self.held.iter().rposition(|held| std::ptr::eq(held.bucket, bucket));
+                }
             }
         };
         self.held.push(Held { bucket, guard, pending: 0, added: 0, removed: 0 });
@@ -134,9 +136,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
             return Ok(Attempt::Refused);
         }
         let plan = match (self.core.find_locked(segment, probe)?, write) {
-            (Some(found), Write::Put(mode, record)) => Some(self.stage_present(&found, pair, mode, record)),
+            (Some(found), Write::Put(mode, record)) => {
+                Some(self.stage_present(&found, pair, mode, record))
+            }
             (Some(found), Write::Remove) => self.stage_remove(&found, pair),
-            (None, Write::Remove | Write::Put(Mode::Update, _)) => Some(Plan::Answer(Wrote::Absent)),
+            (None, Write::Remove | Write::Put(Mode::Update, _)) => {
+                Some(Plan::Answer(Wrote::Absent))
+            }
             (None, Write::Put(_, record)) => self.stage_insert(segment, pair, record),
         };
         let Some(plan) = plan else { return Ok(Attempt::Refused) };
@@ -149,7 +155,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         pair[usize::from(std::ptr::eq(found.bucket, self.held[pair[1]].bucket))]
     }
 
-    fn stage_present(&self, found: &Found<'_>, pair: [usize; 2], mode: Mode, record: Unlinked) -> Plan {
+    fn stage_present(
+        &self,
+        found: &Found<'_>,
+        pair: [usize; 2],
+        mode: Mode,
+        record: Unlinked,
+    ) -> Plan {
         let (_, before) = found.bucket.record(&self.core.pm, found.slot);
         if mode == Mode::TryInsert {
             return Plan::Answer(Wrote::Occupied(before));
@@ -168,7 +180,12 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
     }
 
     /// Writes a record into a free slot of one of the two buckets, or of the stash.
-    fn stage_insert(&mut self, segment: Segment<'a>, pair: [usize; 2], record: Unlinked) -> Option<Plan> {
+    fn stage_insert(
+        &mut self,
+        segment: Segment<'a>,
+        pair: [usize; 2],
+        record: Unlinked,
+    ) -> Option<Plan> {
         let mask = self.core.geometry.slot_mask();
         if let Some((which, slot)) = choose(pair.map(|place| self.taken(place)), mask) {
             return Some(self.fill(pair[which], slot, record, which == 1, Site::Normal));
@@ -192,7 +209,14 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         held.bucket.meta(&self.core.pm).allocated() | held.pending
     }
 
-    fn fill(&mut self, place: usize, slot: usize, record: Unlinked, member: bool, site: Site) -> Plan {
+    fn fill(
+        &mut self,
+        place: usize,
+        slot: usize,
+        record: Unlinked,
+        member: bool,
+        site: Site,
+    ) -> Plan {
         let held = &mut self.held[place];
         held.pending |= 1 << slot;
         held.bucket.write_record(&self.core.pm, slot, record.key, record.value);
@@ -211,7 +235,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
             let staged = std::mem::take(&mut self.staged);
             staged.iter().for_each(|staged| self.change_words(staged));
             for held in self.held.iter().filter(|held| held.added | held.removed != 0) {
-                held.bucket.publish(pm, Meta(held.bucket.meta(pm).without(held.removed).0 | held.added));
+                held.bucket
+                    .publish(pm, Meta(held.bucket.meta(pm).without(held.removed).0 | held.added));
             }
             // P2 for the whole window, commit point.
             pm.fence();
@@ -279,14 +304,20 @@ impl Plan {
         match *self {
             Plan::Answer(wrote) => wrote,
             Plan::Insert { .. } => Wrote::Inserted,
-            Plan::Replace { before, .. } | Plan::Remove { before: (_, before), .. } => Wrote::Replaced(before),
+            Plan::Replace { before, .. } | Plan::Remove { before: (_, before), .. } => {
+                Wrote::Replaced(before)
+            }
         }
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Reads keys in order, fetching what lies ahead.
-    pub(super) fn read_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
+    pub(super) fn read_batch(
+        &self,
+        keys: &[Arg<'_, K>],
+        found: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         same_length(keys.len(), found.len())?;
         let pin = self.core.pin();
         let mut failure = Ok(());
@@ -303,7 +334,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             |index, hash| {
                 let probe = Probe { hash, key: K::raw(keys[index]) };
                 let value = self.lookup(&pin, &probe, |word| word);
-                match value.and_then(|word| word.map(|word| self.core.own_value(word)).transpose()) {
+                match value.and_then(|word| word.map(|word| self.core.own_value(word)).transpose())
+                {
                     Ok(value) => {
                         found[index] = value;
                         ControlFlow::Continue(())
@@ -376,7 +408,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn upsert_batch(
         &self,
-        pairs: &[(Arg<'_, K>, Arg<'_, V>)],
+        pairs: &[Pair<'_, K, V>],
         mode: Mode,
         previous: Option<&mut [Option<Owned<V>>]>,
     ) -> Result<()> {
@@ -393,21 +425,35 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         })
     }
 
-    pub(super) fn try_insert_all(&self, pairs: &[(Arg<'_, K>, Arg<'_, V>)], outcomes: &mut [TryInsert<V>]) -> Result<()> {
+    pub(super) fn try_insert_all(
+        &self,
+        pairs: &[Pair<'_, K, V>],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
         same_length(pairs.len(), outcomes.len())?;
-        let operation = |index: usize| (pairs[index].0, Some((Mode::TryInsert, V::raw(pairs[index].1))));
+        let operation =
+            |index: usize| (pairs[index].0, Some((Mode::TryInsert, V::raw(pairs[index].1))));
         self.write_batch(pairs.len(), operation, |index, wrote| {
-            outcomes[index] = self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
+            outcomes[index] =
+                self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
             Ok(())
         })
     }
 
-    pub(super) fn remove_all(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
+    pub(super) fn remove_all(
+        &self,
+        keys: &[Arg<'_, K>],
+        removed: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
         same_length(keys.len(), removed.len())?;
-        self.write_batch(keys.len(), |index| (keys[index], None), |index, wrote| {
-            removed[index] = self.value_before(wrote)?;
-            Ok(())
-        })
+        self.write_batch(
+            keys.len(),
+            |index| (keys[index], None),
+            |index, wrote| {
+                removed[index] = self.value_before(wrote)?;
+                Ok(())
+            },
+        )
     }
 
     fn value_before(&self, wrote: Wrote) -> Result<Option<Owned<V>>> {
@@ -418,13 +464,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     /// A mixed batch.
-    pub(super) fn execute_all(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+    pub(super) fn execute_all(
+        &self,
+        ops: &mut [Op<'_, K, V>],
+        on_failure: OnFailure,
+    ) -> Result<usize> {
         let mut batch = Batch::new(self);
         let mut ran = 0;
         let mut result = Ok(());
         while ran < ops.len() {
             if let Some(ahead) = ops.get(ran + PEEK) {
-                self.directory.prefetch(&self.core, self.core.records.probe(ahead.key()).hash, true);
+                self.directory.prefetch(
+                    &self.core,
+                    self.core.records.probe(ahead.key()).hash,
+                    true,
+                );
             }
             match self.execute_one(&mut batch, ops, ran) {
                 Ok(failed) => {
@@ -445,7 +499,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     /// Runs or stages one operation; says whether it found its key occupied or absent.
-    fn execute_one<'t>(&'t self, batch: &mut Batch<'t, K, V, P, M>, ops: &mut [Op<'_, K, V>], index: usize) -> Result<bool> {
+    fn execute_one<'t>(
+        &'t self,
+        batch: &mut Batch<'t, K, V, P, M>,
+        ops: &mut [Op<'_, K, V>],
+        index: usize,
+    ) -> Result<bool> {
         let probe = self.core.records.probe(ops[index].key());
         let write = match &ops[index] {
             Op::Get(..) => {
@@ -472,8 +531,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {
         let before = self.value_before(wrote)?;
         match op {
-            Op::Get(_, found) | Op::Insert(_, _, found) | Op::Update(_, _, found) | Op::Remove(_, found) => *found = before,
-            Op::TryInsert(_, _, outcome) => *outcome = before.map_or(Ok(()), |value| Err(Occupied(value))),
+            Op::Get(_, found)
+            | Op::Insert(_, _, found)
+            | Op::Update(_, _, found)
+            | Op::Remove(_, found) => *found = before,
+            Op::TryInsert(_, _, outcome) => {
+                *outcome = before.map_or(Ok(()), |value| Err(Occupied(value)))
+            }
             Op::Put(..) => {}
         }
         Ok(())
@@ -602,7 +666,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Batch<'t, 
     /// What will be the answer of an operation that was staged last.
     fn staged_answer(&self, index: usize) -> Option<Wrote> {
         let (last, _) = self.waiting.last()?;
-        (*last == index).then(|| self.window.staged.last().map(|staged| staged.plan.answer())).flatten()
+        (*last == index)
+            .then(|| self.window.staged.last().map(|staged| staged.plan.answer()))
+            .flatten()
     }
 }
 
@@ -611,7 +677,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn write_alone(&self, pin: &Pin<'_>, probe: &Probe<'_>, write: Write) -> Result<Wrote> {
         match write {
             Write::Put(mode, record) => self.write_prepared(pin, probe, record, mode),
-            Write::Remove => Ok(self.remove_probed(pin, probe)?.map_or(Wrote::Absent, Wrote::Replaced)),
+            Write::Remove => {
+                Ok(self.remove_probed(pin, probe)?.map_or(Wrote::Absent, Wrote::Replaced))
+            }
         }
     }
 }

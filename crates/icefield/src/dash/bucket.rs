@@ -41,7 +41,8 @@ impl Bucket {
     #[inline]
     pub(super) fn candidates(&self, pm: &impl Medium, hash: u64) -> u32 {
         // Relaxed: raced words of a seqlock.
-        let words = [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
+        let words =
+            [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 

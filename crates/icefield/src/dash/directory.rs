@@ -30,19 +30,28 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// No space.
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, capacity: u64) -> Result<Self>;
+    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        core: &Core<K, V, M>,
+        capacity: u64,
+    ) -> Result<Self>;
 
     /// Takes up what is on the medium, in constant time, and settles interrupted allocations; says how many there were.
     ///
     /// # Errors
     /// The root words are damaged.
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>) -> Result<(Self, u64)>;
+    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        core: &Core<K, V, M>,
+    ) -> Result<(Self, u64)>;
 
     /// The segment of a hash. Without a lock: re-check with [`Directory::is_current`] after reading versions or locking.
     ///
     /// # Errors
     /// The directory is damaged.
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64) -> Result<Located>;
+    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+    ) -> Result<Located>;
 
     /// Whether the hash still belongs there.
     ///
@@ -62,7 +71,11 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::locate`].
-    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64) -> Result<Range>;
+    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+    ) -> Result<Range>;
 
     /// Makes room for a record that did not fit: splits the segment, or lengthens its chain. The caller holds no lock.
     ///
@@ -79,13 +92,21 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn finish_split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, segment: u32) -> Result<()>;
+    fn finish_split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+    ) -> Result<()>;
 
     /// Makes the table large enough for `records` records in all.
     ///
     /// # Errors
     /// No space; what was gained stays.
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, records: u64) -> Result<()>;
+    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        records: u64,
+    ) -> Result<()>;
 
     /// Empties the table by one durable store, then waits out writers that still were in its old segments. `retire` is
     /// called with each old segment, locked.
@@ -116,7 +137,12 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ) -> Result<Vec<u32>>;
 
     /// Hints that a hash will be looked up: fetches its home and probing bucket's first lines.
-    fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64, write: bool);
+    fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        write: bool,
+    );
 
     /// Bytes of the directory's regions.
     fn bytes(&self) -> u64;

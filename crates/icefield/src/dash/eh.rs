@@ -87,13 +87,21 @@ impl Eh {
             _ => {
                 let region = &self.regions[root.parity()];
                 let offset = ((1 << root.depth) + index) * 8;
-                Err(Error::corrupt(pm.path().join(region.name()), offset, format!("directory entry {entry:#x}")))
+                Err(Error::corrupt(
+                    pm.path().join(region.name()),
+                    offset,
+                    format!("directory entry {entry:#x}"),
+                ))
             }
         }
     }
 
     /// Stores, persists and then publishes a root word.
-    fn set_root<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, root: RootWord) -> Result<()> {
+    fn set_root<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        root: RootWord,
+    ) -> Result<()> {
         let cell = &core.root()?.directory;
         cell.store(&core.pm, root.pack(), Release);
         // P12, commit point of doubling and of `clear`.
@@ -104,7 +112,10 @@ impl Eh {
     }
 
     /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
-    fn double<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> Result<bool> {
+    fn double<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<bool> {
         let pm = &core.pm;
         let old = self.root();
         let new = RootWord { depth: old.depth + 1, ..old };
@@ -141,13 +152,14 @@ impl Eh {
         let root = self.root();
         let (first, last) = (root.index(pattern), root.index(pattern | hashes_below(depth)));
         let entries = self.entries(pm, root)?.get(first as usize..=last as usize).unwrap_or(&[]);
-        for entry in entries.iter().filter(|entry| entry.load(pm, Relaxed) == PRESENT | u64::from(from)) {
+        for entry in
+            entries.iter().filter(|entry| entry.load(pm, Relaxed) == PRESENT | u64::from(from))
+        {
             // Release (E4): the segment behind the entry is complete.
             entry.store(pm, PRESENT | u64::from(to), Release);
         }
+        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same entries.
         pm.flush(entries.as_ptr().cast(), size_of_val(entries));
-        // P14: the entries are durable before the old segment loses its records.
-        pm.fence();
         Ok(())
     }
 
@@ -170,8 +182,9 @@ impl Eh {
         let mut new = core.new_segment(segment.id)?;
         let bit = split_bit(link.depth);
         let right = Link { state: State::Stable, depth: link.depth + 1, side: link.side };
-        let copied =
-            core.copy_half(segment, &mut new, bit).and_then(|()| core.complete(&new, right, pattern | bit));
+        let copied = core
+            .copy_half(segment, &mut new, bit)
+            .and_then(|()| core.complete(&new, right, pattern | bit));
         if let Err(error) = copied {
             core.abandon(new)?;
             return Err(error);
@@ -193,7 +206,11 @@ impl Eh {
     }
 
     /// Whether a segment is in the directory, or about to be because its neighbour's split has been committed.
-    fn is_owned<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, id: u32) -> Result<bool> {
+    fn is_owned<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        id: u32,
+    ) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.pm, Acquire);
         let holder = self.locate(core, pattern)?.segment;
         if holder == id {
@@ -240,9 +257,15 @@ fn planned_depth(segment_slots: u64, records: u64) -> u32 {
 impl Directory for Eh {
     const DESIGN: &'static str = "dash-eh";
 
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, capacity: u64) -> Result<Self> {
+    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        core: &Core<K, V, M>,
+        capacity: u64,
+    ) -> Result<Self> {
         let pm = &core.pm;
-        let root = RootWord { generation: 0, depth: planned_depth(core.geometry.segment_slots(), capacity) };
+        let root = RootWord {
+            generation: 0,
+            depth: planned_depth(core.geometry.segment_slots(), capacity),
+        };
         let eh = Self::new(Self::map(pm)?, root);
         pm.grow(&eh.regions[0], 16 << root.depth)?;
         let count = 1_u32 << root.depth;
@@ -255,7 +278,11 @@ impl Directory for Eh {
             let link = Link { state: State::Stable, depth: root.depth, side };
             // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
             core.complete(&new, link, u64::from(index) << 1 << (63 - root.depth))?;
-            eh.entries(pm, root)?[index as usize].store(pm, PRESENT | u64::from(new.segment.id), Release);
+            eh.entries(pm, root)?[index as usize].store(
+                pm,
+                PRESENT | u64::from(new.segment.id),
+                Release,
+            );
             new.unlock();
             core.adopt(new)?;
         }
@@ -265,25 +292,41 @@ impl Directory for Eh {
         Ok(eh)
     }
 
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>) -> Result<(Self, u64)> {
+    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        core: &Core<K, V, M>,
+    ) -> Result<(Self, u64)> {
         let words = core.root()?;
         let root = RootWord::unpack(words.directory.load(&core.pm, Acquire));
         let eh = Self::new(Self::map(&core.pm)?, root);
         if root.depth > MAX_DEPTH {
-            return Err(core.corrupt(&core.table, crate::pm::superblock::ROOT_OFFSET, format!("directory depth {}", root.depth)));
+            return Err(core.corrupt(
+                &core.table,
+                crate::pm::superblock::ROOT_OFFSET,
+                format!("directory depth {}", root.depth),
+            ));
         }
         eh.entries(&core.pm, root)?;
-        let mut resolved = core.segment_blocks.recover(&core.pm, &words.segments, &SegmentBlocks(core), |block, _| {
-            eh.is_owned(core, block)
-        })?;
-        resolved += core.chain_blocks.recover(&core.pm, &words.chains, &ChainBlocks(core), |block, owner| {
-            Ok(eh.is_owned(core, owner)? && core.owns_chain_block(owner, block)?)
-        })?;
+        let mut resolved = core.segment_blocks.recover(
+            &core.pm,
+            &words.segments,
+            &SegmentBlocks(core),
+            |block, _| eh.is_owned(core, block),
+        )?;
+        resolved += core.chain_blocks.recover(
+            &core.pm,
+            &words.chains,
+            &ChainBlocks(core),
+            |block, owner| Ok(eh.is_owned(core, owner)? && core.owns_chain_block(owner, block)?),
+        )?;
         Ok((eh, resolved))
     }
 
     #[inline]
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64) -> Result<Located> {
+    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+    ) -> Result<Located> {
         loop {
             let root = self.root();
             let index = root.index(hash);
@@ -302,7 +345,11 @@ impl Directory for Eh {
         }
     }
 
-    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64) -> Result<Range> {
+    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+    ) -> Result<Range> {
         loop {
             let located = self.locate(core, hash)?;
             super::recover::touch(core, self, located.segment)?;
@@ -330,14 +377,19 @@ impl Directory for Eh {
         }
         let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
         // One split at a time may need chained buckets, so that the few intents suffice.
-        let _entries = (chained > 0).then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
+        let _entries = (chained > 0)
+            .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
         if chained > MAX_CHAIN_TO_SPLIT || !self.split(core, segment, &guards)? {
             core.extend_chain(segment)?;
         }
         Ok(())
     }
 
-    fn finish_split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, id: u32) -> Result<()> {
+    fn finish_split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        id: u32,
+    ) -> Result<()> {
         let link = core.link(id)?;
         let (State::Splitting, Some(right)) = (link.state, link.side) else { return Ok(()) };
         let bit = split_bit(link.depth);
@@ -347,7 +399,11 @@ impl Directory for Eh {
         core.set_link(id, State::Stable, link.depth + 1, Some(right))
     }
 
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, records: u64) -> Result<()> {
+    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        records: u64,
+    ) -> Result<()> {
         let depth = planned_depth(core.geometry.segment_slots(), records);
         let mut hash = 0_u64;
         loop {
@@ -452,7 +508,12 @@ impl Directory for Eh {
     }
 
     #[inline]
-    fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>, hash: u64, write: bool) {
+    fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        write: bool,
+    ) {
         let Ok(located) = self.locate(core, hash) else { return };
         let Ok(segment) = core.segment(located.segment) else { return };
         let (home, probing) = core.pair(segment, hash);
@@ -467,7 +528,8 @@ impl Directory for Eh {
     }
 
     fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
-        let segments = core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
+        let segments =
+            core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
         segments * (core.geometry.segment_slots() * PLANNED_LOAD_PERCENT / 100).max(1)
     }
 

@@ -1,8 +1,8 @@
-//! The ways of a record into a segment: its home or probing bucket, the stash, displacement, the chain (Algorithms 1, 2).
+//! The ways of a record into a segment: its home or probing bucket, displacement of one record, the stash, displacement of
+//! several, the chain (Algorithms 1, 2).
 //!
-//! The order differs from the paper, which displaces before it stashes: a stash insert costs two fences like a direct
-//! one, a displacement five, and overflow fingerprints keep stashed records from costing other keys' searches anything. The load
-//! at which a segment splits is the same, because it splits only when both ways are exhausted.
+//! The paper stops at the stash. Two more moves once it is full let segments fill further (`docs/decisions.md` has the
+//! figures), and cost something only then. Batches stash first (`batch`).
 
 use super::bucket::Guard;
 use super::layout::Bucket;
@@ -13,6 +13,9 @@ use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Records that are moved on to make room for one.
+const MAX_MOVES: usize = 3;
 
 /// A key's home and probing bucket, locked: no record of that home comes, goes or moves meanwhile (I4).
 pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M: Medium> {
@@ -103,7 +106,10 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
             self.insert_at(target, slot, hash, record);
             return Ok(true);
         }
-        if self.insert_into_stash(hash, record) || self.displace(hash, record) {
+        if self.displace(hash, record, 1)
+            || self.insert_into_stash(hash, record)
+            || self.displace(hash, record, MAX_MOVES)
+        {
             return Ok(true);
         }
         self.insert_into_chain(hash, record)
@@ -150,7 +156,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         Ok(false)
     }
 
-    fn insert_overflow(&mut self, bucket: &Bucket, number: Option<usize>, hash: u64, record: Unlinked) -> bool {
+    fn insert_overflow(
+        &mut self,
+        bucket: &Bucket,
+        number: Option<usize>,
+        hash: u64,
+        record: Unlinked,
+    ) -> bool {
         let pm = &self.core.pm;
         let mask = self.core.geometry.slot_mask();
         // A look without the lock: a full bucket is passed by.
@@ -173,51 +185,106 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         true
     }
 
-    /// Moves a record of one of the two buckets to its other place and takes the slot. Five flushes, five fences.
+    /// Moves records of the neighbourhood one bucket on, or one back, so that a slot of one of the two buckets becomes free,
+    /// and takes it. Three flushes and fences a moved record, two for the new one.
+    ///
+    /// Onwards, a record moves that is at home in its bucket, from the probing bucket; back, one that is a member, from the home
+    /// bucket: either way to its other bucket. The paper moves one record; a few more fill segments further.
     #[cold]
-    fn displace(&mut self, hash: u64, record: Unlinked) -> bool {
-        let geometry = self.core.geometry;
-        let home = geometry.home(hash);
-        let beyond = geometry.next(geometry.next(home));
-        let before = geometry.previous(home);
-        // From the probing bucket, a record that is at home there, one bucket on; or from the home bucket, one that is at
-        // home in the bucket before, back.
-        self.displace_from(1, beyond, hash, record) || self.displace_from(0, before, hash, record)
+    fn displace(&mut self, hash: u64, record: Unlinked, steps: usize) -> bool {
+        self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)
     }
 
-    fn displace_from(&mut self, from: usize, to: usize, hash: u64, record: Unlinked) -> bool {
-        let core = self.core;
-        let pm = &core.pm;
-        let (source, target) = (self.buckets[from], &self.segment.buckets[to]);
-        let meta = source.meta(pm);
-        let movable = if from == 1 { meta.allocated() & !meta.members() } else { meta.allocated() & meta.members() };
-        let Some(slot) = Bucket::slots_of(movable).next() else { return false };
-        // The paper forgets this lock. Only tried: to wait here, out of order, could be for ever.
-        let Some(guard) = target.try_lock(pm) else { return false };
-        let room = target.meta(pm);
-        let Some(free) = Bucket::free_slot(room.allocated(), core.geometry.slot_mask()) else { return false };
-
-        let (key, value) = source.record(pm, slot);
-        target.write_record(pm, free, key, value);
-        // P3: the copy is durable before the target says so.
-        pm.fence();
-        guard.begin_change();
-        copy_fingerprint(pm, source, slot, target, free);
-        target.publish(pm, room.with(free, from == 1));
-        // P4: the record is in both places; a crash here leaves a duplicate, which recovery removes.
-        pm.fence();
-        self.guards[from].begin_change();
-        source.publish(pm, meta.without(1 << slot));
-        // P5: the slot is durably free before it is used again.
-        pm.fence();
-        drop(guard);
+    fn displace_from(&mut self, from: usize, hash: u64, record: Unlinked, steps: usize) -> bool {
+        let (core, geometry) = (self.core, self.core.geometry);
+        let home = geometry.home(hash);
+        let mut number = if from == 1 { geometry.next(home) } else { home };
+        let mut path = vec![number];
+        let mut guards = Vec::new();
+        loop {
+            if path.len() > steps
+                || movable(&core.pm, &self.segment.buckets[number], from == 1).is_none()
+            {
+                return false;
+            }
+            number = if from == 1 { geometry.next(number) } else { geometry.previous(number) };
+            let bucket = &self.segment.buckets[number];
+            // The paper forgets these locks. Only tried: to wait here, out of order, could be for ever. (They also end paths
+            // that come round to our own buckets.)
+            let Some(guard) = bucket.try_lock(&core.pm) else { return false };
+            guards.push(guard);
+            path.push(number);
+            if Bucket::free_slot(bucket.meta(&core.pm).allocated(), geometry.slot_mask()).is_some()
+            {
+                break;
+            }
+        }
+        for step in (1..path.len()).rev() {
+            let [source, target] =
+                [path[step - 1], path[step]].map(|number| &self.segment.buckets[number]);
+            let leaving = if step == 1 { &self.guards[from] } else { &guards[step - 2] };
+            if !core.displace_one((source, leaving), (target, &guards[step - 1]), from == 1) {
+                return false;
+            }
+        }
+        drop(guards);
         core.counts.displacements.add(1);
+        let taken = self.buckets[from].meta(&core.pm).allocated();
+        let Some(slot) = Bucket::free_slot(taken, geometry.slot_mask()) else { return false };
         self.insert_at(from, slot, hash, record);
         true
     }
 }
 
+/// A record that may move to the next bucket (`onwards`), or back to the previous one.
+fn movable(pm: &impl Medium, bucket: &Bucket, onwards: bool) -> Option<usize> {
+    let meta = bucket.meta(pm);
+    let movable = if onwards {
+        meta.allocated() & !meta.members()
+    } else {
+        meta.allocated() & meta.members()
+    };
+    Bucket::slots_of(movable).next()
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Moves one record between locked neighbours.
+    fn displace_one(
+        &self,
+        (source, leaving): (&Bucket, &Guard<'_, M>),
+        (target, entering): (&Bucket, &Guard<'_, M>),
+        onwards: bool,
+    ) -> bool {
+        let pm = &self.pm;
+        let room = target.meta(pm);
+        let Some(slot) = movable(pm, source, onwards) else { return false };
+        let Some(free) = Bucket::free_slot(room.allocated(), self.geometry.slot_mask()) else {
+            return false;
+        };
+        let (key, value) = source.record(pm, slot);
+        target.write_record(pm, free, key, value);
+        // P3: the copy is durable before the target says so.
+        pm.fence();
+        entering.begin_change();
+        copy_fingerprint(pm, source, slot, target, free);
+        target.publish(pm, room.with(free, onwards));
+        // P4: the record is in both places; a crash here leaves a duplicate, which recovery removes.
+        pm.fence();
+        leaving.begin_change();
+        source.publish(pm, source.meta(pm).without(1 << slot));
+        // P5: the slot is durably free before it is used again.
+        pm.fence();
+        true
+    }
+}
+
 /// Gives a moved record its fingerprint.
-pub(super) fn copy_fingerprint(pm: &impl Medium, source: &Bucket, slot: usize, target: &Bucket, to: usize) {
+pub(super) fn copy_fingerprint(
+    pm: &impl Medium,
+    source: &Bucket,
+    slot: usize,
+    target: &Bucket,
+    to: usize,
+) {
     target.set_fingerprint(pm, to, u64::from(source.fingerprint_at(pm, slot)));
 }

@@ -155,10 +155,10 @@ impl Geometry {
         bucket.wrapping_sub(1) & (self.buckets as usize - 1)
     }
 
-    /// The slots that are used, as a mask.
+    /// The slots that are used, as a mask: the last ones, so that no geometry keeps a record in its metadata's line only.
     #[inline]
     pub(super) fn slot_mask(self) -> u32 {
-        (1 << self.slots) - 1
+        ((1 << self.slots) - 1) << (SLOTS as u32 - self.slots)
     }
 }
 
@@ -234,7 +234,12 @@ impl OverflowWord {
     #[must_use]
     pub(super) fn with(self, place: usize, member: bool, stash_bucket: usize) -> Self {
         let cleared = self.without(place).0;
-        Self(cleared | 1 << place | u32::from(member) << (4 + place) | (stash_bucket as u32 & 3) << (8 + 2 * place))
+        Self(
+            cleared
+                | 1 << place
+                | u32::from(member) << (4 + place)
+                | (stash_bucket as u32 & 3) << (8 + 2 * place),
+        )
     }
     #[must_use]
     pub(super) fn without(self, place: usize) -> Self {

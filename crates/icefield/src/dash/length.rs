@@ -27,7 +27,8 @@ struct Count {
 impl Length {
     /// `records`: what the last clean shutdown wrote down.
     pub(super) fn new(generation: u64, records: Option<u64>) -> Self {
-        let length = Self { counts: [Count::default(), Count::default()], counting: Mutex::new(()) };
+        let length =
+            Self { counts: [Count::default(), Count::default()], counting: Mutex::new(()) };
         let count = length.count(generation);
         count.base.store(records.unwrap_or(0) as i64, Relaxed);
         count.known.store(records.is_some(), Release);

@@ -12,8 +12,8 @@ use super::segment::{ChainBlocks, Segment, SegmentBlocks, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::{Medium, superblock};
 use crate::pm::blob::{BlobRef, Owner};
+use crate::pm::{Medium, superblock};
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
 /// More faults than this are not listed.
@@ -74,12 +74,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let meta = bucket.meta(pm);
             // I3: membership is a property of records.
             if meta.members() & !meta.allocated() != 0 {
-                findings.fault(format!("I3: segment {id}, bucket {number}: membership of free slots ({meta:?})"));
+                findings.fault(format!(
+                    "I3: segment {id}, bucket {number}: membership of free slots ({meta:?})"
+                ));
             }
             for slot in Bucket::slots_of(meta.allocated()) {
                 let (key, value) = bucket.record(pm, slot);
                 let place = format!("segment {id}, bucket {number}, slot {slot}");
-                let hash = match core.own_key(key).and_then(|owned| core.own_value(value).map(|_| owned)) {
+                let hash = match core
+                    .own_key(key)
+                    .and_then(|owned| core.own_value(value).map(|_| owned))
+                {
                     Ok(owned) => core.records.probe(K::arg(&owned)).hash,
                     Err(error) => {
                         findings.fault(format!("I2: {place}: {error}"));
@@ -88,7 +93,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 };
                 findings.report.records += 1;
                 findings.blobs.extend(core.records.references(key, value).map(|blob| (hash, blob)));
-                if let Err(words) = self.check_record(segment, (number, site), bucket, (slot, hash)) {
+                if let Err(words) = self.check_record(segment, (number, site), bucket, (slot, hash))
+                {
                     findings.fault(format!("{place}: {words}"));
                 }
                 let twins = seen.entry(hash).or_default();
@@ -132,8 +138,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         match site {
             Site::Normal => {
                 let member = bucket.meta(&core.pm).members() >> slot & 1 == 1;
-                let right = if member { number == core.geometry.next(home) } else { number == home };
-                right.then_some(()).ok_or_else(|| format!("I3: the key's home is bucket {home}, membership bit {member}"))
+                let right =
+                    if member { number == core.geometry.next(home) } else { number == home };
+                right.then_some(()).ok_or_else(|| {
+                    format!("I3: the key's home is bucket {home}, membership bit {member}")
+                })
             }
             Site::Stash(stash_bucket) => {
                 let hint = stash::hint(&core.pm, at_home, at_probing, hash);
@@ -152,11 +161,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let core = &self.core;
         let words = core.root()?;
         let chained: Vec<u32> = findings.chained.iter().copied().collect();
-        let segment_free = core.segment_blocks.free_blocks(&core.pm, &words.segments, &SegmentBlocks(core))?;
-        let chain_free = core.chain_blocks.free_blocks(&core.pm, &words.chains, &ChainBlocks(core))?;
+        let segment_free =
+            core.segment_blocks.free_blocks(&core.pm, &words.segments, &SegmentBlocks(core))?;
+        let chain_free =
+            core.chain_blocks.free_blocks(&core.pm, &words.chains, &ChainBlocks(core))?;
         let all = [
-            ("segment", segments, segment_free, core.segment_blocks.used(&core.pm, &words.segments)),
-            ("chained bucket", &chained[..], chain_free, core.chain_blocks.used(&core.pm, &words.chains)),
+            (
+                "segment",
+                segments,
+                segment_free,
+                core.segment_blocks.used(&core.pm, &words.segments),
+            ),
+            (
+                "chained bucket",
+                &chained[..],
+                chain_free,
+                core.chain_blocks.used(&core.pm, &words.chains),
+            ),
         ];
         for (name, used, free, count) in all {
             let mut owners = vec![0_u32; count as usize];
@@ -176,9 +197,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn stats_now(&self) -> Stats {
         let core = &self.core;
-        let count = |counter: &crate::base::counter::ShardedCounter| u64::try_from(counter.sum()).unwrap_or(0);
-        let segments = core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
-        let chained = core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
+        let count = |counter: &crate::base::counter::ShardedCounter| {
+            u64::try_from(counter.sum()).unwrap_or(0)
+        };
+        let segments =
+            core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
+        let chained =
+            core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
         let blobs = core.records.blobs().map(crate::pm::blob::BlobStore::stats).unwrap_or_default();
         let mut details = vec![
             ("segments", segments),
@@ -197,7 +222,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Stats {
             len_estimate: self.length.estimate(self.directory.generation()),
             capacity: self.capacity(),
-            pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>() + blobs.region_bytes + self.directory.bytes(),
+            pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
+                + blobs.region_bytes
+                + self.directory.bytes(),
             dram_bytes: segments + size_of::<Self>() as u64,
             durability: Some(core.pm.durability()),
             details,
@@ -231,7 +258,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(report)
     }
 
-    fn salvage_segment(&self, segment: Segment<'_>, rescued: &Dash<K, V, P>, report: &mut SalvageReport) -> Result<()> {
+    fn salvage_segment(
+        &self,
+        segment: Segment<'_>,
+        rescued: &Dash<K, V, P>,
+        report: &mut SalvageReport,
+    ) -> Result<()> {
         let core = &self.core;
         let _pin = core.pin();
         for site in core.sites(segment) {
@@ -242,14 +274,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                     continue;
                 }
             };
-            for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated() & core.geometry.slot_mask()) {
+            for slot in
+                Bucket::slots_of(bucket.meta(&core.pm).allocated() & core.geometry.slot_mask())
+            {
                 let (key, value) = bucket.record(&core.pm, slot);
-                match core.own_key(key).and_then(|key| core.own_value(value).map(|value| (key, value))) {
+                match core
+                    .own_key(key)
+                    .and_then(|key| core.own_value(value).map(|value| (key, value)))
+                {
                     Ok((key, value)) => {
                         rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
                         report.records += 1;
                     }
-                    Err(error) => report.lost.push(format!("a record of segment {}: {error}", segment.id)),
+                    Err(error) => {
+                        report.lost.push(format!("a record of segment {}: {error}", segment.id))
+                    }
                 }
             }
         }

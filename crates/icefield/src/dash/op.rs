@@ -6,10 +6,10 @@ use super::insert::Locked;
 use super::layout::Bucket;
 use super::record::{Pin, Probe, Unlinked};
 use super::segment::{Found, Search};
+use crate::Result;
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::table::{Arg, Computed, Decision, Occupied, Owned, TryInsert};
-use crate::Result;
 
 /// What to do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,12 @@ pub(super) enum Wrote {
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Finds a key without a lock; `take` sees the value's word under `pin`.
     #[inline]
-    pub(super) fn lookup<T>(&self, _pin: &Pin<'_>, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
+    pub(super) fn lookup<T>(
+        &self,
+        _pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
         let core = &self.core;
         loop {
             let located = self.directory.locate(core, probe.hash)?;
@@ -81,21 +86,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    pub(super) fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+    pub(super) fn get_shown<R>(
+        &self,
+        key: Arg<'_, K>,
+        f: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>> {
         let core = &self.core;
         let probe = core.records.probe(key);
         let pin = core.pin();
         let Some(word) = self.lookup(&pin, &probe, |word| word)? else { return Ok(None) };
         match V::view(core.records.value(&core.pm, word)?, f) {
             Some(shown) => Ok(Some(shown)),
-            None => Err(core.corrupt(&core.segments, 0, format!("a stored value is no {}", V::TYPE))),
+            None => {
+                Err(core.corrupt(&core.segments, 0, format!("a stored value is no {}", V::TYPE)))
+            }
         }
     }
 
     /// Writes one record. A by-reference record is written to the blob store before any lock is taken, unless a look without
     /// locks already tells that it will not be needed.
     #[inline]
-    pub(super) fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+    pub(super) fn write(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+        mode: Mode,
+    ) -> Result<Wrote> {
         let core = &self.core;
         core.pm.writable()?;
         core.records.fits(probe.key, value)?;
@@ -126,7 +143,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// Links a prepared record, splitting as often as it takes.
     #[inline]
-    pub(super) fn write_prepared(&self, pin: &Pin<'_>, probe: &Probe<'_>, record: Unlinked, mode: Mode) -> Result<Wrote> {
+    pub(super) fn write_prepared(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        record: Unlinked,
+        mode: Mode,
+    ) -> Result<Wrote> {
         loop {
             let (located, mut locked) = self.lock(probe.hash)?;
             match (locked.find(probe)?, mode) {
@@ -152,7 +175,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    pub(super) fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+    pub(super) fn try_insert_one(
+        &self,
+        key: Arg<'_, K>,
+        value: Arg<'_, V>,
+    ) -> Result<TryInsert<V>> {
         let (pin, probe) = (self.core.pin(), self.core.records.probe(key));
         Ok(match self.write(&pin, &probe, V::raw(value), Mode::TryInsert)? {
             Wrote::Occupied(word) => Err(Occupied(self.core.own_value(word)?)),
@@ -161,7 +188,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     /// `insert` and `update`.
-    pub(super) fn write_one(&self, key: Arg<'_, K>, value: Arg<'_, V>, mode: Mode) -> Result<Option<Owned<V>>> {
+    pub(super) fn write_one(
+        &self,
+        key: Arg<'_, K>,
+        value: Arg<'_, V>,
+        mode: Mode,
+    ) -> Result<Option<Owned<V>>> {
         let (pin, probe) = (self.core.pin(), self.core.records.probe(key));
         match self.write(&pin, &probe, V::raw(value), mode)? {
             Wrote::Replaced(word) => self.core.own_value(word).map(Some),
@@ -223,14 +255,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    fn decide(&self, word: Option<u64>, f: &mut impl FnMut(Option<&V>) -> Decision<Owned<V>>) -> Result<Decision<Owned<V>>> {
+    fn decide(
+        &self,
+        word: Option<u64>,
+        f: &mut impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Decision<Owned<V>>> {
         let core = &self.core;
         let Some(word) = word else { return Ok(f(None)) };
-        V::view(core.records.value(&core.pm, word)?, |value| f(Some(value)))
-            .ok_or_else(|| core.corrupt(&core.segments, 0, format!("a stored value is no {}", V::TYPE)))
+        V::view(core.records.value(&core.pm, word)?, |value| f(Some(value))).ok_or_else(|| {
+            core.corrupt(&core.segments, 0, format!("a stored value is no {}", V::TYPE))
+        })
     }
 
-    fn replace_if(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>, value: Raw<'_>) -> Result<bool> {
+    fn replace_if(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        before: Option<u64>,
+        value: Raw<'_>,
+    ) -> Result<bool> {
         let core = &self.core;
         core.records.fits(probe.key, value)?;
         let record = core.records.prepare(&core.pm, self, probe, value)?;
@@ -239,7 +282,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(matches!(wrote?, Wrote::Inserted | Wrote::Replaced(_)))
     }
 
-    fn replace_prepared(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>, record: Unlinked) -> Result<Wrote> {
+    fn replace_prepared(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        before: Option<u64>,
+        record: Unlinked,
+    ) -> Result<Wrote> {
         if before.is_none() {
             return self.write_prepared(pin, probe, record, Mode::TryInsert);
         }
@@ -287,16 +336,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let core = &self.core;
         core.pm.writable()?;
         let pin = core.pin();
-        self.directory.clear(core, |generation| self.length.start(generation), |segment| {
-            for site in core.sites(segment) {
-                let (_, bucket) = site?;
-                for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
-                    let (key, value) = bucket.record(&core.pm, slot);
-                    core.records.retire_key(&pin, key);
-                    core.records.retire_value(&pin, value);
+        self.directory.clear(
+            core,
+            |generation| self.length.start(generation),
+            |segment| {
+                for site in core.sites(segment) {
+                    let (_, bucket) = site?;
+                    for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
+                        let (key, value) = bucket.record(&core.pm, slot);
+                        core.records.retire_key(&pin, key);
+                        core.records.retire_value(&pin, value);
+                    }
                 }
-            }
-            Ok(())
-        })
+                Ok(())
+            },
+        )
     }
 }

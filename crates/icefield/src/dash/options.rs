@@ -161,7 +161,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     /// The types that a new table shall have in its superblock, for `K` and `V` that stand for any type of a form.
     #[must_use]
     pub(crate) fn stored_types(mut self, key: (&str, Form), value: (&str, Form)) -> Self {
-        self.stored_types = Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form))));
+        self.stored_types =
+            Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form))));
         self
     }
 
@@ -273,25 +274,39 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let (table, identity) = superblock::read(&pm)?;
         check_types::<K, V, P>(&pm, &identity)?;
         let opened = self.with_identity(&pm, &identity)?;
-        let root = table
-            .at::<Root>(ROOT_OFFSET)
-            .ok_or_else(|| Error::corrupt(pm.path().join(table.name()), ROOT_OFFSET, "the file ends before the root words"))?;
-        let generation = super::layout::RootWord::unpack(root.directory.load(&pm, std::sync::atomic::Ordering::Acquire)).generation;
+        let root = table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
+            Error::corrupt(
+                pm.path().join(table.name()),
+                ROOT_OFFSET,
+                "the file ends before the root words",
+            )
+        })?;
+        let generation = super::layout::RootWord::unpack(
+            root.directory.load(&pm, std::sync::atomic::Ordering::Acquire),
+        )
+        .generation;
         let core = opened.core(pm, table.clone(), &identity, generation)?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let (directory, resolved) = P::open(&core)?;
         let session = superblock::begin_session(&core.pm, &table)?;
-        let records = (session.was_clean && session.records != UNCOUNTED).then_some(session.records);
+        let records =
+            (session.was_clean && session.records != UNCOUNTED).then_some(session.records);
         let recovery = report(session, resolved, started);
         Ok(Dash { length: Length::new(generation, records), core, directory, recovery })
     }
 
     fn validate(&self) -> Result<()> {
         if !self.geometry.is_valid() {
-            return Err(Error::InvalidOption { option: "stash_buckets", detail: format!("{:?} is not possible", self.geometry) });
+            return Err(Error::InvalidOption {
+                option: "stash_buckets",
+                detail: format!("{:?} is not possible", self.geometry),
+            });
         }
         if self.capacity > 1 << 40 {
-            return Err(Error::InvalidOption { option: "capacity", detail: format!("{} records are more than 2^40", self.capacity) });
+            return Err(Error::InvalidOption {
+                option: "capacity",
+                detail: format!("{} records are more than 2^40", self.capacity),
+            });
         }
         Ok(())
     }
@@ -304,8 +319,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             self.geometry.stash.into(),
             self.blob_chunk_bytes.into(),
         ]);
-        let own = || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
-        let [(key_type, key_form), (value_type, value_form)] = self.stored_types.clone().unwrap_or_else(own);
+        let own =
+            || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
+        let [(key_type, key_form), (value_type, value_form)] =
+            self.stored_types.clone().unwrap_or_else(own);
         params[KEY_FORM] = key_form;
         params[VALUE_FORM] = value_form;
         Identity {
@@ -321,9 +338,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
 
     /// The options with everything that the table itself decides.
     fn with_identity(mut self, pm: &impl Medium, identity: &Identity) -> Result<Self> {
-        let refuse = |what: &str| Error::corrupt(pm.path().join(superblock::TABLE_REGION), 0, format!("the superblock has an impossible {what}"));
+        let refuse = |what: &str| {
+            Error::corrupt(
+                pm.path().join(superblock::TABLE_REGION),
+                0,
+                format!("the superblock has an impossible {what}"),
+            )
+        };
         let narrow = |word: u64| u32::try_from(word).unwrap_or(u32::MAX);
-        let [buckets, slots, stash, chunk_bytes] = [0, 1, 2, 3].map(|place| narrow(identity.params[place]));
+        let [buckets, slots, stash, chunk_bytes] =
+            [0, 1, 2, 3].map(|place| narrow(identity.params[place]));
         self.geometry = Geometry { buckets, slots, stash };
         self.blob_chunk_bytes = chunk_bytes;
         if !self.geometry.is_valid() {
@@ -336,16 +360,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         Ok(self)
     }
 
-    fn core<M: Medium>(&self, pm: M, table: Region, identity: &Identity, generation: u64) -> Result<Core<K, V, M>> {
+    fn core<M: Medium>(
+        &self,
+        pm: M,
+        table: Region,
+        identity: &Identity,
+        generation: u64,
+    ) -> Result<Core<K, V, M>> {
         let limit = self.max_bytes.unwrap_or(1 << 40).clamp(1 << 20, 1 << 44);
         let segment_bytes = self.geometry.segment_bytes();
         let most_segments = (limit / segment_bytes).clamp(64, u64::from(u32::MAX - 1));
-        let headers = pm.region("headers.ice", (most_segments * size_of::<Header>() as u64).next_multiple_of(4096))?;
-        let segments = pm.region("segments.ice", (most_segments * segment_bytes).next_multiple_of(4096))?;
+        let headers = pm.region(
+            "headers.ice",
+            (most_segments * size_of::<Header>() as u64).next_multiple_of(4096),
+        )?;
+        let segments =
+            pm.region("segments.ice", (most_segments * segment_bytes).next_multiple_of(4096))?;
         let chains = pm.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
         let touched = ZeroedArray::new((segments.max_bytes() / segment_bytes) as usize)
             .map_err(|source| Error::io(pm.path(), source))?;
-        let params = BlobParams { chunk_bytes: self.blob_chunk_bytes, max_bytes: limit, ..BlobParams::default() };
+        let params = BlobParams {
+            chunk_bytes: self.blob_chunk_bytes,
+            max_bytes: limit,
+            session: generation,
+            ..BlobParams::default()
+        };
         let records = Records::open(&pm, Hash::new(self.hash, identity.hash_seed), params)?;
         let set = (generation & 1) as usize;
         Ok(Core {
@@ -375,7 +414,10 @@ fn report(session: SessionStart, resolved: u64, started: Instant) -> RecoveryRep
 }
 
 /// Refuses another design, or other types. An empty type name stands for any type of the same form.
-fn check_types<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(pm: &impl Medium, identity: &Identity) -> Result<()> {
+fn check_types<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
+    pm: &impl Medium,
+    identity: &Identity,
+) -> Result<()> {
     let fits = |wanted: &str, form: Form, found: &str, code: u64| match wanted {
         "" => (form == Form::Word) == (code == form_code(Form::Word)),
         _ => wanted == found && form_code(form) == code,

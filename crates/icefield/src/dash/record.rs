@@ -62,7 +62,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// The store that every by-reference type has.
     #[inline]
     fn store(&self) -> Result<&BlobStore> {
-        self.blobs.as_ref().ok_or_else(|| Error::Unsupported("a table of words has no blob store".into()))
+        self.blobs
+            .as_ref()
+            .ok_or_else(|| Error::Unsupported("a table of words has no blob store".into()))
     }
 
     /// Keeps blobs that can be reached now from being reused until the pin is dropped.
@@ -74,7 +76,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     #[inline]
     pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
         let key = K::raw(key);
-        let hash = if Self::KEY_IS_WORD { self.hash.word(key.word()) } else { self.hash.bytes(key.bytes()) };
+        let hash = if Self::KEY_IS_WORD {
+            self.hash.word(key.word())
+        } else {
+            self.hash.bytes(key.bytes())
+        };
         Probe { hash, key }
     }
 
@@ -108,7 +114,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Lets the blob store do a bounded part of its background work and get room for what is about to be written.
     #[inline]
-    fn make_ready(&self, pm: &impl Medium, owner: &impl Owner, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+    fn make_ready(
+        &self,
+        pm: &impl Medium,
+        owner: &impl Owner,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+    ) -> Result<()> {
         if let Some(blobs) = &self.blobs {
             if !Self::KEY_IS_WORD {
                 blobs.prepare(pm, owner, probe.key.bytes().len())?;
@@ -181,7 +193,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// [`Records::prepare`] without the blob store's background work: may be called while holding bucket locks.
     #[inline]
-    pub(super) fn write(&self, pm: &impl Medium, probe: &Probe<'_>, value: Raw<'_>) -> Result<Unlinked> {
+    pub(super) fn write(
+        &self,
+        pm: &impl Medium,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+    ) -> Result<Unlinked> {
         let key = if Self::KEY_IS_WORD {
             probe.key.word()
         } else {
@@ -207,7 +224,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// Gives back a key that no slot came to refer to.
     #[inline]
     pub(super) fn discard_key(&self, word: u64) {
-        if !Self::KEY_IS_WORD && let Some(blobs) = &self.blobs {
+        if !Self::KEY_IS_WORD
+            && let Some(blobs) = &self.blobs
+        {
             blobs.discard(BlobRef::from_word(word));
         }
     }
@@ -215,7 +234,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// Gives back a value that no slot came to refer to.
     #[inline]
     pub(super) fn discard_value(&self, word: u64) {
-        if !Self::VALUE_IS_WORD && let Some(blobs) = &self.blobs {
+        if !Self::VALUE_IS_WORD
+            && let Some(blobs) = &self.blobs
+        {
             blobs.discard(BlobRef::from_word(word));
         }
     }
@@ -223,7 +244,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// Gives back a key to which no slot refers any more, durably, once all readers have left. Under the bucket's lock.
     #[inline]
     pub(super) fn retire_key(&self, pin: &Pin<'_>, word: u64) {
-        if !Self::KEY_IS_WORD && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0) {
+        if !Self::KEY_IS_WORD
+            && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0)
+        {
             blobs.retire(guard, BlobRef::from_word(word));
         }
     }
@@ -231,7 +254,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// As [`Records::retire_key`], for a value.
     #[inline]
     pub(super) fn retire_value(&self, pin: &Pin<'_>, word: u64) {
-        if !Self::VALUE_IS_WORD && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0) {
+        if !Self::VALUE_IS_WORD
+            && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0)
+        {
             blobs.retire(guard, BlobRef::from_word(word));
         }
     }

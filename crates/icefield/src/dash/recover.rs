@@ -9,10 +9,10 @@
 //! that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been done, so
 //! that crashes inside recovery change nothing.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::directory::Directory;
-use super::layout::Bucket;
+use super::layout::{Bucket, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
 use crate::key::{Key, Value};
@@ -59,6 +59,7 @@ fn recover<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         rounds = rounds.saturating_add(1);
     }
     let mark = Mark(state);
+    fetch(core, segment);
     reset_locks(core, segment)?;
     remove_duplicates(core, segment)?;
     directory.finish_split(core, id)?;
@@ -93,16 +94,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
+/// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop between
+/// them: recovery reads the same lines whatever the segment holds.
+fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segment: Segment<'_>,
+) {
+    for bucket in segment.buckets {
+        bucket.meta(&core.pm);
+        for slot in (2..SLOTS).step_by(4) {
+            bucket.slots[slot].key.load(&core.pm, Relaxed);
+        }
+    }
+}
+
 /// Whatever the locks hold is from another session. The metadata is checked here, once, so that no later code meets slots
 /// that the geometry does not have.
-fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, segment: Segment<'_>) -> Result<()> {
+fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segment: Segment<'_>,
+) -> Result<()> {
     for site in core.sites(segment) {
         let (_, bucket) = site?;
         version_lock::reset(bucket.version_lock(&core.pm));
         let meta = bucket.meta(&core.pm);
         if (meta.allocated() | meta.members()) & !core.geometry.slot_mask() != 0 {
             let detail = format!("metadata {meta:?} of a bucket of segment {}", segment.id);
-            return Err(core.corrupt(&core.segments, u64::from(segment.id) * core.geometry.segment_bytes(), detail));
+            return Err(core.corrupt(
+                &core.segments,
+                u64::from(segment.id) * core.geometry.segment_bytes(),
+                detail,
+            ));
         }
     }
     Ok(())
@@ -119,14 +141,16 @@ fn remove_duplicates<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     let mut removed = false;
     for number in 0..normal {
         // The copy in the probing bucket goes, wherever it came from.
-        let (bucket, next) = (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
+        let (bucket, next) =
+            (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
         removed |= strike_copies(core, bucket, next, next.meta(pm).members())?;
     }
     for site in core.sites(segment).skip(normal) {
         let (_, stashed) = site?;
         for slot in Bucket::slots_of(stashed.meta(pm).allocated()) {
             let (home, probing) = core.pair(segment, core.hash_at(stashed, slot)?);
-            removed |= strike_copies(core, home, stashed, 1 << slot)? || strike_copies(core, probing, stashed, 1 << slot)?;
+            removed |= strike_copies(core, home, stashed, 1 << slot)?
+                || strike_copies(core, probing, stashed, 1 << slot)?;
         }
     }
     if removed {
@@ -147,8 +171,7 @@ fn strike_copies<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     let meta = bucket.meta(pm);
     let mut copies = 0;
     for slot in Bucket::slots_of(meta.allocated() & suspects) {
-        let (key, _) = bucket.record(pm, slot);
-        let byte = bucket.fingerprint_at(pm, slot);
+        let (key, byte) = (bucket.record(pm, slot).0, bucket.fingerprint_at(pm, slot));
         let twin = Bucket::slots_of(original.candidates(pm, u64::from(byte)))
             .any(|other| original.record(pm, other).0 == key);
         copies |= u32::from(twin) << slot;

@@ -31,7 +31,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             entries.retain(|&(hash, ..)| (from..=range.last).contains(&hash));
             entries.sort_unstable_by_key(|&(hash, ..)| hash);
             page.next = range.last.checked_add(1).map(Cursor);
-            if let Some(&(last, ..)) = entries.get((n - page.records.len().min(n)).saturating_sub(1)) {
+            if let Some(&(last, ..)) =
+                entries.get((n - page.records.len().min(n)).saturating_sub(1))
+            {
                 // Records of one hash stay on one page: the cursor could not tell them apart.
                 entries.retain(|&(hash, ..)| hash <= last);
                 page.next = last.checked_add(1).map(Cursor);
@@ -67,16 +69,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let segment = core.segment(range.located.segment)?;
         // Whatever changes in the stash or the chain changes the version of a normal bucket as well.
         let normal = &segment.buckets[..core.geometry.buckets as usize];
-        let versions: Vec<_> =
-            normal.iter().map(|bucket| version_lock::read_begin(bucket.version_lock(&core.pm))).collect();
+        let versions: Vec<_> = normal
+            .iter()
+            .map(|bucket| version_lock::read_begin(bucket.version_lock(&core.pm)))
+            .collect();
         if !self.is_same(hash, range)? {
             return Ok(None);
         }
         let entries = self.entries(segment);
-        let valid = normal
-            .iter()
-            .zip(versions)
-            .all(|(bucket, version)| version_lock::validate(bucket.version_lock(&core.pm), version));
+        let valid = normal.iter().zip(versions).all(|(bucket, version)| {
+            version_lock::validate(bucket.version_lock(&core.pm), version)
+        });
         if valid { entries.map(|entries| Some((range, entries))) } else { Ok(None) }
     }
 
@@ -105,7 +108,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let mut next = Some(0);
         while let Some(hash) = next {
             let (range, entries) = self.read_segment(hash)?;
-            total += entries.iter().filter(|&&(found, ..)| (hash..=range.last).contains(&found)).count() as u64;
+            total +=
+                entries.iter().filter(|&&(found, ..)| (hash..=range.last).contains(&found)).count()
+                    as u64;
             next = range.last.checked_add(1);
         }
         Ok(total)
@@ -119,7 +124,9 @@ pub struct Iter<'a, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium>
     pub(super) next: Option<Cursor>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Iterator for Iter<'_, K, V, P, M> {
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Iterator
+    for Iter<'_, K, V, P, M>
+{
     type Item = Result<(K::Owned, V::Owned)>;
 
     fn next(&mut self) -> Option<Self::Item> {

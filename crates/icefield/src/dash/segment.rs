@@ -150,7 +150,9 @@ fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Resu
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The root words.
     pub(super) fn root(&self) -> Result<&Root> {
-        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words"))
+        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
+            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
+        })
     }
 
     /// A fault in one of the table's files.
@@ -164,32 +166,44 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let offset = u64::from(id) * self.geometry.segment_bytes();
         match self.segments.slice_at::<Bucket>(offset, self.geometry.all_buckets()) {
             Some(buckets) => Ok(Segment { id, buckets }),
-            None => Err(self.corrupt(&self.segments, offset, format!("segment {id} lies outside the file"))),
+            None => Err(self.corrupt(
+                &self.segments,
+                offset,
+                format!("segment {id} lies outside the file"),
+            )),
         }
     }
 
     /// The header of a segment.
     pub(super) fn header(&self, id: u32) -> Result<&Header> {
         let offset = u64::from(id) * size_of::<Header>() as u64;
-        self.headers
-            .at(offset)
-            .ok_or_else(|| self.corrupt(&self.headers, offset, format!("segment {id} lies outside the file")))
+        self.headers.at(offset).ok_or_else(|| {
+            self.corrupt(&self.headers, offset, format!("segment {id} lies outside the file"))
+        })
     }
 
     /// The unpacked link word of a segment.
     pub(super) fn link(&self, id: u32) -> Result<Link> {
         let word = self.header(id)?.link.load(&self.pm, Acquire);
         Link::unpack(word).ok_or_else(|| {
-            self.corrupt(&self.headers, u64::from(id) * size_of::<Header>() as u64, format!("link word {word:#x} of segment {id}"))
+            self.corrupt(
+                &self.headers,
+                u64::from(id) * size_of::<Header>() as u64,
+                format!("link word {word:#x} of segment {id}"),
+            )
         })
     }
 
     /// A block of the chain region.
     pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
         let offset = u64::from(block) * size_of::<ChainBlock>() as u64;
-        self.chains
-            .at(offset)
-            .ok_or_else(|| self.corrupt(&self.chains, offset, format!("chained bucket {block} lies outside the file")))
+        self.chains.at(offset).ok_or_else(|| {
+            self.corrupt(
+                &self.chains,
+                offset,
+                format!("chained bucket {block} lies outside the file"),
+            )
+        })
     }
 
     /// The blocks of a segment's chain. Ends in an error when there are more than the region holds: a cycle.
@@ -199,7 +213,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
             Err(error) => Some(Err(error)),
             Ok(0) => None,
-            Ok(_) if left == 0 => Some(Err(self.corrupt(&self.chains, 0, format!("the chain of segment {segment} is a cycle")))),
+            Ok(_) if left == 0 => Some(Err(self.corrupt(
+                &self.chains,
+                0,
+                format!("the chain of segment {segment} is a cycle"),
+            ))),
             Ok(word) => {
                 left -= 1;
                 let block = (word - 1) as u32;
@@ -238,9 +256,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let pm = &self.pm;
         let (home, probing) = self.pair(segment, probe.hash);
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
-        let versions =
-            [home, probing].map(|bucket| (bucket.version_lock(pm), version_lock::read_begin(bucket.version_lock(pm))));
-        let valid = || versions.iter().all(|&(lock, version)| version_lock::validate(lock, version));
+        let versions = [home, probing].map(|bucket| {
+            (bucket.version_lock(pm), version_lock::read_begin(bucket.version_lock(pm)))
+        });
+        let valid =
+            || versions.iter().all(|&(lock, version)| version_lock::validate(lock, version));
         if !current()? {
             return Ok(Search::Again);
         }
@@ -254,6 +274,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         };
         // Hits, misses and faults alike count only when nobody wrote meanwhile.
         if !valid() {
+            pm.forget_reads();
             return Ok(Search::Again);
         }
         Ok(Search::Sure(found?.map(take)))
@@ -277,11 +298,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's version,
     /// which every change to its overflow records steps, is validated by the caller.
     #[cold]
-    fn search_stash(&self, segment: Segment<'_>, probe: &Probe<'_>, hint: stash::StashHint) -> Result<Option<u64>> {
+    fn search_stash(
+        &self,
+        segment: Segment<'_>,
+        probe: &Probe<'_>,
+        hint: stash::StashHint,
+    ) -> Result<Option<u64>> {
         let pm = &self.pm;
         let stash = self.stash(segment).iter().enumerate();
-        let hinted = stash.filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1).map(|(_, bucket)| Ok(bucket));
-        let chained = hint.all.then(|| self.chain(segment.id).map(|block| block.map(|(_, block)| &block.bucket)));
+        let hinted = stash
+            .filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1)
+            .map(|(_, bucket)| Ok(bucket));
+        let chained = hint
+            .all
+            .then(|| self.chain(segment.id).map(|block| block.map(|(_, block)| &block.bucket)));
         for bucket in hinted.chain(chained.into_iter().flatten()) {
             let bucket = bucket?;
             let value = loop {
@@ -293,6 +323,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if version_lock::validate(lock, version) {
                     break value;
                 }
+                pm.forget_reads();
             };
             if let Some(value) = value? {
                 return Ok(Some(value));
@@ -302,7 +333,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
-    pub(super) fn find_locked<'a>(&'a self, segment: Segment<'a>, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
+    pub(super) fn find_locked<'a>(
+        &'a self,
+        segment: Segment<'a>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Found<'a>>> {
         let pm = &self.pm;
         let (home, probing) = self.pair(segment, probe.hash);
         if let Some((bucket, slot)) = self.find_in_pair(home, probing, probe)? {
@@ -332,37 +367,50 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Records in a segment, its chain included.
     pub(super) fn count(&self, segment: Segment<'_>) -> Result<u64> {
-        let in_buckets: u64 = segment.buckets.iter().map(|bucket| u64::from(bucket.meta(&self.pm).count())).sum();
-        self.chain(segment.id).try_fold(in_buckets, |sum, block| Ok(sum + u64::from(block?.1.bucket.meta(&self.pm).count())))
+        let in_buckets: u64 =
+            segment.buckets.iter().map(|bucket| u64::from(bucket.meta(&self.pm).count())).sum();
+        self.chain(segment.id).try_fold(in_buckets, |sum, block| {
+            Ok(sum + u64::from(block?.1.bucket.meta(&self.pm).count()))
+        })
     }
 
     /// Every bucket of a segment with the site that its records have.
-    pub(super) fn sites<'a>(&'a self, segment: Segment<'a>) -> impl Iterator<Item = Result<(Site, &'a Bucket)>> {
+    pub(super) fn sites<'a>(
+        &'a self,
+        segment: Segment<'a>,
+    ) -> impl Iterator<Item = Result<(Site, &'a Bucket)>> {
         let normal = self.geometry.buckets as usize;
         let own = segment.buckets.iter().enumerate().map(move |(number, bucket)| {
             let site = if number < normal { Site::Normal } else { Site::Stash(number - normal) };
             Ok((site, bucket))
         });
-        own.chain(self.chain(segment.id).map(|block| block.map(|(_, block)| (Site::Chain, &block.bucket))))
+        own.chain(
+            self.chain(segment.id)
+                .map(|block| block.map(|(_, block)| (Site::Chain, &block.bucket))),
+        )
     }
 
     /// The value behind a word, as the user's type.
     pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
-        V::own(self.records.value(&self.pm, word)?)
-            .ok_or_else(|| self.corrupt(&self.segments, 0, format!("a stored value is no {}", V::TYPE)))
+        V::own(self.records.value(&self.pm, word)?).ok_or_else(|| {
+            self.corrupt(&self.segments, 0, format!("a stored value is no {}", V::TYPE))
+        })
     }
 
     /// The key behind a word, as the user's type.
     pub(super) fn own_key(&self, word: u64) -> Result<K::Owned> {
-        K::own(self.records.key(&self.pm, word)?)
-            .ok_or_else(|| self.corrupt(&self.segments, 0, format!("a stored key is no {}", K::TYPE)))
+        K::own(self.records.key(&self.pm, word)?).ok_or_else(|| {
+            self.corrupt(&self.segments, 0, format!("a stored key is no {}", K::TYPE))
+        })
     }
 
     /// Whether a segment has been recovered in this session.
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
         // Acquire: pairs with the Release in `recover`; who sees the mark sees the reset locks.
-        self.touched.get(id as usize).is_some_and(|state| state.load(Acquire) == super::recover::READY)
+        self.touched
+            .get(id as usize)
+            .is_some_and(|state| state.load(Acquire) == super::recover::READY)
     }
 
     /// Protects by-reference records from reuse.
@@ -372,8 +420,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Locks all buckets of a segment, in the one order in which any thread waits for several, and then its chain.
-    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Result<Vec<super::bucket::Guard<'a, M>>> {
-        let mut guards: Vec<_> = segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect();
+    pub(super) fn lock_all<'a>(
+        &'a self,
+        segment: Segment<'a>,
+    ) -> Result<Vec<super::bucket::Guard<'a, M>>> {
+        let mut guards: Vec<_> =
+            segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect();
         // The last stash bucket's lock guards the chain (`insert`), so this list is final.
         for block in self.chain(segment.id) {
             guards.push(block?.1.bucket.lock(&self.pm));

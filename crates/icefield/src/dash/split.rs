@@ -44,7 +44,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         };
         if !self.is_touched(claim.block) {
             // Locks from before this session mean nothing.
-            segment.buckets.iter().for_each(|bucket| version_lock::reset(bucket.version_lock(&self.pm)));
+            segment
+                .buckets
+                .iter()
+                .for_each(|bucket| version_lock::reset(bucket.version_lock(&self.pm)));
         }
         // Waits for writers that came before a `clear` and still hold a lock here.
         let guards: Vec<_> = segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect();
@@ -79,7 +82,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.chain_blocks.abandon(&self.pm, &root.chains, &ChainBlocks(self), claim)?;
         }
         drop(new.guards);
-        self.segment_blocks.abandon(&self.pm, &root.segments, &super::segment::SegmentBlocks(self), new.claim)
+        self.segment_blocks.abandon(
+            &self.pm,
+            &root.segments,
+            &super::segment::SegmentBlocks(self),
+            new.claim,
+        )
     }
 
     /// The new segment is linked, durably: its blocks have an owner.
@@ -93,13 +101,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Copies the records whose hash has `bit` set into the new segment. The caller holds all locks of `from`.
-    pub(super) fn copy_half(&self, from: Segment<'_>, new: &mut NewSegment<'_, M>, bit: u64) -> Result<()> {
+    pub(super) fn copy_half(
+        &self,
+        from: Segment<'_>,
+        new: &mut NewSegment<'_, M>,
+        bit: u64,
+    ) -> Result<()> {
         self.header(new.segment.id)?.chain.store(&self.pm, 0, Release);
-        for (number, bucket) in from.buckets.iter().enumerate().take(self.geometry.buckets as usize) {
+        for (number, bucket) in from.buckets.iter().enumerate().take(self.geometry.buckets as usize)
+        {
             let meta = bucket.meta(&self.pm);
             for slot in Bucket::slots_of(meta.allocated()) {
                 if self.hash_at(bucket, slot)? & bit != 0 {
-                    self.copy_slot(bucket, slot, &new.segment.buckets[number], slot, meta.members() >> slot & 1 == 1);
+                    self.copy_slot(
+                        bucket,
+                        slot,
+                        &new.segment.buckets[number],
+                        slot,
+                        meta.members() >> slot & 1 == 1,
+                    );
                 }
             }
         }
@@ -131,7 +151,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Finds a stashed record a place in the new segment, at home if there is room again.
-    fn copy_overflow(&self, source: &Bucket, slot: usize, hash: u64, new: &mut NewSegment<'_, M>) -> Result<()> {
+    fn copy_overflow(
+        &self,
+        source: &Bucket,
+        slot: usize,
+        hash: u64,
+        new: &mut NewSegment<'_, M>,
+    ) -> Result<()> {
         let pm = &self.pm;
         let mask = self.geometry.slot_mask();
         let (home, probing) = self.pair(new.segment, hash);
@@ -150,7 +176,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let header = self.header(new.segment.id)?;
         let chained = self.chain(new.segment.id).next().transpose()?;
         let target = match chained {
-            Some((_, block)) if Bucket::free_slot(block.bucket.meta(pm).allocated(), mask).is_some() => block,
+            Some((_, block))
+                if Bucket::free_slot(block.bucket.meta(pm).allocated(), mask).is_some() =>
+            {
+                block
+            }
             _ => {
                 let claim = self.new_chain_block(new.segment.id)?;
                 let block = self.chain_block(claim.block)?;
@@ -171,7 +201,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn new_chain_block(&self, segment: u32) -> Result<Claim> {
         let pm = &self.pm;
         let head = self.header(segment)?.chain.load(pm, Relaxed);
-        let claim = self.chain_blocks.claim(pm, &self.root()?.chains, &ChainBlocks(self), segment)?;
+        let claim =
+            self.chain_blocks.claim(pm, &self.root()?.chains, &ChainBlocks(self), segment)?;
         let block = self.chain_block(claim.block)?;
         version_lock::reset(block.bucket.version_lock(pm));
         stash::reset(pm, &block.bucket);
@@ -229,7 +260,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for slot in Bucket::slots_of(bucket.meta(pm).allocated()) {
                 let home = self.geometry.home(self.hash_at(bucket, slot)?);
                 let pair = [home, self.geometry.next(home)];
-                let metas = pair.map(|number| segment.buckets[number].meta(pm).allocated() | pending[number]);
+                let metas = pair
+                    .map(|number| segment.buckets[number].meta(pm).allocated() | pending[number]);
                 if let Some((which, free)) = choose(metas, mask) {
                     pending[pair[which]] |= 1 << free;
                     let (key, value) = bucket.record(pm, slot);
@@ -250,10 +282,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // P10: at home, durably, before they leave the stash; a crash between leaves duplicates, which recovery removes.
         pm.fence();
         for &(source, slot, ..) in &moves {
+            // P11: durable by the fence of P16, before the locks are released and the slots used again.
             source.publish(pm, source.meta(pm).without(1 << slot));
         }
-        // P11: the stash's slots are durably free before they are used again.
-        pm.fence();
         Ok(())
     }
 
@@ -272,11 +303,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 link = &block.next;
             }
             let Some((link, number, next)) = empty else { return Ok(()) };
-            self.chain_blocks.free(pm, &self.root()?.chains, &ChainBlocks(self), (number, segment.id), || {
-                link.store(pm, next, Release);
-                pm.persist(link);
-                Ok(())
-            })?;
+            self.chain_blocks.free(
+                pm,
+                &self.root()?.chains,
+                &ChainBlocks(self),
+                (number, segment.id),
+                || {
+                    link.store(pm, next, Release);
+                    pm.persist(link);
+                    Ok(())
+                },
+            )?;
         }
     }
 
@@ -295,7 +332,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Stores and persists a segment's link word.
-    pub(super) fn set_link(&self, id: u32, state: State, depth: u32, side: Option<u32>) -> Result<()> {
+    pub(super) fn set_link(
+        &self,
+        id: u32,
+        state: State,
+        depth: u32,
+        side: Option<u32>,
+    ) -> Result<()> {
         let link = &self.header(id)?.link;
         link.store(&self.pm, Link { state, depth, side }.pack(), Release);
         self.pm.persist(link);
@@ -310,7 +353,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether a key with this hash finds room without a split.
     pub(super) fn has_room(&self, segment: Segment<'_>, hash: u64) -> Result<bool> {
         let mask = self.geometry.slot_mask();
-        let free = |bucket: &Bucket| Bucket::free_slot(bucket.meta(&self.pm).allocated(), mask).is_some();
+        let free =
+            |bucket: &Bucket| Bucket::free_slot(bucket.meta(&self.pm).allocated(), mask).is_some();
         let (home, probing) = self.pair(segment, hash);
         if free(home) || free(probing) || self.stash(segment).iter().any(free) {
             return Ok(true);

@@ -39,7 +39,13 @@ impl Bucket {
     /// Places of this bucket whose fingerprint matches, among those whose records have their home here (`member` false)
     /// or in the previous bucket.
     #[inline]
-    fn matching_places(&self, pm: &impl Medium, word: OverflowWord, hash: u64, member: bool) -> u32 {
+    fn matching_places(
+        &self,
+        pm: &impl Medium,
+        word: OverflowWord,
+        hash: u64,
+        member: bool,
+    ) -> u32 {
         let mine = if member { word.members() } else { !word.members() };
         let places = word.taken() & mine;
         if places == 0 {
@@ -70,7 +76,13 @@ pub(super) fn hint(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64)
 
 /// Notes that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both locks and has set both
 /// changing bits.
-pub(super) fn note(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64, stash_bucket: Option<usize>) {
+pub(super) fn note(
+    pm: &impl Medium,
+    home: &Bucket,
+    probing: &Bucket,
+    hash: u64,
+    stash_bucket: Option<usize>,
+) {
     if let Some(stash_bucket) = stash_bucket {
         for (bucket, member) in [(home, false), (probing, true)] {
             let word = bucket.overflow_word(pm);
@@ -89,7 +101,13 @@ pub(super) fn note(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64,
 }
 
 /// Undoes [`note`] for a record that has left the stash, under the same conditions.
-pub(super) fn forget(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64, stash_bucket: Option<usize>) {
+pub(super) fn forget(
+    pm: &impl Medium,
+    home: &Bucket,
+    probing: &Bucket,
+    hash: u64,
+    stash_bucket: Option<usize>,
+) {
     if let Some(stash_bucket) = stash_bucket {
         for (bucket, member) in [(home, false), (probing, true)] {
             let word = bucket.overflow_word(pm);

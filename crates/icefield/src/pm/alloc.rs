@@ -18,7 +18,7 @@
 //! list. Recovery only repeats these steps, so a crash inside it is no different.
 //!
 //! # Costs
-//! Two fences an allocation, three a free: for structure changes, not for single records.
+//! One fence an allocation (two from the free list), three a free: for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -113,7 +113,12 @@ impl Allocator {
     ///
     /// # Errors
     /// A block lies outside its region.
-    pub fn free_blocks(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks) -> Result<Vec<u32>> {
+    pub fn free_blocks(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+    ) -> Result<Vec<u32>> {
         let set = &words.sets[self.lock().set];
         let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
         let mut free: Vec<u32> = (bump..skip.saturating_sub(1)).map(|block| block as u32).collect();
@@ -130,7 +135,13 @@ impl Allocator {
     ///
     /// # Errors
     /// No space for another block; nothing has changed.
-    pub fn claim(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks, tag: u32) -> Result<Claim> {
+    pub fn claim(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        tag: u32,
+    ) -> Result<Claim> {
         let mut rounds = 0;
         loop {
             let mut state = self.lock();
@@ -156,8 +167,9 @@ impl Allocator {
                     set.free.store(pm, next, Release);
                     pm.persist(&set.free);
                 } else {
+                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump, not out.
                     set.bump.store(pm, u64::from(block) + 1, Release);
-                    pm.persist(&set.bump);
+                    pm.flush_object(&set.bump);
                 }
                 return Ok(Claim { block, intent });
             }
@@ -177,7 +189,13 @@ impl Allocator {
     ///
     /// # Errors
     /// The block lies outside its region.
-    pub fn abandon(&self, pm: &impl Medium, words: &Words, blocks: &impl Blocks, claim: Claim) -> Result<()> {
+    pub fn abandon(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        claim: Claim,
+    ) -> Result<()> {
         let mut state = self.lock();
         push(pm, &words.sets[state.set], blocks, claim.block)?;
         // Under the mutex: the block may be claimed again only when no older intent names it.
@@ -242,7 +260,8 @@ impl Allocator {
             }
             resolved += 1;
             let (block, tag) = ((word as u32).wrapping_sub(1), (word >> 32) as u32);
-            let beyond = u64::from(block) >= set.bump.load(pm, Relaxed) && u64::from(block) + 1 != set.skip.load(pm, Relaxed);
+            let beyond = u64::from(block) >= set.bump.load(pm, Relaxed)
+                && u64::from(block) + 1 != set.skip.load(pm, Relaxed);
             let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
             if !beyond && !at_head && !is_owned(block, tag)? {
                 push(pm, set, blocks, block)?;
@@ -253,14 +272,14 @@ impl Allocator {
         Ok(resolved)
     }
 
-    /// Prepares the other set so that all blocks but `keep` are free in it; persisted. [`Allocator::switch`] follows once the
-    /// owner has switched durably.
+    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before it switches
+    /// durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
         let set = &words.sets[1 - self.lock().set];
         set.bump.store(pm, 0, Release);
         set.skip.store(pm, keep.map_or(0, |block| u64::from(block) + 1), Release);
         set.free.store(pm, 0, Release);
-        pm.persist(set);
+        pm.flush_object(set);
     }
 
     /// Goes by the other set from now on.

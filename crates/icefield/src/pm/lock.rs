@@ -43,7 +43,13 @@ impl<M: Medium> LockCell for PmLock<'_, M> {
         self.cell.store(self.pm, value, order);
     }
     #[inline(always)]
-    fn cas_weak(self, current: u32, new: u32, success: Ordering, failure: Ordering) -> Result<u32, u32> {
+    fn cas_weak(
+        self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
         self.cell.compare_exchange_weak(self.pm, current, new, success, failure)
     }
     #[inline(always)]

@@ -215,6 +215,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
         }
     }
 
+    /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what it has
+    /// read so far. Only the simulator's detector listens.
+    #[inline(always)]
+    fn forget_reads(&self) {}
+
     /// Copies the table's files, as they are, into a new table directory at `path`; tells how many bytes that were. The caller
     /// sees to it that nobody changes them meanwhile.
     ///

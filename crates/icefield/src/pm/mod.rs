@@ -19,9 +19,9 @@ pub mod sim;
 pub mod superblock;
 
 pub mod alloc;
-pub mod lock;
 mod arch;
 mod io;
+pub mod lock;
 mod mapped;
 
 #[doc(hidden)]

@@ -118,3 +118,25 @@ fn child_with_a_limit() {
     assert!(matches!(pm.grow(&region, 2 << 20), Err(Error::NoSpace { .. })));
     pm.grow(&region, 1 << 20).unwrap();
 }
+
+#[test]
+fn little_address_space_is_enough() {
+    let status = crate::in_child("space::child_with_few_addresses", &[]);
+    assert!(status.success(), "{status:?}");
+}
+
+#[test]
+#[ignore = "run by little_address_space_is_enough"]
+fn child_with_few_addresses() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::As).maximum;
+    setrlimit(Resource::As, Rlimit { current: Some(12 << 30), maximum }).unwrap();
+    let scratch = scratch();
+    let pm = make(&scratch.path().join("t"), process(), 8);
+    for name in ["a.ice", "b.ice", "c.ice"] {
+        let region = pm.region(name, u64::MAX).unwrap();
+        assert!((1 << 30..12 << 30).contains(&region.max_bytes()), "{}", region.max_bytes());
+        pm.grow(&region, 1 << 20).unwrap();
+    }
+    assert!(matches!(pm.grow(&data(&pm), 2 << 30), Err(Error::NoSpace { .. })));
+}

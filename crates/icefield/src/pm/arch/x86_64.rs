@@ -59,8 +59,8 @@ impl Instruction {
     }
 }
 
-/// Returns when every write-back that this thread started has reached the persistence domain, as far as later stores can
-/// tell.
+/// Returns when every write-back that this thread started has reached the persistence domain, as far as later stores
+/// can tell.
 #[inline(always)]
 pub(crate) fn store_fence() {
     // SAFETY: `sfence` is in the base instruction set of this architecture and touches no memory.

@@ -52,7 +52,11 @@ impl BlobStore {
     /// nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
     ///
     /// It verifies I1 to I5 of this module's header.
-    pub fn check<M: Medium>(&self, pm: &M, live: impl IntoIterator<Item = (u64, BlobRef)>) -> BlobReport {
+    pub fn check<M: Medium>(
+        &self,
+        pm: &M,
+        live: impl IntoIterator<Item = (u64, BlobRef)>,
+    ) -> BlobReport {
         let mut report = BlobReport::default();
         let mut layout = self.read_map(pm, &mut report);
         for (owner, blob) in live {
@@ -72,10 +76,15 @@ impl BlobStore {
         let end = lock(&shared.space).end;
         let mut run_end = 0;
         for number in 0..end {
-            let word = map_word(&shared.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
+            let word =
+                map_word(&shared.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
             if number < run_end {
                 if word != FREE {
-                    report.fault(|| format!("blob I1: chunk {number} is inside a run, but the map has a word for it"));
+                    report.fault(|| {
+                        format!(
+                            "blob I1: chunk {number} is inside a run, but the map has a word for it"
+                        )
+                    });
                 }
                 continue;
             }
@@ -88,11 +97,14 @@ impl BlobStore {
                     };
                     run_end = number.saturating_add(chunks);
                     if run_end > end {
-                        report.fault(|| format!("blob I1: the run at chunk {number} reaches beyond the region"));
+                        report.fault(|| {
+                            format!("blob I1: the run at chunk {number} reaches beyond the region")
+                        });
                     }
                     layout.insert(number, (extent, Bitmap::empty(blocks)));
                 }
-                Err(_) => report.fault(|| format!("blob I1: the map's word for chunk {number} is damaged")),
+                Err(_) => report
+                    .fault(|| format!("blob I1: the map's word for chunk {number} is damaged")),
             }
         }
         layout
@@ -117,7 +129,8 @@ impl BlobStore {
                 // The one block of a run begins with it.
                 Extent::Large(_) => shared.params.chunk_bytes,
             };
-            let whole = inside.is_multiple_of(size) && u64::from(inside / size) < u64::from(referred.bound());
+            let whole = inside.is_multiple_of(size)
+                && u64::from(inside / size) < u64::from(referred.bound());
             whole.then_some((*extent, referred, inside / size))
         });
         let Some((extent, referred, block)) = place else {
@@ -131,7 +144,12 @@ impl BlobStore {
             Ok(content) => {
                 report.content_bytes += content.len() as u64;
                 if shared.classes.extent(content.len()) != extent {
-                    report.fault(|| format!("blob I2: {} bytes at {word:#x} do not belong into {extent:?}", content.len()));
+                    report.fault(|| {
+                        format!(
+                            "blob I2: {} bytes at {word:#x} do not belong into {extent:?}",
+                            content.len()
+                        )
+                    });
                 }
             }
             Err(error) => report.fault(|| format!("blob I4: {word:#x}: {error}")),
@@ -151,9 +169,12 @@ impl BlobStore {
             Chunk::Unscanned | Chunk::Vacant => {}
             Chunk::Large { owned, .. } => report.leaked += u64::from(*owned && !in_use),
             Chunk::Small(small) => {
-                report.leaked += small.owned.iter().filter(|&block| !referred.contains(block)).count() as u64;
+                report.leaked +=
+                    small.owned.iter().filter(|&block| !referred.contains(block)).count() as u64;
                 for block in small.free.iter().filter(|&block| referred.contains(block)) {
-                    report.fault(|| format!("blob I5: block {block} of chunk {number} is free, but referred to"));
+                    report.fault(|| {
+                        format!("blob I5: block {block} of chunk {number} is free, but referred to")
+                    });
                 }
             }
         }

@@ -106,7 +106,14 @@ pub(super) struct SmallChunk {
 impl SmallChunk {
     /// A chunk none of whose blocks is known yet.
     pub fn unexamined(class: usize, blocks: u32) -> Self {
-        Self { class, blocks, owned: Bitmap::empty(blocks), free: Bitmap::empty(blocks), users: 0, listed: false }
+        Self {
+            class,
+            blocks,
+            owned: Bitmap::empty(blocks),
+            free: Bitmap::empty(blocks),
+            users: 0,
+            listed: false,
+        }
     }
 
     /// A chunk all of whose blocks are free.

@@ -84,7 +84,11 @@ impl Classes {
             return Err(Damaged);
         }
         match kind {
-            SMALL => self.sizes.binary_search(&value).map(|class| Some(Extent::Small(class))).map_err(|_| Damaged),
+            SMALL => self
+                .sizes
+                .binary_search(&value)
+                .map(|class| Some(Extent::Small(class)))
+                .map_err(|_| Damaged),
             LARGE if value > 0 => Ok(Some(Extent::Large(value))),
             _ => Err(Damaged),
         }
@@ -107,7 +111,8 @@ const CHECK_SHIFT: u32 = 48;
 /// size would have the scan give away parts of live blocks.
 fn seal(number: u32, kind: u64, value: u32) -> u64 {
     let plain = kind | u64::from(value) << VALUE_SHIFT;
-    let check = fold(plain ^ 0x9E37_79B9_7F4A_7C15, u64::from(number) ^ 0xD1B5_4A32_D192_ED03) >> CHECK_SHIFT;
+    let check = fold(plain ^ 0x9E37_79B9_7F4A_7C15, u64::from(number) ^ 0xD1B5_4A32_D192_ED03)
+        >> CHECK_SHIFT;
     plain | check << CHECK_SHIFT
 }
 
@@ -120,7 +125,9 @@ mod tests {
         let classes = Classes::new(64 << 10);
         assert_eq!(classes.count(), 7 + 7 * 4 + 2);
         for content in 1..(16 << 10) - 16 {
-            let Extent::Small(class) = classes.extent(content) else { panic!("{content} is small") };
+            let Extent::Small(class) = classes.extent(content) else {
+                panic!("{content} is small")
+            };
             let size = classes.size(class) as usize;
             let waste = size - (content + 16);
             assert!(waste <= (size / 4).max(15), "{content} bytes in a block of {size}");
@@ -133,13 +140,18 @@ mod tests {
     #[test]
     fn words_round_trip_and_refuse_damage() {
         let classes = Classes::new(1024);
-        let extents = (0..classes.count()).map(Extent::Small).chain([Extent::Large(1), Extent::Large(257)]);
+        let extents =
+            (0..classes.count()).map(Extent::Small).chain([Extent::Large(1), Extent::Large(257)]);
         for extent in extents {
             let word = classes.encode(5, extent);
             assert_eq!(classes.decode(5, word), Ok(Some(extent)));
             assert_eq!(classes.decode(6, word), Err(Damaged), "the word of another chunk");
             for bit in 0..64 {
-                assert_eq!(classes.decode(5, word ^ 1 << bit), Err(Damaged), "bit {bit} of {extent:?}");
+                assert_eq!(
+                    classes.decode(5, word ^ 1 << bit),
+                    Err(Damaged),
+                    "bit {bit} of {extent:?}"
+                );
             }
         }
         assert_eq!(classes.decode(5, 0), Ok(None));

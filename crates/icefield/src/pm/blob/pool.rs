@@ -179,6 +179,9 @@ impl Shared {
     /// The first block of a chunk that begins a new life.
     fn take_new<M: Medium>(&self, pm: &M, class: usize) -> Result<(u32, u64)> {
         let number = self.take_chunks(pm, 1, Extent::Small(class))?;
+        // P1: other threads will take blocks of this chunk, and their fences do not make this thread's flushes durable.
+        pm.fence();
+        pm.writable()?;
         let mut small = SmallChunk::vacant(class, self.classes.blocks(class));
         small.users = 1;
         let offset = self.take_block(number, &mut small).unwrap_or_default();

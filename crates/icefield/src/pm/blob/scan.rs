@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
 
-use super::block::{BlobRef, fold};
+use super::block::{BlobRef, MAX_BLOB_BYTES, fold};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::{Extent, FREE};
 use super::space::{SCAN_PER_CHUNK, map_word};
@@ -74,9 +74,11 @@ impl Shared {
     /// A scan of the chunks below `end`. The sweep begins somewhere that differs from session to session: a store that is
     /// opened for a few operations at a time sees all of itself in the end.
     pub(super) fn scanner<M: Medium>(&self, pm: &M, end: u32) -> Mutex<Scanner> {
-        let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE) % u64::from(end.max(1));
+        let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE)
+            % u64::from(end.max(1));
         let start = self.border(pm, some as u32, end).unwrap_or(0);
-        let ranges = [(0, start), (start, end)].into_iter().filter(|(from, to)| from < to).collect();
+        let ranges =
+            [(0, start), (start, end)].into_iter().filter(|(from, to)| from < to).collect();
         let hunts = (0..self.classes.count()).map(|_| Hunt { next: end, at: None }).collect();
         Mutex::new(Scanner { ranges, swept: None, hunts })
     }
@@ -86,12 +88,18 @@ impl Shared {
         let mut before = (number.saturating_sub(self.longest_run())..number).rev();
         match before.find_map(|near| Some((near, self.word_at(pm, near)?.transpose()?))) {
             None | Some((_, Ok(Extent::Small(_)))) => Some(number),
-            Some((near, Ok(Extent::Large(chunks)))) => Some(near.saturating_add(chunks).clamp(number, end)),
+            Some((near, Ok(Extent::Large(chunks)))) => {
+                Some(near.saturating_add(chunks).clamp(number, end))
+            }
             Some((_, Err(_))) => None,
         }
     }
 
-    fn word_at<M: Medium>(&self, pm: &M, number: u32) -> Option<Result<Option<Extent>, super::class::Damaged>> {
+    fn word_at<M: Medium>(
+        &self,
+        pm: &M,
+        number: u32,
+    ) -> Option<Result<Option<Extent>, super::class::Damaged>> {
         // Relaxed: written by a former session, or by this one under the scanner's eyes (chunk states tell).
         let word = map_word(&self.map, number)?.load(pm, Ordering::Relaxed);
         Some(self.classes.decode(number, word))
@@ -120,8 +128,8 @@ impl Shared {
 
 impl BlobStore {
     /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512 blocks of
-    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing is due; leaves the scan alone
-    /// while another thread is at it.
+    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing
+    /// is due; leaves the scan alone while another thread is at it.
     ///
     /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but finds
     /// no space of former sessions.
@@ -131,14 +139,20 @@ impl BlobStore {
     #[inline]
     pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
         let shared = &self.shared;
-        let extent = shared.classes.extent(len);
-        // Relaxed, all: hints; the locks behind them order what they stand for.
+        // What is too long is refused by `write`.
+        let extent = shared.classes.extent(len.min(MAX_BLOB_BYTES));
+        // Relaxed, both: hints, as in `is_due`.
         let wanting = match extent {
             Extent::Small(class) => shared.pools[class].appetite() > 0,
             Extent::Large(_) => shared.unscanned.load(Ordering::Relaxed) > 0,
         };
-        let due = shared.scan_due.load(Ordering::Relaxed) > 0 || shared.ripe_runs.load(Ordering::Relaxed) > 0;
-        if wanting || due { self.prepare_now(pm, table, extent) } else { Ok(()) }
+        if wanting || self.is_due() { self.prepare_now(pm, table, extent) } else { Ok(()) }
+    }
+
+    fn is_due(&self) -> bool {
+        // Relaxed, both: hints; the locks behind them order what they stand for.
+        self.shared.scan_due.load(Ordering::Relaxed) > 0
+            || self.shared.ripe_runs.load(Ordering::Relaxed) > 0
     }
 
     #[cold]
@@ -211,8 +225,13 @@ impl BlobStore {
         let stop = hunt.next.saturating_sub(WORDS_PER_HUNT);
         while hunt.next > stop {
             hunt.next -= 1;
-            let fits = matches!(self.shared.word_at(pm, hunt.next), Some(Ok(Some(Extent::Small(found)))) if found == class);
-            if fits && self.shared.is_unscanned(hunt.next) {
+            // The state first: the word of a chunk that the session has taken may not be durable yet.
+            if !self.shared.is_unscanned(hunt.next) {
+                continue;
+            }
+            if let Some(Ok(Some(Extent::Small(found)))) = self.shared.word_at(pm, hunt.next)
+                && found == class
+            {
                 return Some(self.shared.begin(hunt.next, class));
             }
         }
@@ -221,7 +240,13 @@ impl BlobStore {
 
     /// Goes on with the sweep; gives the number of blocks (or map words) looked at, at most `budget` and at least one, and
     /// `None` at its end.
-    fn sweep<M: Medium>(&self, pm: &M, table: &impl Owner, scanner: &mut Scanner, budget: u32) -> Option<u32> {
+    fn sweep<M: Medium>(
+        &self,
+        pm: &M,
+        table: &impl Owner,
+        scanner: &mut Scanner,
+        budget: u32,
+    ) -> Option<u32> {
         if scanner.swept.is_some() {
             return Some(self.examine_blocks(pm, table, &mut scanner.swept, budget));
         }
@@ -232,7 +257,9 @@ impl BlobStore {
         if self.shared.is_unscanned(number) {
             match self.shared.word_at(pm, number) {
                 Some(Ok(None)) => self.find_free(number),
-                Some(Ok(Some(Extent::Small(class)))) => scanner.swept = Some(self.shared.begin(number, class)),
+                Some(Ok(Some(Extent::Small(class)))) => {
+                    scanner.swept = Some(self.shared.begin(number, class))
+                }
                 Some(Ok(Some(Extent::Large(run)))) if self.is_run(pm, number, run, end) => {
                     self.examine_run(pm, table, number, run);
                     chunks = run;
@@ -260,13 +287,22 @@ impl BlobStore {
 
     /// Whether a run that the map claims lies below `end` and has an inside that begins nothing.
     fn is_run<M: Medium>(&self, pm: &M, start: u32, chunks: u32, end: u32) -> bool {
-        let inside = |number| map_word(&self.shared.map, number).is_some_and(|word| word.load(pm, Ordering::Relaxed) == FREE);
+        let inside = |number| {
+            map_word(&self.shared.map, number)
+                .is_some_and(|word| word.load(pm, Ordering::Relaxed) == FREE)
+        };
         chunks <= end - start && (start + 1..start + chunks).all(inside)
     }
 
     /// Examines up to `budget` blocks of a chunk, clears `at` behind the last one, and gives their number. What is dead
     /// becomes free once nobody can be looking at it.
-    fn examine_blocks<M: Medium>(&self, pm: &M, table: &impl Owner, at: &mut Option<Examination>, budget: u32) -> u32 {
+    fn examine_blocks<M: Medium>(
+        &self,
+        pm: &M,
+        table: &impl Owner,
+        at: &mut Option<Examination>,
+        budget: u32,
+    ) -> u32 {
         let Some(Examination { chunk: number, class, next_block }) = at else { return 0 };
         let (number, class, first) = (*number, *class, *next_block);
         let blocks = self.shared.classes.blocks(class);

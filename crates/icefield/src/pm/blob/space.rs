@@ -31,7 +31,8 @@ impl FreeRuns {
     /// Adds a run, joining it with its neighbours. `false`, and no change, when a part of it is there already.
     pub fn put(&mut self, start: u32, length: u32) -> bool {
         let (mut first, mut end) = (start, start + length);
-        let before = self.by_start.range(..end).next_back().map(|(&start, &length)| (start, length));
+        let before =
+            self.by_start.range(..end).next_back().map(|(&start, &length)| (start, length));
         if let Some((near, near_length)) = before {
             if near + near_length > start {
                 return false;
@@ -71,7 +72,10 @@ impl FreeRuns {
 
     /// Whether a free run overlaps the chunks.
     pub fn overlaps(&self, start: u32, length: u32) -> bool {
-        self.by_start.range(..start + length).next_back().is_some_and(|(&near, &near_length)| near + near_length > start)
+        self.by_start
+            .range(..start + length)
+            .next_back()
+            .is_some_and(|(&near, &near_length)| near + near_length > start)
     }
 
     fn note(&mut self, start: u32, length: u32) {
@@ -121,7 +125,8 @@ impl Shared {
         let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {
             // Relaxed: written by a former session, or by nobody.
-            let word = map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
+            let word =
+                map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
             match self.classes.decode(number, word) {
                 Ok(None) => {}
                 Ok(Some(Extent::Small(_))) => return number + 1,
@@ -133,24 +138,24 @@ impl Shared {
         if stop == 0 { 0 } else { (stop + self.longest_run()).min(end) }
     }
 
-    /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and durably writes that use into
-    /// the map. Costs one fence.
+    /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and writes that use into the map:
+    /// durable after this thread's next fence.
     pub(super) fn take_chunks<M: Medium>(&self, pm: &M, count: u32, extent: Extent) -> Result<u32> {
         self.settle_ripe(pm)?;
         let start = self.choose_chunks(pm, count)?;
         // Anything but the newest growth may have been punched, by this store or by whoever copied the file.
         let chunk_bytes = u64::from(self.params.chunk_bytes);
-        let reserved = pm.reserve(&self.blobs, u64::from(start) * chunk_bytes, u64::from(count) * chunk_bytes);
+        let reserved =
+            pm.reserve(&self.blobs, u64::from(start) * chunk_bytes, u64::from(count) * chunk_bytes);
         let Some(word) = map_word(&self.map, start).filter(|_| reserved.is_ok()) else {
             lock(&self.space).runs.put(start, count);
             return reserved.and(Err(self.map_fault(start, "the map ends early")));
         };
         // The hunt takes unscanned chunks by their words: this one is not the scan's, or no longer.
         *lock(self.chunks.get(start)) = Chunk::Vacant;
-        // P1: the use of a chunk is durable before a block of it can be referred to.
+        // P1: flushed before any block of the chunk is, and so durable before a slot can refer to one.
         word.store(pm, self.classes.encode(start, extent), Ordering::Relaxed);
-        pm.persist(word);
-        pm.writable()?;
+        pm.flush_object(word);
         Ok(start)
     }
 
@@ -160,7 +165,9 @@ impl Shared {
         // Relaxed, all: hints for `prepare`.
         let due = match found {
             // Ahead of need: a fresh chunk is only taken when scanning eight found nothing.
-            Some(_) if space.runs.chunks() < LOW_CHUNKS => SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed)),
+            Some(_) if space.runs.chunks() < LOW_CHUNKS => {
+                SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed))
+            }
             Some(_) => 0,
             None => count.saturating_mul(SCAN_PER_CHUNK),
         };
@@ -182,12 +189,15 @@ impl Shared {
     fn grow<M: Medium>(&self, pm: &M, space: &mut Space, count: u32) -> Result<()> {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let needed = u64::from(space.fresh) + u64::from(count);
-        let most = (self.blobs.max_bytes() / chunk_bytes).min(self.map.max_bytes() / WORD_BYTES).min(u64::from(u32::MAX));
+        let most = (self.blobs.max_bytes() / chunk_bytes)
+            .min(self.map.max_bytes() / WORD_BYTES)
+            .min(u64::from(u32::MAX));
         if needed > most {
             let needed_bytes = u64::from(count) * chunk_bytes;
             return Err(Error::NoSpace { path: pm.path().join(self.blobs.name()), needed_bytes });
         }
-        let step = (space.end / 8).clamp(self.params.growth_chunks, MAX_GROWTH_CHUNKS.max(self.params.growth_chunks));
+        let step = (space.end / 8)
+            .clamp(self.params.growth_chunks, MAX_GROWTH_CHUNKS.max(self.params.growth_chunks));
         let wanted = needed.max(u64::from(space.end) + u64::from(step)).min(most);
         // The map first: a chunk without its word would be lost to a crash, a word without its chunk is nothing.
         let grow_to = |chunks: u64| {
@@ -251,7 +261,11 @@ impl Shared {
         if plenty {
             let chunk_bytes = u64::from(self.params.chunk_bytes);
             // A file system that cannot punch keeps the pages; the run is as free as before.
-            drop(pm.punch(&self.blobs, u64::from(start) * chunk_bytes, u64::from(length) * chunk_bytes));
+            drop(pm.punch(
+                &self.blobs,
+                u64::from(start) * chunk_bytes,
+                u64::from(length) * chunk_bytes,
+            ));
         }
     }
 }

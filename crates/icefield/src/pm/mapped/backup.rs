@@ -1,7 +1,7 @@
 //! Copying a table's directory into a new one, which appears under its path when it is complete.
 //!
-//! Where the file system can share blocks the copy costs next to nothing; elsewhere only what is in no hole is copied. In
-//! both cases the copy's holes are reserved afterwards: a store into one could otherwise meet a full device.
+//! Where the file system can share blocks the copy costs next to nothing; elsewhere only what is in no hole is copied.
+//! In both cases the copy's holes are reserved afterwards: a store into one could otherwise meet a full device.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,8 +22,9 @@ use crate::pm::io::{Access, Io, error};
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Mapped {
-    /// Copies the table's files into a new table directory at `path` and tells how many bytes that were. Nothing is left at
-    /// `path` when it fails. The copy is what the files hold: the caller sees to it that nobody changes them meanwhile.
+    /// Copies the table's files into a new table directory at `path` and tells how many bytes that were. Nothing is
+    /// left at `path` when it fails. The copy is what the files hold: the caller sees to it that nobody changes them
+    /// meanwhile.
     ///
     /// # Errors
     /// [`crate::Error::AlreadyExists`] when anything is at `path`, [`crate::Error::NoSpace`], [`crate::Error::Io`].
@@ -90,7 +91,8 @@ impl Mapped {
                 break;
             }
             chunk.clear();
-            // Relaxed: nobody changes the table meanwhile, and what a reader's hint may change means nothing in the copy.
+            // Relaxed: nobody changes the table meanwhile, and what a reader's hint may change means nothing in the
+            // copy.
             chunk.extend(
                 cells.iter().flat_map(|cell| cell.load(self, Ordering::Relaxed).to_le_bytes()),
             );

@@ -3,8 +3,8 @@
 //! # Creation
 //!
 //! A new table grows in a hidden sibling, `.NAME.creating-PID`, and gets its name when it is complete. So a path either
-//! holds a whole table or none, whenever the creator dies. Its lock file is locked all the while: a hidden directory whose
-//! lock is free belongs to nobody alive, and the next creation under the name removes it.
+//! holds a whole table or none, whenever the creator dies. Its lock file is locked all the while: a hidden directory
+//! whose lock is free belongs to nobody alive, and the next creation under the name removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,9 +1,9 @@
 //! What `Durability::Disk` still has to sync.
 //!
-//! Each thread's flushes are noted as one hull per region; its fence syncs them. Fences of several threads that meet are
-//! served by one: whoever holds the commit lock syncs for all that are queued by then, and the others find their ticket
-//! served. Syncs never overlap, for the kernel tells of a failed write-back once per open file: a second thread in `msync`
-//! could be told that all is well.
+//! Each thread's flushes are noted as one hull per region; its fence syncs them. Fences of several threads that meet
+//! are served by one: whoever holds the commit lock syncs for all that are queued by then, and the others find their
+//! ticket served. Syncs never overlap, for the kernel tells of a failed write-back once per open file: a second thread
+//! in `msync` could be told that all is well.
 
 use std::collections::HashMap;
 use std::ops::Range;

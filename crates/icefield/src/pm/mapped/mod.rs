@@ -8,23 +8,26 @@
 //! - `dirty`: what `Durability::Disk` still has to sync.
 //! - `backup`: copying a directory.
 //!
-//! What a word call costs: the plain atomic instruction. What a flush costs where the medium needs none: one branch that
-//! always goes the same way.
+//! What a word call costs: the plain atomic instruction. What a flush costs where the medium needs none: one branch
+//! that always goes the same way.
 //!
 //! # Crash
 //!
-//! A region's length is the length of its file. [`Mapped::grow`] extends the file first and publishes the length in memory
-//! afterwards, so a crash between the two leaves zero bytes at the end which the next opening may simply use. A directory
-//! appears under its path by one rename, after every file in it has been synced.
+//! A region's length is the length of its file. [`Mapped::grow`] extends the file first and publishes the length in
+//! memory afterwards, so a crash between the two leaves zero bytes at the end which the next opening may simply use. A
+//! directory appears under its path by one rename, after every file in it has been synced.
 //!
 //! # What remains assumed
 //!
 //! The table's files belong to this library while the lock is held. Somebody who truncates one all the same makes the
-//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. Every
-//! opening and every growth compares lengths and refuses to go on; the moment between two growths is not covered. Space is
-//! reserved before it is published, so a full device is an error from `grow`; on file systems that write every block to
-//! a new place (btrfs, ZFS, or XFS where a backup shares blocks) the reservation promises nothing, and a store to a full
-//! device faults likewise.
+//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An opening
+//! takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go on, and
+//! poisons the medium; what is touched between two growths is not covered.
+//!
+//! Space is reserved before it is published, so a full device is an error from `grow`. Two kinds of holes escape this: a
+//! table that was copied with its holes (`cp` does so) has to be reserved again ([`Medium::reserve`]) before it is stored
+//! to; and on file systems that write every block to a new place (btrfs, ZFS, or XFS where a backup shares blocks) no
+//! reservation promises anything. A store into such a hole on a full device faults likewise.
 
 mod backup;
 mod budget;
@@ -57,8 +60,8 @@ pub struct MappedOptions {
     pub max_bytes: Option<u64>,
     /// Makes system calls fail, for tests.
     pub faults: Option<Arc<FaultPlan>>,
-    /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced` then
-    /// write no lines back and only fence.
+    /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
+    /// then write no lines back and only fence.
     pub skip_flush: bool,
 }
 
@@ -124,8 +127,8 @@ impl Mapped {
         Self::over(directory, io, &options, Permit::READ_ONLY)
     }
 
-    /// A table in anonymous memory, of [`Durability::Memory`] (`Auto` means that here). With [`Durability::PmemForced`] it
-    /// pays for write-backs and fences, which measures persistent memory's instructions at the speed of DRAM.
+    /// A table in anonymous memory, of [`Durability::Memory`] (`Auto` means that here). With [`Durability::PmemForced`]
+    /// it pays for write-backs and fences, which measures persistent memory's instructions at the speed of DRAM.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for other durabilities, [`Error::Io`].

@@ -64,8 +64,8 @@ impl Permit {
     /// Whether changes are allowed, by one load. `false` means: ask [`Permit::refusal`].
     #[inline(always)]
     pub(super) fn granted(&self) -> bool {
-        // Relaxed: who poisoned the table did so on the thread that then reports the failure; other threads may go on for
-        // the length of a cache miss, as they could have done before it.
+        // Relaxed: who poisoned the table did so on the thread that then reports the failure; other threads may go on
+        // for the length of a cache miss, as they could have done before it.
         self.word().load(Ordering::Relaxed) == Self::WRITABLE
     }
 

@@ -351,8 +351,8 @@ fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errn
     Ok(())
 }
 
-/// In what units a region of this size grows: 1/16 of it at most, so that little is wasted, and 4 MiB at most, so that no
-/// growth takes long.
+/// In what units a region of this size grows: 1/16 of it at most, so that little is wasted, and 4 MiB at most, so that
+/// no growth takes long.
 fn growth_step(bytes: u64) -> u64 {
     (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20)
 }

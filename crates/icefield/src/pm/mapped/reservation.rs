@@ -28,8 +28,10 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves `wanted` bytes, of which at least the first `len` are needed, and maps `file` (or zeros) over them; half as
-    /// much, and half of that, while the system has no address space for it.
+    /// Reserves `wanted` bytes, of which at least the first `len` are needed, and maps `file` (or zeros) over them.
+    ///
+    /// Where the system has no address space for that: half as much, and half of that, until there is some, and then an
+    /// eighth of it, for a table has several regions.
     pub(super) fn map(
         io: &Io,
         file: Option<(&OwnedFd, Sharing)>,
@@ -38,11 +40,14 @@ impl Reservation {
     ) -> Result<Self, Errno> {
         let page = page_size() as u64;
         let least = round_up(len, page).max(wanted.min(LEAST_RESERVATION));
+        let smaller = |bytes: u64, part: u64| round_up(bytes / part, page).max(least);
         let mut bytes = wanted;
         loop {
             match Self::try_map(io, file, bytes) {
-                Err(Errno::NOMEM | Errno::OVERFLOW) if bytes > least => {
-                    bytes = round_up(bytes / 2, page).max(least);
+                Err(Errno::NOMEM | Errno::OVERFLOW) if bytes > least => bytes = smaller(bytes, 2),
+                Ok(all_there_is) if bytes < wanted && bytes > least => {
+                    drop(all_there_is);
+                    return Self::try_map(io, file, smaller(bytes, 8));
                 }
                 answer => return answer,
             }
@@ -124,7 +129,8 @@ impl Reservation {
         unsafe { self.io.sync_mapping(self.base.add(start as usize), (end - start) as usize) }
     }
 
-    /// Asks for huge pages for the first `len` bytes, as soon as they fill one: a small table shall not take 2 MiB a region.
+    /// Asks for huge pages for the first `len` bytes, as soon as they fill one: a small table shall not take 2 MiB a
+    /// region.
     pub(super) fn advise_huge_pages(&self, len: u64) {
         let end = round_up(len, HUGE_PAGE).min(self.bytes as u64);
         if len >= HUGE_PAGE {
@@ -167,7 +173,7 @@ mod tests {
             Io::new(Some(std::sync::Arc::new(FaultPlan::new(fault))))
         };
         for (nth, len, expected) in
-            [(1, 0, wanted / 2), (1, 2 << 30, 2 << 30), (1, wanted, 0), (99, 0, wanted)]
+            [(1, 0, 1 << 30), (1, 2 << 30, 2 << 30), (1, wanted, 0), (99, 0, wanted)]
         {
             let mapped = Reservation::map(&plan(nth, FaultMode::Once), None, wanted, len);
             assert_eq!(

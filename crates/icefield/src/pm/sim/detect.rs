@@ -60,6 +60,12 @@ impl State {
         }
     }
 
+    /// The calling thread throws away what it has read.
+    pub(super) fn forget_reads(&mut self) {
+        let thread = self.thread();
+        self.thread_mut(thread).observed.clear();
+    }
+
     /// Called at each durable store: whatever its thread has read must be persistent by now.
     pub(super) fn note_store_ahead(&mut self, thread: usize) {
         let mut observed = std::mem::take(&mut self.thread_mut(thread).observed);

@@ -25,21 +25,23 @@ mod arena;
 mod cost;
 mod detect;
 mod image;
+mod log;
+mod medium;
 mod mutate;
 mod space;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::panic::Location;
-use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::arena::Arena;
 use self::image::ImageRegion;
-use self::state::{State, StoreKind};
-use super::{Durability, LINE_BYTES, Medium, Region};
-use crate::{Error, Result};
+use self::medium::report_unrecorded;
+use self::state::State;
 
 pub use self::arena::Pool;
 pub use self::cost::Counters;
@@ -86,6 +88,8 @@ pub struct SimOptions {
     pub step_budget: u64,
     /// Give up the processor at one in so many steps; 0: never.
     pub yield_one_in: u32,
+    /// How: the scheduler's yield, or a test's own way of choosing who runs.
+    pub give_way: fn(),
     /// Where to log the sites in the code.
     pub sites: Option<SiteLog>,
     /// What to change about one of them.
@@ -110,6 +114,7 @@ impl Default for SimOptions {
             exempt: &[],
             step_budget: 100_000_000,
             yield_one_in: 0,
+            give_way: std::thread::yield_now,
             sites: None,
             mutation: None,
             // Miri pays for address space.
@@ -140,6 +145,7 @@ struct Inner {
     step_budget: AtomicU64,
     yield_one_in: AtomicU32,
     yields: AtomicU64,
+    give_way: fn(),
     state: Mutex<State>,
     arena: Option<Arena>,
     pool: Pool,
@@ -199,6 +205,7 @@ impl Sim {
             step_budget: AtomicU64::new(options.step_budget),
             yield_one_in: AtomicU32::new(options.yield_one_in),
             yields: AtomicU64::new(image::mix(options.seed) | 1),
+            give_way: options.give_way,
             state: Mutex::new(state),
             arena: Some(arena),
             pool: options.pool,
@@ -265,7 +272,7 @@ impl Sim {
         let site = Location::caller();
         let mut state = self.state();
         let thread = state.thread();
-        let event = Event { kind: EventKind::Asked, number: state.events(), thread, site };
+        let event = Event { kind: EventKind::Asked, number: state.events, thread, site };
         look(&CrashPoint::new(&state, event))
     }
 
@@ -331,20 +338,6 @@ impl Sim {
         report_unrecorded(found);
     }
 
-    fn unrecorded(&self, state: &State) -> Option<(&'static str, usize)> {
-        if !state.recording {
-            return None;
-        }
-        state.regions().iter().enumerate().find_map(|(slot, region)| {
-            let live = self.bytes(slot, region.len);
-            if live == region.shadow {
-                return None;
-            }
-            let at = live.iter().zip(&region.shadow).position(|(live, shadow)| live != shadow)?;
-            Some((region.name, at))
-        })
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic of the code under test leaves nothing half-done that an image could show.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -354,435 +347,5 @@ impl Sim {
     fn modes(&self) -> u32 {
         // Relaxed: set once before the medium is shared, or a hint (`YIELD`).
         self.0.modes.load(Ordering::Relaxed)
-    }
-
-    /// Counts one step towards the budget, and yields now and then.
-    #[inline(always)]
-    fn step(&self) -> u32 {
-        // Relaxed and not atomic together: a lost step changes nothing.
-        let steps = self.0.steps.load(Ordering::Relaxed) + 1;
-        self.0.steps.store(steps, Ordering::Relaxed);
-        if steps > self.0.step_budget.load(Ordering::Relaxed) {
-            self.hang(steps);
-        }
-        let modes = self.modes();
-        if modes & mode::YIELD != 0 {
-            self.maybe_yield();
-        }
-        modes
-    }
-
-    #[cold]
-    fn hang(&self, steps: u64) {
-        if std::thread::panicking() {
-            // Unwinding from the first report ran into the same loop: nothing can stop it any more.
-            if steps > self.0.step_budget.load(Ordering::Relaxed).saturating_mul(100) {
-                eprintln!("{HANG}, and so did unwinding from it");
-                std::process::abort();
-            }
-            return;
-        }
-        self.0.steps.store(0, Ordering::Relaxed);
-        panic!("{HANG} of {} steps", self.0.step_budget.load(Ordering::Relaxed));
-    }
-
-    #[cold]
-    fn maybe_yield(&self) {
-        // Relaxed: a racy generator is as random as any.
-        let n = image::mix(self.0.yields.load(Ordering::Relaxed));
-        self.0.yields.store(n, Ordering::Relaxed);
-        let one_in = u64::from(self.0.yield_one_in.load(Ordering::Relaxed));
-        if one_in > 0 && n.is_multiple_of(one_in) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn slot(&self, slot: usize) -> NonNull<u8> {
-        // SAFETY: slots are handed out by `State::add_region`, which keeps them inside the arena.
-        unsafe { self.0.base.add(slot << self.0.slot_shift) }
-    }
-
-    /// The mapping of a region, for the moment: the caller holds the lock, under which every recorded store happens.
-    fn bytes(&self, slot: usize, len: usize) -> &[u8] {
-        // SAFETY: inside the arena, initialised (zero) memory. Recorded stores happen under the lock that the caller
-        // holds; unrecorded ones are the very bug that this read looks for.
-        unsafe { std::slice::from_raw_parts(self.slot(slot).as_ptr(), len) }
-    }
-
-    /// The slot and the offset in it of an address in the mapping.
-    #[inline(always)]
-    fn place(&self, address: usize) -> (usize, usize) {
-        let offset = address.wrapping_sub(self.0.base.as_ptr().addr());
-        let slot = offset >> self.0.slot_shift;
-        assert!(
-            slot < arena::SLOTS,
-            "an address that belongs to no region was stored to, loaded or flushed"
-        );
-        (slot, offset & ((1 << self.0.slot_shift) - 1))
-    }
-
-    fn slot_of(&self, region: &Region) -> usize {
-        self.place(region.base().as_ptr().addr()).0
-    }
-
-    #[cold]
-    fn loaded(
-        &self,
-        address: usize,
-        bytes: usize,
-        volatile: bool,
-        modes: u32,
-        site: &'static Location<'static>,
-    ) {
-        let (slot, offset) = self.place(address);
-        let mut state = self.state();
-        if modes & mode::COUNT != 0 {
-            state.count_read(slot, offset, bytes);
-        }
-        if volatile {
-            state.regions_mut()[slot].mark(offset, bytes, true);
-        } else if modes & mode::DETECT != 0 {
-            state.note_load(slot, offset, bytes, site);
-        }
-    }
-
-    /// Does a durable store and records it.
-    fn record(
-        &self,
-        address: usize,
-        bytes: usize,
-        value: u64,
-        order: Ordering,
-        site: &'static Location<'static>,
-        store: impl FnOnce(),
-    ) {
-        let (slot, offset) = self.place(address);
-        let mut state = self.state();
-        if state.counting {
-            state.count_write(slot, offset, bytes);
-        }
-        store();
-        if state.recording {
-            let kind =
-                if order == Ordering::Relaxed { StoreKind::Relaxed } else { StoreKind::Release };
-            state.store(slot, offset, bytes, value, kind, site);
-        }
-    }
-
-    /// Does something to a volatile word; `Some` is what it holds then, `None` says that it did not change.
-    fn record_volatile<R>(
-        &self,
-        address: usize,
-        bytes: usize,
-        access: impl FnOnce() -> (R, Option<u64>),
-    ) -> R {
-        let (slot, offset) = self.place(address);
-        let mut state = self.state();
-        let counting = state.counting;
-        if counting {
-            state.count_read(slot, offset, bytes);
-        }
-        let (result, stored) = access();
-        let region = &mut state.regions_mut()[slot];
-        region.mark(offset, bytes, true);
-        if let Some(value) = stored {
-            if let Some(shadow) = region.shadow.get_mut(offset..offset + bytes) {
-                shadow.copy_from_slice(&value.to_le_bytes()[..bytes]);
-            }
-            if counting {
-                state.count_write(slot, offset, bytes);
-            }
-        }
-        result
-    }
-}
-
-fn report_unrecorded(found: Option<(&'static str, usize)>) {
-    if let Some((region, offset)) = found
-        && !std::thread::panicking()
-    {
-        panic!("{UNRECORDED} to {region} at byte {offset}");
-    }
-}
-
-/// The four word accesses, alike for both widths.
-macro_rules! word_access {
-    ($atomic:ty, $word:ty, $load:ident, $store:ident, $load_volatile:ident, $store_volatile:ident, $cas:ident) => {
-        #[inline]
-        #[track_caller]
-        fn $load(&self, cell: &$atomic, order: Ordering) -> $word {
-            let modes = self.step();
-            if modes & (mode::COUNT | mode::DETECT) != 0 {
-                let value = cell.load(order);
-                self.loaded(
-                    std::ptr::from_ref(cell).addr(),
-                    size_of::<$word>(),
-                    false,
-                    modes,
-                    Location::caller(),
-                );
-                return value;
-            }
-            cell.load(order)
-        }
-
-        #[inline]
-        #[track_caller]
-        fn $store(&self, cell: &$atomic, value: $word, order: Ordering) {
-            let modes = self.step();
-            if modes & (mode::RECORD | mode::COUNT) == 0 {
-                return cell.store(value, order);
-            }
-            let address = std::ptr::from_ref(cell).addr();
-            let store = || cell.store(value, order);
-            self.record(
-                address,
-                size_of::<$word>(),
-                u64::from(value),
-                order,
-                Location::caller(),
-                store,
-            );
-        }
-
-        #[inline]
-        #[track_caller]
-        fn $load_volatile(&self, cell: &$atomic, order: Ordering) -> $word {
-            let modes = self.step();
-            if modes & (mode::RECORD | mode::COUNT) != 0 {
-                self.loaded(
-                    std::ptr::from_ref(cell).addr(),
-                    size_of::<$word>(),
-                    true,
-                    modes,
-                    Location::caller(),
-                );
-            }
-            cell.load(order)
-        }
-
-        #[inline]
-        #[track_caller]
-        fn $store_volatile(&self, cell: &$atomic, value: $word, order: Ordering) {
-            let modes = self.step();
-            if modes & (mode::RECORD | mode::COUNT) == 0 {
-                return cell.store(value, order);
-            }
-            let store = || (cell.store(value, order), Some(u64::from(value)));
-            self.record_volatile(std::ptr::from_ref(cell).addr(), size_of::<$word>(), store);
-        }
-
-        #[inline]
-        #[track_caller]
-        fn $cas(
-            &self,
-            cell: &$atomic,
-            current: $word,
-            new: $word,
-            success: Ordering,
-            failure: Ordering,
-        ) -> std::result::Result<$word, $word> {
-            let modes = self.step();
-            if modes & (mode::RECORD | mode::COUNT) == 0 {
-                return cell.compare_exchange_weak(current, new, success, failure);
-            }
-            self.record_volatile(std::ptr::from_ref(cell).addr(), size_of::<$word>(), || {
-                let result = cell.compare_exchange_weak(current, new, success, failure);
-                (result, result.is_ok().then_some(u64::from(new)))
-            })
-        }
-    };
-}
-
-impl Medium for Sim {
-    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        let mut state = self.state();
-        let slot = state.regions().iter().position(|region| region.name == name);
-        let slot = slot.unwrap_or_else(|| state.add_region(name));
-        let exempt = state.exempt.contains(&name);
-        let region = &mut state.regions_mut()[slot];
-        if let Some(known) = &region.region {
-            return Ok(known.clone());
-        }
-        let max_bytes =
-            max_bytes.next_multiple_of(4096).min(1 << self.0.slot_shift).max(region.len as u64);
-        // SAFETY: the slot is page-aligned, reserved and readable up to its end, and lives as long as the medium.
-        let mapped = unsafe { Region::new(name, self.slot(slot), region.len as u64, max_bytes) };
-        region.region = Some(mapped.clone());
-        region.exempt = exempt;
-        Ok(mapped)
-    }
-
-    #[track_caller]
-    fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
-        let site = Location::caller();
-        self.step();
-        let slot = self.slot_of(region);
-        let mut state = self.state();
-        // Whole lines, so that logs need no half ones.
-        let len = bytes.next_multiple_of(LINE_BYTES as u64);
-        let more = len.saturating_sub(region.len());
-        if more == 0 {
-            return Ok(());
-        }
-        let used: usize = state.used_bytes().sum();
-        if len > region.max_bytes() || used as u64 + more > state.space {
-            return Err(Error::NoSpace {
-                path: self.path().join(region.name()),
-                needed_bytes: more,
-            });
-        }
-        if state.recording {
-            let thread = state.thread();
-            state.event(EventKind::Grow, thread, site);
-        }
-        state.lengthen(slot, len as usize);
-        region.set_len(len);
-        Ok(())
-    }
-
-    #[track_caller]
-    fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
-        let site = Location::caller();
-        self.step();
-        let end = offset.saturating_add(bytes).min(region.len()) / 4096 * 4096;
-        let start = offset.next_multiple_of(4096);
-        if start >= end {
-            return Ok(());
-        }
-        let slot = self.slot_of(region);
-        let mut state = self.state();
-        if state.recording {
-            let thread = state.thread();
-            state.event(EventKind::Punch, thread, site);
-        }
-        // SAFETY: inside the region; the caller gives the pages up, so nobody reads or writes them meanwhile.
-        unsafe { self.slot(slot).add(start as usize).write_bytes(0, (end - start) as usize) };
-        state.punch(slot, start as usize, (end - start) as usize);
-        Ok(())
-    }
-
-    fn writable(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn durability(&self) -> Durability {
-        match self.state().model {
-            Model::Pmem => Durability::Pmem,
-            Model::Disk => Durability::Disk,
-        }
-    }
-
-    fn path(&self) -> &Path {
-        Path::new("simulated.ice")
-    }
-
-    #[track_caller]
-    fn flush(&self, start: *const u8, bytes: usize) {
-        let modes = self.step();
-        if modes & (mode::RECORD | mode::COUNT) != 0 && bytes > 0 {
-            let (slot, offset) = self.place(start.addr());
-            self.state().flush(slot, offset, bytes, Location::caller());
-        }
-    }
-
-    #[track_caller]
-    fn fence(&self) {
-        let modes = self.step();
-        if modes & (mode::RECORD | mode::COUNT) == 0 {
-            return;
-        }
-        let mut state = self.state();
-        let found = if state.shadow_due() { self.unrecorded(&state) } else { None };
-        state.fence(Location::caller());
-        drop(state);
-        report_unrecorded(found);
-    }
-
-    #[track_caller]
-    unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
-        let modes = self.step();
-        let end = offset.checked_add(src.len() as u64);
-        assert!(
-            end.is_some_and(|end| end <= region.len()),
-            "bytes written outside {}",
-            region.name()
-        );
-        let offset = offset as usize;
-        // SAFETY: in bounds (just checked); the caller excludes every other access to the range.
-        let copy = || unsafe {
-            region
-                .base()
-                .add(offset)
-                .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
-        };
-        if modes & (mode::RECORD | mode::COUNT) == 0 {
-            return copy();
-        }
-        let slot = self.slot_of(region);
-        let mut state = self.state();
-        if modes & mode::COUNT != 0 {
-            state.count_write(slot, offset, src.len());
-        }
-        copy();
-        if modes & mode::RECORD != 0 {
-            state.store_bulk(slot, offset, src, Location::caller());
-        }
-    }
-
-    #[track_caller]
-    unsafe fn read_bytes<'a>(
-        &self,
-        region: &'a Region,
-        offset: u64,
-        bytes: usize,
-    ) -> Option<&'a [u8]> {
-        let modes = self.step();
-        if offset.checked_add(bytes as u64)? > region.len() {
-            return None;
-        }
-        // SAFETY: in bounds (just checked); the caller promises that nobody writes the range while the reference lives.
-        let start = unsafe { region.base().add(offset as usize) };
-        if modes & (mode::COUNT | mode::DETECT) != 0 {
-            self.loaded(start.as_ptr().addr(), bytes, false, modes, Location::caller());
-        }
-        // SAFETY: as above.
-        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
-    }
-
-    word_access!(
-        AtomicU32,
-        u32,
-        load32,
-        store32,
-        load_volatile32,
-        store_volatile32,
-        cas_volatile32
-    );
-    word_access!(
-        AtomicU64,
-        u64,
-        load64,
-        store64,
-        load_volatile64,
-        store_volatile64,
-        cas_volatile64
-    );
-
-    fn wait(&self, rounds: u32) {
-        self.step();
-        if rounds < 16 {
-            std::hint::spin_loop();
-        } else {
-            std::thread::yield_now();
-        }
-    }
-
-    fn publish_created(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn close(&self) {
-        self.check_shadow();
     }
 }

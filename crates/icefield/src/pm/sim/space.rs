@@ -127,6 +127,12 @@ impl<'a> CrashPoint<'a> {
         self.moved.is_some()
     }
 
+    /// Whether the table was complete, by its own word, so that from here on every image must open.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        self.state.published
+    }
+
     /// Whether more than one image is possible.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -156,6 +162,12 @@ pub struct CrashSpace<'a> {
 }
 
 impl CrashSpace<'_> {
+    /// How many lines have pending stores.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
     /// How many different images there are, at most; `None` when they cannot be enumerated.
     #[must_use]
     pub fn count(&self) -> Option<u64> {

@@ -1,22 +1,18 @@
 //! What the simulated medium knows: per region the bytes that surely survive and a shadow of the mapping, per line the
 //! stores that may or may not survive, per thread the lines that its next fence makes sure.
 
-use std::panic::Location;
 use std::thread::ThreadId;
 
 use super::cost::Cost;
 use super::detect::Observed;
 use super::image::ImageRegion;
 use super::mutate::Mutator;
-use super::space::{CrashPoint, DirtyLine, Event, EventKind};
+use super::space::{CrashPoint, DirtyLine};
 use super::{Model, arena::SLOTS};
 use crate::pm::{LINE_BYTES, Region};
 
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
-
-/// A line with more pending stores than this loses the oldest to the medium, as a cache that evicts it would do.
-const PENDING_MAX: u16 = 48;
 
 /// How much of the mapping each fence compares with its shadow, on average.
 const SHADOW_BYTES_PER_FENCE: usize = 1 << 17;
@@ -55,7 +51,7 @@ pub(super) struct Entry {
     /// Global number of the store.
     pub(super) seq: u64,
     /// The next entry of the line, in program order.
-    next: u32,
+    pub(super) next: u32,
     pub(super) thread: u16,
     /// Byte offset in the line.
     pub(super) offset: u8,
@@ -85,11 +81,11 @@ impl Entry {
 /// The pending stores of one line, and the cost counter's marks.
 #[derive(Clone, Copy)]
 pub(super) struct Line {
-    first: u32,
-    last: u32,
+    pub(super) first: u32,
+    pub(super) last: u32,
     /// Where in `State::dirty` the line stands, when it has entries.
-    dirty_at: u32,
-    count: u16,
+    pub(super) dirty_at: u32,
+    pub(super) count: u16,
     /// Written since the last write-back.
     pub(super) unflushed: bool,
     /// The last operation that read, or wrote, the line.
@@ -154,27 +150,29 @@ impl RegionState {
 
 /// What one thread has done since its last fence.
 pub(super) struct Thread {
-    id: ThreadId,
+    pub(super) id: ThreadId,
     /// Lines flushed, each with the number of the newest store then.
-    flushed: Vec<(LineId, u64)>,
+    pub(super) flushed: Vec<(LineId, u64)>,
     /// Words read before they were persistent.
     pub(super) observed: Vec<Observed>,
     pub(super) ahead: Vec<Observed>,
     /// What was pending just before this thread's last fence in this operation; kept for `SwapStore` only.
-    before_fence: Vec<DirtyLine>,
+    pub(super) before_fence: Vec<DirtyLine>,
 }
 
 /// Everything behind the simulator's lock.
 #[derive(Default)]
 pub(super) struct State {
-    regions: Vec<RegionState>,
-    used: usize,
-    entries: Vec<Entry>,
-    free: u32,
+    pub(super) regions: Vec<RegionState>,
+    pub(super) used: usize,
+    pub(super) entries: Vec<Entry>,
+    pub(super) free: u32,
     pub(super) dirty: Vec<LineId>,
-    threads: Vec<Thread>,
-    seq: u64,
-    events: u64,
+    /// The table is findable: `Medium::publish_created` was called, or it came from an image.
+    pub(super) published: bool,
+    pub(super) threads: Vec<Thread>,
+    pub(super) seq: u64,
+    pub(super) events: u64,
     pub(super) model: Model,
     pub(super) seed: u64,
     /// Whether stores are logged at all.
@@ -190,7 +188,7 @@ pub(super) struct State {
     /// Names of the regions in which loads may run ahead of the medium.
     pub(super) exempt: &'static [&'static str],
     /// Bytes of shadow that fences have earned a look at.
-    shadow_credit: usize,
+    pub(super) shadow_credit: usize,
 }
 
 impl State {
@@ -300,315 +298,6 @@ impl State {
         thread.ahead.clear();
         thread.before_fence.clear();
         self.cost.begin_op();
-    }
-
-    /// Records one store of at most 8 bytes inside an aligned word. The mapping holds it already.
-    pub(super) fn store(
-        &mut self,
-        slot: usize,
-        offset: usize,
-        bytes: usize,
-        value: u64,
-        kind: StoreKind,
-        site: &'static Location<'static>,
-    ) {
-        let thread = self.thread();
-        self.push_entry(slot, offset, bytes, value, kind, thread);
-        self.after_store(slot, offset, thread, site);
-    }
-
-    /// Records a bulk write: its words in no order.
-    pub(super) fn store_bulk(
-        &mut self,
-        slot: usize,
-        offset: usize,
-        src: &[u8],
-        site: &'static Location<'static>,
-    ) {
-        let thread = self.thread();
-        let mut at = 0;
-        while at < src.len() {
-            let bytes = (8 - (offset + at) % 8).min(src.len() - at);
-            let mut word = [0; 8];
-            word[..bytes].copy_from_slice(&src[at..at + bytes]);
-            self.push_entry(
-                slot,
-                offset + at,
-                bytes,
-                u64::from_le_bytes(word),
-                StoreKind::Bulk,
-                thread,
-            );
-            at += bytes;
-        }
-        if !src.is_empty() {
-            self.after_store(slot, offset, thread, site);
-        }
-    }
-
-    fn push_entry(
-        &mut self,
-        slot: usize,
-        offset: usize,
-        bytes: usize,
-        value: u64,
-        kind: StoreKind,
-        thread: usize,
-    ) {
-        let region = &mut self.regions[slot];
-        region.shadow[offset..offset + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
-        region.mark(offset, bytes, false);
-        self.seq += 1;
-        let entry = Entry {
-            value,
-            seq: self.seq,
-            next: NONE,
-            thread: thread as u16,
-            offset: (offset % LINE_BYTES) as u8,
-            bytes: bytes as u8,
-            kind,
-        };
-        let id = LineId { region: slot as u8, line: (offset / LINE_BYTES) as u32 };
-        if region.lines[id.line as usize].count >= PENDING_MAX {
-            self.persist_oldest(id);
-        }
-        let at = self.new_entry(entry);
-        self.append(id, at);
-    }
-
-    fn new_entry(&mut self, entry: Entry) -> u32 {
-        if self.entries.is_empty() {
-            self.free = NONE;
-        }
-        let at = self.free;
-        if at == NONE {
-            self.entries.push(entry);
-            return (self.entries.len() - 1) as u32;
-        }
-        self.free = self.entries[at as usize].next;
-        self.entries[at as usize] = entry;
-        at
-    }
-
-    fn append(&mut self, id: LineId, at: u32) {
-        let dirty_at = self.dirty.len() as u32;
-        let line = &mut self.regions[usize::from(id.region)].lines[id.line as usize];
-        line.count += 1;
-        if line.first == NONE {
-            line.first = at;
-            line.dirty_at = dirty_at;
-            self.dirty.push(id);
-        } else {
-            self.entries[line.last as usize].next = at;
-        }
-        line.last = at;
-    }
-
-    /// Makes the oldest pending store of a line persistent.
-    fn persist_oldest(&mut self, id: LineId) {
-        let region = &mut self.regions[usize::from(id.region)];
-        let line = &mut region.lines[id.line as usize];
-        let at = line.first;
-        let entry = self.entries[at as usize];
-        let end = region.len.min(id.offset() + LINE_BYTES);
-        entry.apply(&mut region.persistent[id.offset()..end]);
-        line.first = entry.next;
-        line.count -= 1;
-        self.entries[at as usize].next = self.free;
-        self.free = at;
-        if line.first == NONE {
-            line.last = NONE;
-            let hole = line.dirty_at as usize;
-            line.dirty_at = NONE;
-            self.dirty.swap_remove(hole);
-            if let Some(&moved) = self.dirty.get(hole) {
-                self.regions[usize::from(moved.region)].lines[moved.line as usize].dirty_at =
-                    hole as u32;
-            }
-        }
-    }
-
-    /// What every recorded store sets off besides its log entry.
-    fn after_store(
-        &mut self,
-        slot: usize,
-        offset: usize,
-        thread: usize,
-        site: &'static Location<'static>,
-    ) {
-        if self.strict {
-            self.note_store_ahead(thread);
-        }
-        let swapped = self.mutator.store(site);
-        if swapped {
-            self.swap_store(
-                LineId { region: slot as u8, line: (offset / LINE_BYTES) as u32 },
-                thread,
-                site,
-            );
-        }
-        self.event(EventKind::Store, thread, site);
-    }
-
-    /// Lets the newest store of a line happen before the preceding one to the line, and before the thread's preceding fence.
-    fn swap_store(&mut self, id: LineId, thread: usize, site: &'static Location<'static>) {
-        let newest = self.line(id).map_or(NONE, |line| line.last);
-        let before =
-            self.pending(id).filter(|entry| entry.next == newest).last().map(|entry| entry.seq);
-        if let Some(seq) = before
-            && let Some(at) =
-                self.entries.iter().position(|entry| entry.seq == seq && entry.next == newest)
-        {
-            self.swap_entries(at, newest as usize);
-        }
-        let mut lines = std::mem::take(&mut self.threads[thread].before_fence);
-        if !lines.is_empty() {
-            self.mutator.applied();
-            let offset = id.offset();
-            let region = &self.regions[usize::from(id.region)];
-            let Some(entry) = self.pending(id).last().copied() else { return };
-            let moved = match lines.iter().position(|line| line.id == id) {
-                Some(at) => at,
-                None => {
-                    lines.push(DirtyLine::new(
-                        id,
-                        &region.persistent[offset..region.len.min(offset + LINE_BYTES)],
-                    ));
-                    lines.len() - 1
-                }
-            };
-            lines[moved].entries.push(entry);
-            let event = Event { kind: EventKind::Store, number: self.events, thread, site };
-            let shown = lines.clone();
-            self.observe(|state| CrashPoint::reordered(state, event, shown, moved));
-            lines[moved].entries.pop();
-        }
-        self.threads[thread].before_fence = lines;
-    }
-
-    /// Exchanges two neighbours of a line's log, unless they store to the same word.
-    fn swap_entries(&mut self, earlier: usize, later: usize) {
-        let (a, b) = (self.entries[earlier], self.entries[later]);
-        if a.word() == b.word()
-            || a.thread != b.thread
-            || b.kind == StoreKind::Bulk
-            || a.kind == StoreKind::Bulk
-        {
-            return;
-        }
-        self.mutator.applied();
-        self.entries[earlier] = Entry { seq: a.seq, next: a.next, ..b };
-        self.entries[later] = Entry { seq: b.seq, next: b.next, ..a };
-    }
-
-    /// Starts the write-back of the lines that overlap the range.
-    pub(super) fn flush(
-        &mut self,
-        slot: usize,
-        offset: usize,
-        bytes: usize,
-        site: &'static Location<'static>,
-    ) {
-        let thread = self.thread();
-        if self.counting {
-            self.count_flush(slot, offset, bytes);
-        }
-        if !self.recording {
-            return;
-        }
-        let lines = offset / LINE_BYTES..(offset + bytes).div_ceil(LINE_BYTES);
-        let is_dirty = |line: &usize| {
-            self.regions[slot].lines.get(*line).is_some_and(|line| line.first != NONE)
-        };
-        let dirty: usize = lines.clone().filter(is_dirty).count();
-        if !self.mutator.flush(site, dirty > 0) {
-            for line in lines {
-                let id = LineId { region: slot as u8, line: line as u32 };
-                if self.line(id).is_some_and(|line| line.first != NONE) {
-                    self.threads[thread].flushed.push((id, self.seq));
-                }
-            }
-        }
-        self.event(EventKind::Flush, thread, site);
-    }
-
-    /// Makes sure of everything that the thread has flushed.
-    pub(super) fn fence(&mut self, site: &'static Location<'static>) {
-        let thread = self.thread();
-        self.cost.fence();
-        if !self.recording {
-            return;
-        }
-        self.event(EventKind::Fence, thread, site);
-        let skipped = self.mutator.fence(site, !self.threads[thread].flushed.is_empty());
-        if skipped {
-            return;
-        }
-        if self.mutator.wants_swap() {
-            self.threads[thread].before_fence = self.dirty_lines();
-        }
-        let mut flushed = std::mem::take(&mut self.threads[thread].flushed);
-        for &(id, seq) in &flushed {
-            while self.is_pending(id, seq) {
-                self.persist_oldest(id);
-            }
-        }
-        flushed.clear();
-        self.threads[thread].flushed = flushed;
-    }
-
-    /// Forgets what is pending in a range whose pages were given back, and zeroes it everywhere.
-    pub(super) fn punch(&mut self, slot: usize, offset: usize, bytes: usize) {
-        if !self.recording {
-            return;
-        }
-        for line in offset / LINE_BYTES..(offset + bytes) / LINE_BYTES {
-            let id = LineId { region: slot as u8, line: line as u32 };
-            while self.line(id).is_some_and(|line| line.first != NONE) {
-                self.persist_oldest(id);
-            }
-        }
-        let region = &mut self.regions[slot];
-        region.mark(offset, bytes, false);
-        region.persistent[offset..offset + bytes].fill(0);
-        region.shadow[offset..offset + bytes].fill(0);
-    }
-
-    /// A copy of every line with pending stores.
-    pub(super) fn dirty_lines(&self) -> Vec<DirtyLine> {
-        let lines = self.dirty.iter().map(|&id| {
-            let region = &self.regions[usize::from(id.region)];
-            let end = region.len.min(id.offset() + LINE_BYTES);
-            let mut line = DirtyLine::new(id, &region.persistent[id.offset()..end]);
-            line.entries.extend(self.pending(id));
-            line
-        });
-        lines.collect()
-    }
-
-    /// Tells the observer.
-    pub(super) fn event(
-        &mut self,
-        kind: EventKind,
-        thread: usize,
-        site: &'static Location<'static>,
-    ) {
-        self.events += 1;
-        if self.observer.is_some() {
-            let event = Event { kind, number: self.events, thread, site };
-            self.observe(|state| CrashPoint::new(state, event));
-        }
-    }
-
-    fn observe(&mut self, point: impl for<'a> FnOnce(&'a Self) -> CrashPoint<'a>) {
-        if let Some(mut observer) = self.observer.take() {
-            observer(&point(self));
-            self.observer = Some(observer);
-        }
-    }
-
-    pub(super) fn events(&self) -> u64 {
-        self.events
     }
 
     /// Fills a new region with the bytes of an image, all persistent.

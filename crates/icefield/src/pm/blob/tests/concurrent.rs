@@ -48,20 +48,22 @@ fn readers_never_see_a_block_used_again() {
                 scope.spawn(move || {
                     let mut choices = Choices::new(session * 100 + 50 + thread);
                     while !done.load(Ordering::Relaxed) {
-                        if let Some(bytes) = toy.get(choices.below(SLOTS as u64) as usize).unwrap() {
+                        if let Some(bytes) = toy.get(choices.below(SLOTS as u64) as usize).unwrap()
+                        {
                             assert_whole(&bytes);
                             reads.fetch_add(1, Ordering::Relaxed);
                         }
                     }
                 });
             }
-            let outcomes: Vec<_> = writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            let outcomes: Vec<_> =
+                writers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
             done.store(true, Ordering::Relaxed);
             assert!(outcomes.iter().all(std::result::Result::is_ok));
         });
         toy.check();
         if session % 3 == 0 {
-            toy.check_nothing_lost();
+            toy.close_and_check_nothing_lost();
         }
     }
     assert_eq!(writes.load(Ordering::Relaxed), 27_000);
@@ -83,7 +85,9 @@ fn a_retire_that_comes_late_finds_nothing() {
         let scan = || {
             toy.store.make_room(&*pm, &toy).unwrap();
             // The remover is still pinned: the block must not be handed out, however much is asked for.
-            (0..SLOTS).filter(|&slot| slot != 3).for_each(|slot| toy.put(slot, &content(9, 100)).unwrap());
+            (0..SLOTS)
+                .filter(|&slot| slot != 3)
+                .for_each(|slot| toy.put(slot, &content(9, 100)).unwrap());
             assert!(toy.live().iter().all(|(_, blob)| !blob.same_block(late)));
         };
         scope.spawn(scan).join().unwrap();

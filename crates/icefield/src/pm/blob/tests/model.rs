@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::pm::{Mapped, MappedOptions, superblock};
 
 /// A length: mostly small, of every class, now and then larger than a chunk.
 fn length(choices: &mut Choices) -> usize {
@@ -29,17 +30,29 @@ fn run(seed: u64, params: BlobParams, operations: u32) {
                 toy.put(slot, &bytes).unwrap();
                 model.insert(slot, bytes);
             }
-            50..80 => assert_eq!(toy.remove(slot).unwrap(), model.remove(&slot).is_some(), "seed {seed}"),
+            50..80 => {
+                assert_eq!(toy.remove(slot).unwrap(), model.remove(&slot).is_some(), "seed {seed}")
+            }
             80..84 => {
-                let blob = toy.store.write(&*pm, slot as u64, &content(7, length(&mut choices))).unwrap();
+                let blob =
+                    toy.store.write(&*pm, slot as u64, &content(7, length(&mut choices))).unwrap();
                 toy.store.discard(blob);
             }
             84..86 => {
                 drop(toy);
-                toy = Toy::open(Arc::clone(&pm), BlobParams { session: u64::from(step), ..params }, SLOTS).unwrap();
+                toy = Toy::open(
+                    Arc::clone(&pm),
+                    BlobParams { session: u64::from(step), ..params },
+                    SLOTS,
+                )
+                .unwrap();
             }
             86..88 => toy.check_nothing_lost(),
-            _ => assert_eq!(toy.get(slot).unwrap(), model.get(&slot).cloned(), "seed {seed}, step {step}"),
+            _ => assert_eq!(
+                toy.get(slot).unwrap(),
+                model.get(&slot).cloned(),
+                "seed {seed}, step {step}"
+            ),
         }
         toy.check();
     }
@@ -63,7 +76,23 @@ fn behaves_like_a_map_across_reopenings() {
 fn every_length_comes_back() {
     let pm = Arc::new(Plain::default());
     let params = BlobParams { max_bytes: 256 << 20, ..BlobParams::default() };
-    let lengths = [0, 1, 15, 16, 17, 112, 113, 16_368, 16_369, 32_752, 32_753, 65_520, 65_521, 1 << 20, MAX_BLOB_BYTES];
+    let lengths = [
+        0,
+        1,
+        15,
+        16,
+        17,
+        112,
+        113,
+        16_368,
+        16_369,
+        32_752,
+        32_753,
+        65_520,
+        65_521,
+        1 << 20,
+        MAX_BLOB_BYTES,
+    ];
     let toy = Toy::open(Arc::clone(&pm), params, lengths.len()).unwrap();
     for (slot, &len) in lengths.iter().enumerate() {
         toy.put(slot, &content(slot as u64, len)).unwrap();
@@ -99,9 +128,14 @@ fn creep(operations: u64, sessions: u64, longest: u64) -> (u64, u64) {
 
 #[test]
 fn short_sessions_do_not_make_the_region_creep() {
-    for (operations, sessions, longest) in [(1, 4000, 700), (1, 4000, 2000), (5, 1000, 700), (30, 400, 700), (300, 160, 3000)] {
+    for (operations, sessions, longest) in
+        [(1, 4000, 700), (1, 4000, 2000), (5, 1000, 700), (30, 400, 700), (300, 160, 3000)]
+    {
         let (half, end) = creep(operations, sessions, longest);
-        assert!(end <= half * 5 / 4, "{operations} puts a session, up to {longest} bytes: {half}, later {end} bytes");
+        assert!(
+            end <= half * 5 / 4,
+            "{operations} puts a session, up to {longest} bytes: {half}, later {end} bytes"
+        );
     }
 }
 
@@ -121,6 +155,65 @@ fn a_full_region_is_an_error_and_recovers() {
     toy.put(5, &content(2, 40_000)).unwrap();
     assert_eq!(toy.get(5).unwrap(), Some(content(2, 40_000)));
     toy.check_nothing_lost();
+}
+
+#[test]
+fn a_full_device_is_an_error_and_loses_nothing() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 10).unwrap();
+    toy.put(0, &content(1, 100)).unwrap();
+    pm.full.store(true, Ordering::Relaxed);
+    for len in [100, 300, 5_000] {
+        let outcome = toy.put(1, &content(1, len));
+        assert_eq!(outcome.is_err(), len != 100, "{len} bytes");
+    }
+    toy.check_nothing_lost();
+    pm.full.store(false, Ordering::Relaxed);
+    toy.put(1, &content(1, 5_000)).unwrap();
+    toy.check_nothing_lost();
+}
+
+#[test]
+fn files_keep_blobs() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("table");
+    let mut model = HashMap::new();
+    let mut choices = Choices::new(8);
+    for session in 0..6 {
+        let options = MappedOptions::default();
+        let opened = if session == 0 {
+            Mapped::create(&path, options)
+        } else {
+            Mapped::open(&path, options)
+        };
+        let pm = Arc::new(opened.unwrap());
+        let params = BlobParams { session, max_bytes: 1 << 30, ..BlobParams::default() };
+        let toy = Toy::open(Arc::clone(&pm), params, 16).unwrap();
+        if session == 0 {
+            superblock::create(&*pm).unwrap();
+            pm.publish_created().unwrap();
+        }
+        for step in 0..100 {
+            let slot = choices.below(16) as usize;
+            let bytes =
+                content(step, [10, 500, 20_000, 300_000, 1_000_000][choices.below(5) as usize]);
+            if choices.below(3) == 0 {
+                assert_eq!(toy.remove(slot).unwrap(), model.remove(&slot).is_some());
+            } else {
+                toy.put(slot, &bytes).unwrap();
+                model.insert(slot, bytes);
+            }
+        }
+        for slot in 0..16 {
+            assert!(
+                toy.get(slot).unwrap() == model.get(&slot).cloned(),
+                "slot {slot}, session {session}"
+            );
+        }
+        toy.check_nothing_lost();
+        drop(toy);
+        pm.close();
+    }
 }
 
 #[test]
@@ -181,7 +274,11 @@ fn nothing_behind_a_damaged_word_is_given_away() {
         }
         toy.store.make_room(&*pm, &toy).unwrap();
         for slot in 0..30 {
-            assert_eq!(toy.get(slot).unwrap(), Some(content(slot as u64, 400 * (slot % 4))), "damage {damage:#x}");
+            assert_eq!(
+                toy.get(slot).unwrap(),
+                Some(content(slot as u64, 400 * (slot % 4))),
+                "damage {damage:#x}"
+            );
         }
         let report = toy.store.check(&*pm, toy.live());
         assert!(report.faults.iter().any(|fault| fault.contains("I1")), "{report:?}");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use super::lock;
 use crate::pm::{Durability, Medium, Region};
@@ -17,6 +17,8 @@ pub struct Plain {
     regions: Mutex<HashMap<&'static str, (Region, Layout)>>,
     /// Ranges that were punched and not reserved since.
     pub punched: Mutex<Vec<(u64, u64)>>,
+    /// Whether reserving fails.
+    pub full: AtomicBool,
 }
 
 impl Drop for Plain {
@@ -61,8 +63,12 @@ impl Medium for Plain {
     }
 
     fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(Error::NoSpace { path: region.name().into(), needed_bytes: bytes });
+        }
         assert!(offset + bytes <= region.len());
-        lock(&self.punched).retain(|&(start, length)| start + length <= offset || offset + bytes <= start);
+        lock(&self.punched)
+            .retain(|&(start, length)| start + length <= offset || offset + bytes <= start);
         Ok(())
     }
 
@@ -85,13 +91,26 @@ impl Medium for Plain {
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
         assert!(offset + src.len() as u64 <= region.len());
         // SAFETY: inside the region; the caller vouches that the range is its own.
-        unsafe { region.base().as_ptr().add(offset as usize).copy_from_nonoverlapping(src.as_ptr(), src.len()) };
+        unsafe {
+            region
+                .base()
+                .as_ptr()
+                .add(offset as usize)
+                .copy_from_nonoverlapping(src.as_ptr(), src.len())
+        };
     }
 
-    unsafe fn read_bytes<'a>(&self, region: &'a Region, offset: u64, bytes: usize) -> Option<&'a [u8]> {
+    unsafe fn read_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<&'a [u8]> {
         offset.checked_add(bytes as u64).filter(|&end| end <= region.len())?;
         // SAFETY: inside the region; the caller vouches that nobody writes to it.
-        Some(unsafe { std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes) })
+        Some(unsafe {
+            std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes)
+        })
     }
 
     fn load32(&self, cell: &AtomicU32, order: Ordering) -> u32 {

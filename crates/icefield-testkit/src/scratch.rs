@@ -1,0 +1,61 @@
+//! A directory for real files, in memory where the system has such a place: thousands of tables are made and removed there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The usual place of a file system in memory.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// An empty directory, removed with everything in it when dropped.
+#[derive(Debug)]
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// In memory if possible, else among the temporary files.
+    ///
+    /// # Errors
+    /// The directory could not be made.
+    pub fn new() -> io::Result<Self> {
+        Self::within(Path::new(IN_MEMORY)).or_else(|_| Self::within(&std::env::temp_dir()))
+    }
+
+    /// Inside `parent`, which must exist.
+    ///
+    /// # Errors
+    /// The directory could not be made.
+    pub fn within(parent: &Path) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("icefield-scratch-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is temporary all the same.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scratch_is_empty_and_goes_away() {
+        let scratch = Scratch::new().expect("scratch");
+        let path = scratch.path().to_owned();
+        std::fs::write(path.join("file"), "x").expect("write");
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}

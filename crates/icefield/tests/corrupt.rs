@@ -1,0 +1,59 @@
+//! Damaged tables: no panic, no hang, no answer that nobody wrote from a table that calls itself clean.
+
+use std::time::Duration;
+
+use icefield::DashEh;
+use icefield::pm::sim::Sim;
+use icefield_testkit::budget::Budget;
+use icefield_testkit::corrupt::{Counts, scenario, scenario_on_files};
+use icefield_testkit::scratch::Scratch;
+use icefield_testkit::{FileSubject, Subject};
+
+fn images<T: Subject>(what: &str, first_seed: u64) {
+    let mut counts = Counts::default();
+    let mut budget = Budget::time(Duration::from_secs(14)).at_most(10_000);
+    while let Some((number, mutations)) = budget.chunk(500) {
+        let done = scenario::<T>(first_seed + number, mutations);
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    judge(what, counts, first_seed, 1000);
+}
+
+fn files<T: FileSubject>(what: &str, first_seed: u64) {
+    let mut counts = Counts::default();
+    let mut budget = Budget::time(Duration::from_secs(5)).at_most(600);
+    while let Some((number, mutations)) = budget.chunk(50) {
+        let place = Scratch::new().expect("a scratch directory");
+        let done = scenario_on_files::<T>(first_seed + number, mutations, place.path());
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    judge(what, counts, first_seed, 50);
+}
+
+fn judge(what: &str, counts: Counts, seed: u64, least: u64) {
+    println!("{what}: {counts:?}");
+    assert!(counts.mutations >= least, "{counts:?}");
+    if let Err(failure) = counts.judged(seed) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn damaged_images_of_words() {
+    images::<DashEh<u64, u64, Sim>>("images of words", 1_000_000);
+}
+
+#[test]
+fn damaged_images_of_bytes() {
+    images::<DashEh<[u8], [u8], Sim>>("images of bytes", 2_000_000);
+}
+
+#[test]
+fn damaged_files_of_words() {
+    files::<DashEh<u64, u64>>("files of words", 3_000_000);
+}
+
+#[test]
+fn damaged_files_of_bytes() {
+    files::<DashEh<[u8], [u8]>>("files of bytes", 4_000_000);
+}

@@ -1,0 +1,158 @@
+//! The costs table of each table's header, asserted from the simulator's counters.
+
+use icefield::pm::sim::{Counters, Sim, SimOptions};
+use icefield::{DashEh, Result};
+
+/// What one call costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cost {
+    bucket_lines: u64,
+    flushes: u64,
+    fences: u64,
+    writes: u64,
+}
+
+fn total(counters: &Counters) -> Cost {
+    let bucket_lines = counters.line_reads.iter().filter(|(region, _)| *region == "segments.ice");
+    Cost {
+        bucket_lines: bucket_lines.map(|(_, lines)| lines).sum(),
+        flushes: counters.flushes,
+        fences: counters.fences,
+        writes: counters.line_writes,
+    }
+}
+
+/// The cost of one call of `operation`, each line read counted once.
+fn cost<T>(sim: &Sim, operation: impl FnOnce() -> Result<T>) -> Cost {
+    sim.begin_op();
+    let before = total(&sim.counters());
+    operation().expect("the simulated medium has room");
+    let after = total(&sim.counters());
+    Cost {
+        bucket_lines: after.bucket_lines - before.bucket_lines,
+        flushes: after.flushes - before.flushes,
+        fences: after.fences - before.fences,
+        writes: after.writes - before.writes,
+    }
+}
+
+fn counting() -> Sim {
+    Sim::new(SimOptions {
+        counting: true,
+        recording: false,
+        region_bytes: 64 << 20,
+        space_bytes: 64 << 20,
+        ..SimOptions::default()
+    })
+}
+
+fn table(sim: &Sim, capacity: u64) -> DashEh<u64, u64, Sim> {
+    DashEh::<u64, u64>::options()
+        .capacity(capacity)
+        .hash_seed([1, 2])
+        .create_on(sim.clone())
+        .expect("room")
+}
+
+#[test]
+fn reads_write_nothing_and_touch_few_lines() {
+    let sim = counting();
+    let table = table(&sim, 50_000);
+    for key in 0..50_000 {
+        table.put(key, key).expect("room");
+    }
+    let (mut hits, mut misses) = (0, 0);
+    for key in 0..10_000 {
+        let hit = cost(&sim, || table.get(key * 5));
+        let miss = cost(&sim, || table.get(1_000_000 + key));
+        for read in [hit, miss] {
+            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
+        }
+        hits += hit.bucket_lines;
+        misses += miss.bucket_lines;
+    }
+    println!("bucket lines: {} a hit, {} a miss", hits as f64 / 1e4, misses as f64 / 1e4);
+    assert!(hits <= 30_000, "a hit reads at most 3 bucket lines on average");
+    assert!(misses <= 21_000, "a miss reads at most 2.1 bucket lines on average");
+}
+
+#[test]
+fn single_writes_cost_what_the_header_says() {
+    let sim = counting();
+    let table = table(&sim, 50_000);
+    let details = |name| {
+        table
+            .stats()
+            .details
+            .iter()
+            .find(|(found, _)| *found == name)
+            .map_or(0, |(_, count)| *count)
+    };
+    let mut direct = 0;
+    for key in 0..40_000 {
+        let rare = details("displacements") + details("splits");
+        let insert = cost(&sim, || table.try_insert(key, key));
+        if details("displacements") + details("splits") == rare {
+            assert_eq!((insert.flushes, insert.fences), (2, 2), "insert {key}");
+            direct += 1;
+        }
+    }
+    for key in 0..2_000 {
+        let update = cost(&sim, || table.update(key, 7));
+        assert_eq!((update.flushes, update.fences), (1, 1), "update {key}");
+        let replace = cost(&sim, || table.insert(key, 8));
+        assert_eq!((replace.flushes, replace.fences), (1, 1), "insert of present {key}");
+        let occupied = cost(&sim, || table.try_insert(key, 9));
+        assert_eq!((occupied.flushes, occupied.fences), (0, 0), "try_insert of present {key}");
+        let remove = cost(&sim, || table.remove(key));
+        assert_eq!((remove.flushes, remove.fences), (1, 1), "remove {key}");
+        let absent = cost(&sim, || table.remove(key));
+        assert_eq!((absent.flushes, absent.fences), (0, 0), "remove of absent {key}");
+    }
+    println!("{direct} direct inserts, {} into the stash", details("stash_inserts"));
+    assert!(direct > 39_000);
+}
+
+#[test]
+fn a_window_of_32_inserts_has_two_fences() {
+    let sim = counting();
+    let table = table(&sim, 60_000);
+    let mut fences = 0;
+    for batch in 0..1_000_u64 {
+        let pairs: Vec<(u64, u64)> = (0..32).map(|n| (batch * 32 + n, n)).collect();
+        fences += cost(&sim, || table.put_batch(&pairs)).fences;
+    }
+    println!("{} fences a batch of 32", fences as f64 / 1e3);
+    assert_eq!(fences, 2_000);
+}
+
+#[test]
+fn opening_reads_the_same_lines_whatever_the_size() {
+    let mut lines = Vec::new();
+    for records in [2_000, 40_000] {
+        let sim = counting();
+        let table = table(&sim, 0);
+        for key in 0..records {
+            table.put(key, key).expect("room");
+        }
+        let image = sim.image();
+        std::mem::forget(table);
+        let reopened = Sim::from_image(
+            &image,
+            SimOptions {
+                counting: true,
+                recording: false,
+                region_bytes: 64 << 20,
+                space_bytes: 64 << 20,
+                ..SimOptions::default()
+            },
+        );
+        reopened.begin_op();
+        let table = DashEh::<u64, u64>::options().open_on(reopened.clone()).expect("opens");
+        assert_eq!(table.get(77).expect("readable"), Some(77));
+        assert!(!table.recovery().was_clean);
+        lines.push(reopened.counters().line_reads.iter().map(|(_, lines)| lines).sum::<u64>());
+    }
+    println!("lines read before the first answer: {lines:?}");
+    assert_eq!(lines[0], lines[1], "opening must not depend on the size");
+}

@@ -1,0 +1,25 @@
+//! Every system call of the persistent layer fails in turn, once and for good.
+
+use icefield::DashEh;
+use icefield_testkit::FileSubject;
+use icefield_testkit::faults::scenario;
+use icefield_testkit::scratch::Scratch;
+
+fn every_call<T: FileSubject>(what: &str, seed: u64) {
+    let place = Scratch::new().expect("a scratch directory");
+    let counts = scenario::<T>(seed, place.path()).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{what}: {counts:?}");
+    if let Err(failure) = counts.judged(seed) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn words_survive_every_failing_call() {
+    every_call::<DashEh<u64, u64>>("words", 3);
+}
+
+#[test]
+fn bytes_survive_every_failing_call() {
+    every_call::<DashEh<[u8], [u8]>>("bytes", 6);
+}

@@ -1,0 +1,114 @@
+//! Random sequences of every operation against a reference map: words and bytes, on the simulated medium, in anonymous
+//! memory and in a directory.
+
+use std::time::Duration;
+
+use icefield::DashEh;
+use icefield::pm::sim::{Model, Pool as Memory, Sim};
+use icefield_testkit::budget::Budget;
+use icefield_testkit::model::{Counts, scenario};
+use icefield_testkit::place::{FilePlace, MemoryPlace, Place, SimPlace};
+use icefield_testkit::pool::Pool;
+use icefield_testkit::scratch::Scratch;
+use icefield_testkit::{FileOptions, FileSubject, Sample, Subject, iterate};
+
+const STEPS: usize = 300;
+
+fn histories<T, P>(what: &str, seconds: u64, first_seed: u64, place: impl Fn(u64) -> P) -> Counts
+where
+    T: icefield::Durable<Key: Sample, Value: Sample>,
+    P: Place<T>,
+{
+    let mut counts = Counts::default();
+    let mut budget = Budget::time(Duration::from_secs(seconds)).at_most(4000);
+    while let Some((number, _)) = budget.chunk(1) {
+        let seed = first_seed + number;
+        let done = scenario(seed, STEPS, || place(seed));
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    println!("{what}: {counts:?}");
+    assert!(
+        counts.histories >= 20 && counts.scans >= 100 && counts.operations >= 20_000,
+        "{counts:?}"
+    );
+    counts
+}
+
+fn simulated<T: Subject>(what: &str, first_seed: u64) {
+    let memory = Memory::default();
+    let counts =
+        histories::<T, _>(what, 9, first_seed, |seed| SimPlace::new(seed, Model::Pmem, &memory));
+    assert!(counts.reopens >= 40, "{counts:?}");
+}
+
+fn in_files<T: FileSubject>(what: &str, first_seed: u64) {
+    let place = Scratch::new().expect("a scratch directory");
+    let path = place.path().join("table");
+    let counts = histories::<T, _>(what, 5, first_seed, |seed| {
+        FilePlace::new(path.clone(), FileOptions { variant: seed, ..FileOptions::default() })
+    });
+    assert!(counts.reopens >= 20, "{counts:?}");
+}
+
+#[test]
+fn simulated_words() {
+    simulated::<DashEh<u64, u64, Sim>>("words on the simulated medium", 1_000_000);
+}
+
+#[test]
+fn simulated_bytes() {
+    simulated::<DashEh<[u8], [u8], Sim>>("bytes on the simulated medium", 2_000_000);
+}
+
+#[test]
+fn words_in_memory() {
+    histories::<DashEh<u64, u64>, _>("words in memory", 3, 3_000_000, MemoryPlace);
+}
+
+#[test]
+fn bytes_in_memory() {
+    histories::<DashEh<[u8], [u8]>, _>("bytes in memory", 3, 4_000_000, MemoryPlace);
+}
+
+#[test]
+fn mixed_types_in_memory() {
+    histories::<DashEh<[u8], u64>, _>(
+        "byte keys and word values in memory",
+        2,
+        5_000_000,
+        MemoryPlace,
+    );
+    histories::<DashEh<u64, [u8]>, _>(
+        "word keys and byte values in memory",
+        2,
+        6_000_000,
+        MemoryPlace,
+    );
+}
+
+#[test]
+fn words_in_files() {
+    in_files::<DashEh<u64, u64>>("words in files", 7_000_000);
+}
+
+#[test]
+fn bytes_in_files() {
+    in_files::<DashEh<[u8], [u8]>>("bytes in files", 8_000_000);
+}
+
+#[test]
+fn scans_among_writers() {
+    let (pool, memory) = (Pool::new(3), Memory::default());
+    let mut counts = iterate::Counts::default();
+    let mut budget = Budget::time(Duration::from_secs(6)).at_most(3000);
+    while let Some((seed, _)) = budget.chunk(1) {
+        let done = if seed % 4 == 0 {
+            iterate::scenario::<DashEh<[u8], [u8], Sim>>(seed, &pool, &memory)
+        } else {
+            iterate::scenario::<DashEh<u64, u64, Sim>>(seed, &pool, &memory)
+        };
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    println!("scans among writers: {counts:?}");
+    assert!(counts.scans >= 50 && counts.writes >= 1000 && counts.grown_tables >= 5, "{counts:?}");
+}

@@ -1,0 +1,180 @@
+//! Small tables on one region, written against cells: a frame that asks them everything, and helpers for words.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, PoisonError};
+
+use icefield::pm::sim::Sim;
+use icefield::pm::{Cell32, Cell64, Medium, Region};
+use icefield::{Error, OnFailure, Result};
+use icefield_testkit::call::{BatchKind, Call, Reply};
+use icefield_testkit::crash::Machine;
+
+/// Where a finished table says so.
+const MAGIC_AT: u64 = 0;
+const MAGIC: u64 = 0x5EED_F00D;
+const BYTES: u64 = 4096;
+
+/// A region of words.
+pub struct Words {
+    pub sim: Sim,
+    pub region: Region,
+}
+
+impl Words {
+    pub fn cell(&self, word: u64) -> &Cell64 {
+        self.region.at(word * 8).expect("inside the region")
+    }
+
+    pub fn half(&self, half: u64) -> &Cell32 {
+        self.region.at(half * 4).expect("inside the region")
+    }
+
+    pub fn load(&self, word: u64) -> u64 {
+        self.cell(word).load(&self.sim, Acquire)
+    }
+
+    /// Ordered after every earlier store to the line.
+    #[track_caller]
+    pub fn store(&self, word: u64, value: u64) {
+        self.cell(word).store(&self.sim, value, Release);
+    }
+
+    /// In no order.
+    #[track_caller]
+    pub fn store_relaxed(&self, word: u64, value: u64) {
+        self.cell(word).store(&self.sim, value, Relaxed);
+    }
+
+    #[track_caller]
+    pub fn flush(&self, word: u64, words: u64) {
+        let start = std::ptr::from_ref(self.cell(word)).cast();
+        self.sim.flush(start, words as usize * 8);
+    }
+
+    #[track_caller]
+    pub fn fence(&self) {
+        self.sim.fence();
+    }
+
+    #[track_caller]
+    pub fn persist(&self, word: u64, words: u64) {
+        self.flush(word, words);
+        self.fence();
+    }
+}
+
+/// A small table: what is asked of it is a map from words to words.
+pub trait Small: Send + Sync + 'static {
+    const NAME: &'static str;
+    /// Whether reads exclude writes.
+    const LOCKED_READS: bool = true;
+    /// Whether the table is declared finished before `format` ran.
+    const SEALED_FIRST: bool = false;
+    /// Whether it is also asked for batches, `clear`, `retain` and passes.
+    const WHOLE: bool = false;
+
+    fn format(_pm: &Words) {}
+    fn recover(_pm: &Words) {}
+    fn get(pm: &Words, key: u64) -> Option<u64>;
+    fn set(pm: &Words, key: u64, value: Option<u64>);
+    fn records(pm: &Words) -> Vec<(u64, u64)>;
+    fn clear(_pm: &Words) {}
+    fn faults(_pm: &Words) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Makes a [`Small`] one askable.
+pub struct Shelf<T> {
+    pm: Words,
+    lock: Mutex<()>,
+    small: PhantomData<fn() -> T>,
+}
+
+impl<T: Small> Shelf<T> {
+    fn on(sim: Sim) -> Result<Self> {
+        let region = sim.region("shelf.ice", BYTES)?;
+        Ok(Self { pm: Words { sim, region }, lock: Mutex::new(()), small: PhantomData })
+    }
+}
+
+impl<T: Small> Machine for Shelf<T> {
+    const NAME: &'static str = T::NAME;
+    const SIMPLE: bool = !T::WHOLE;
+
+    fn create(sim: Sim, _variant: u64) -> Result<Self> {
+        let shelf = Self::on(sim)?;
+        shelf.pm.sim.grow(&shelf.pm.region, BYTES)?;
+        let seal = || {
+            shelf.pm.store(MAGIC_AT, MAGIC);
+            shelf.pm.persist(MAGIC_AT, 1);
+        };
+        if T::SEALED_FIRST {
+            seal();
+            T::format(&shelf.pm);
+        } else {
+            T::format(&shelf.pm);
+            seal();
+        }
+        Ok(shelf)
+    }
+
+    fn open(sim: Sim) -> Result<Self> {
+        let shelf = Self::on(sim)?;
+        if shelf.pm.region.is_empty() || shelf.pm.load(MAGIC_AT) != MAGIC {
+            return Err(Error::NotFound { path: "shelf".into() });
+        }
+        T::recover(&shelf.pm);
+        Ok(shelf)
+    }
+
+    fn ask(&self, call: Call) -> Result<Reply> {
+        let writes = call.action.writes();
+        let guard = (writes || T::LOCKED_READS)
+            .then(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let value = T::get(&self.pm, call.key);
+        let (after, reply) = call.action.step(value);
+        if after != value {
+            T::set(&self.pm, call.key, after);
+        }
+        drop(guard);
+        Ok(reply)
+    }
+
+    fn batch(&self, kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>> {
+        let mut replies = Vec::new();
+        for &call in calls {
+            replies.push(self.ask(call)?);
+            let failed = replies.last().is_some_and(|reply| call.action.failed(reply));
+            if failed && kind == BatchKind::Execute(OnFailure::Stop) {
+                break;
+            }
+        }
+        Ok(replies)
+    }
+
+    fn clear(&self) -> Result<()> {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        T::clear(&self.pm);
+        Ok(())
+    }
+
+    fn drop_multiples_of(&self, divisor: u64) -> Result<()> {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, _) in T::records(&self.pm) {
+            if key.is_multiple_of(divisor) {
+                T::set(&self.pm, key, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> Result<Vec<(u64, u64)>> {
+        Ok(T::records(&self.pm))
+    }
+
+    fn faults(&self) -> Result<Vec<String>> {
+        Ok(T::faults(&self.pm))
+    }
+}
