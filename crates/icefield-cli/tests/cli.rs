@@ -378,6 +378,55 @@ fn copies_hold_the_same() {
 }
 
 #[test]
+fn damage_is_a_found_problem() {
+    let place = Place::new();
+    filled(&place, 20_000);
+    let segments = place.path("t.ice").join("segments.ice");
+    let mut bytes = std::fs::read(&segments).unwrap();
+    for at in (20_000..20_600).step_by(3) {
+        bytes[at] ^= 0xA5;
+    }
+    std::fs::write(&segments, bytes).unwrap();
+    let checked = place.run(&["check", "t.ice"]);
+    assert_eq!(checked.status, Some(1), "{checked:?}");
+    assert!(checked.out.contains("fault: ") && checked.out.contains("salvage"), "{}", checked.out);
+    let salvaged = place.run(&["salvage", "t.ice", "rescued.ice"]);
+    assert_eq!(salvaged.status, Some(1), "{salvaged:?}");
+    let rescued = &place.json(&["check", "rescued.ice"])[0];
+    assert_eq!(rescued["clean"], json!(true), "{rescued}");
+    assert!(rescued["records"].as_u64().unwrap() > 19_000, "{rescued}");
+
+    // No superblock: no table.
+    std::fs::write(place.path("t.ice").join("table.ice"), [0x5A; 8192]).unwrap();
+    for command in [&["stat", "t.ice"][..], &["get", "t.ice", "1"], &["check", "t.ice"]] {
+        let ran = place.run(command);
+        assert!(matches!(ran.status, Some(1 | 2)) && ran.err.contains("t.ice"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_table_in_use_names_its_user() {
+    let place = Place::new();
+    filled(&place, 10);
+    // A load that waits for rows holds the table.
+    let mut load = place.command(&["load", "t.ice", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let holder = load.id().to_string();
+    let mut message = String::new();
+    for _ in 0..200 {
+        let ran = place.run(&["get", "t.ice", "1"]);
+        if ran.status == Some(1) {
+            message = ran.err;
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(message.contains(&holder), "process {holder}: {message}");
+    load.kill().unwrap();
+    load.wait().unwrap();
+    place.ok(&["get", "t.ice", "1"]);
+}
+
+#[test]
 fn every_command_speaks_json() {
     let place = Place::new();
     let one = |args: &[&str]| -> Value {

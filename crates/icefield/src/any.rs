@@ -1,18 +1,4 @@
 //! A table whose types are found in its superblock: bytes in, bytes out.
-//!
-//! [`AnyTable`] is for programs that learn only at run time what they open, the command line first of all. Each type has
-//! one form in bytes:
-//!
-//! | type | bytes |
-//! |---|---|
-//! | `u8` .. `u64`, `i8` .. `i64`, `u128` | the integer's own width, little-endian |
-//! | `f32`, `f64` | the bits, little-endian |
-//! | `bool`, `char` | 1 byte, 0 or 1; the 4 bytes of its number, little-endian |
-//! | `[u8; N]` | the N bytes |
-//! | `bytes`, `str` | the bytes, as many as there are |
-//! | a user's [`Word`](crate::Word) | the 8 bytes of its word, little-endian |
-//!
-//! Bytes of another length, or that stand for nothing (a `bool` of 2), are refused with [`Error::InvalidOption`].
 
 mod designs;
 mod erased;
@@ -50,8 +36,20 @@ pub struct AnyPage {
     pub next: Option<Cursor>,
 }
 
-/// A table of any design and any types. The calls mean what they mean on [`Table`](crate::Table) and
-/// [`Durable`](crate::Durable), and fail as they do there; see the [module](self) for the form of keys and values.
+/// A table of any design and any types, for programs that learn only at run time what they open, the command line first
+/// of all. The calls mean what they mean on [`Table`](crate::Table) and [`Durable`](crate::Durable), and fail as they do
+/// there. Each type has one form in bytes:
+///
+/// | type | bytes |
+/// |---|---|
+/// | `u8` .. `u64`, `i8` .. `i64`, `u128` | the integer's own width, little-endian |
+/// | `f32`, `f64` | the bits, little-endian |
+/// | `bool`, `char` | 1 byte, 0 or 1; the 4 bytes of its number, little-endian |
+/// | `[u8; N]` | the N bytes |
+/// | `bytes`, `str` | the bytes, as many as there are |
+/// | a user's [`Word`](crate::Word) | the 8 bytes of its word, little-endian |
+///
+/// Bytes of another length, or that stand for nothing (a `bool` of 2), are refused with [`Error::InvalidOption`].
 ///
 /// ```
 /// # fn main() -> icefield::Result<()> {
@@ -79,8 +77,8 @@ impl AnyTable {
     /// The designs that can be created and opened, by name.
     pub const DESIGNS: &'static [&'static str] = designs::NAMES;
 
-    /// Makes a new table at `path`, where nothing may be yet. The types are given by their names in the
-    /// [module's](self) table.
+    /// Makes a new table at `path`, where nothing may be yet. The types are given by their names in the table
+    /// above.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a design or type that does not exist; else as the design's own `create`.

@@ -36,7 +36,7 @@ fn fails_with<T: Small>(model: Model, threads: bool, word: &str) {
         panic!("{} on {model:?}: nothing was noticed in {} images", T::NAME, report.states)
     };
     assert!(failure.to_string().contains(word), "{failure}");
-    assert!(threads || (1..=12).contains(&failure.trace.len()), "{failure}");
+    assert!(failure.trace.len() <= 12, "{failure}");
 }
 
 #[test]
@@ -125,7 +125,12 @@ fn a_clear_by_halves() {
 
 #[test]
 fn every_needed_site_is_noticed_and_the_needless_ones_are_named() {
-    let options = MutateOptions { states: 4_000, survey_states: 4_000, ..MutateOptions::default() };
+    let options = MutateOptions {
+        states: 4_000,
+        survey_states: 4_000,
+        histories: 100,
+        ..MutateOptions::default()
+    };
     let report = run_machine_sites::<Shelf<Bitmap<0>>>(&options);
     assert!(report.redundant.is_empty() && report.unordered.is_empty(), "{report:#?}");
     assert!(report.sites >= 6 && report.caught == report.sites, "{report:#?}");

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icefield::pm::sim::{CrashPoint, CrashSpace, EventKind, Image, Pick, Sim, SimOptions};
+use icefield::pm::sim::{
+    CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim, SimOptions,
+};
 
 use super::Plan;
 use super::expect::{Expect, run_reference};
@@ -33,6 +35,8 @@ pub(super) struct Bench {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
+    /// A mutation, and how often it had been applied before; points before it is applied again are not looked at.
+    awaited: Option<(Arc<Mutation>, u64)>,
     seed: u64,
 }
 
@@ -56,6 +60,12 @@ impl Bench {
             exhaustive: plan.exhaustive,
             samples: plan.samples,
             recover_one_in: plan.recover_one_in,
+            awaited: plan
+                .sim
+                .mutation
+                .clone()
+                .filter(|_| plan.only_mutated)
+                .map(|mutation| (mutation.clone(), mutation.applied())),
             seed,
         }
     }
@@ -67,7 +77,9 @@ impl Bench {
         let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
         // Without pending stores there is nothing that the last point has not shown; except when a call has returned.
         let stale = !point.is_open() && kind != EventKind::Asked;
-        self.found.is_none() && self.samples > 0 && !passing && !stale
+        let early =
+            self.awaited.as_ref().is_some_and(|(mutation, before)| mutation.applied() == *before);
+        self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
     /// Called at every event.

@@ -115,6 +115,8 @@ struct Plan {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
+    /// Look only at crash points after the mutation has changed something in the history.
+    only_mutated: bool,
     sim: SimOptions,
 }
 
@@ -126,6 +128,7 @@ impl Plan {
             exhaustive: options.exhaustive,
             samples: options.samples,
             recover_one_in: options.recover_one_in.max(1),
+            only_mutated: false,
             sim: SimOptions {
                 model: options.model,
                 mutation: options.mutation.clone(),

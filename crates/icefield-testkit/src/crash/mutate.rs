@@ -1,10 +1,15 @@
 //! Makes each flush, fence and store order of a table's code ineffective in turn: some crash scenario must notice, or the
 //! site is untested or not needed.
 
+use std::sync::Arc;
+
 use icefield::pm::sim::{Model, Mutation, Site, SiteKind, SiteLog};
 
+use super::history::Counts;
 use super::machine::{Machine, Whole};
-use super::{CrashOptions, run_machine};
+use super::step::Draw;
+use super::{CrashOptions, Plan, one_history, run_machine};
+use crate::rng::mix;
 use crate::subject::Subject;
 
 /// How much to run.
@@ -16,6 +21,8 @@ pub struct MutateOptions {
     pub model: Model,
     /// Images that look for the sites.
     pub survey_states: u64,
+    /// Histories that are tried for a site; only those that reach it are judged.
+    pub histories: u64,
     /// Images after which a mutation counts as not noticed.
     pub states: u64,
     /// Only sites in files whose path contains this.
@@ -24,7 +31,14 @@ pub struct MutateOptions {
 
 impl Default for MutateOptions {
     fn default() -> Self {
-        Self { seed: 1, model: Model::Pmem, survey_states: 20_000, states: 40_000, only: None }
+        Self {
+            seed: 1,
+            model: Model::Pmem,
+            survey_states: 40_000,
+            histories: 1_000,
+            states: 40_000,
+            only: None,
+        }
     }
 }
 
@@ -60,17 +74,11 @@ pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
 #[must_use]
 pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
     let sites = SiteLog::default();
-    let base = CrashOptions {
-        seed: options.seed,
-        model: options.model,
+    let survey = run_machine::<M>(&CrashOptions {
         states: options.survey_states,
-        threads: false,
-        shrink: false,
-        enough: 1,
-        recover_one_in: 6,
-        ..CrashOptions::default()
-    };
-    let survey = run_machine::<M>(&CrashOptions { sites: Some(sites.clone()), ..base.clone() });
+        sites: Some(sites.clone()),
+        ..crash_options(options)
+    });
     if let Some(failure) = survey.first {
         panic!("the unmutated table fails: {failure}");
     }
@@ -80,12 +88,7 @@ pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
             continue;
         }
         let mutation = Mutation::of(site);
-        let found = run_machine::<M>(&CrashOptions {
-            states: options.states,
-            mutation: Some(mutation.clone()),
-            ..base.clone()
-        });
-        if found.violations > 0 {
+        if is_noticed::<M>(options, &mutation) {
             report.sites += 1;
             report.caught += 1;
         } else if mutation.applied() == 0 {
@@ -98,4 +101,49 @@ pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
         }
     }
     report
+}
+
+fn crash_options(options: &MutateOptions) -> CrashOptions {
+    CrashOptions {
+        seed: options.seed,
+        model: options.model,
+        threads: false,
+        shrink: false,
+        recover_one_in: 6,
+        ..CrashOptions::default()
+    }
+}
+
+fn is_noticed<M: Machine>(options: &MutateOptions, mutation: &Arc<Mutation>) -> bool {
+    let mutated = CrashOptions { mutation: Some(mutation.clone()), ..crash_options(options) };
+    let plan = Plan { only_mutated: true, ..Plan::new::<M>(&mutated) };
+    // Without images a history is fast, and most do not reach a given site.
+    let dry = Plan { samples: 0, ..plan.clone() };
+    let mut counts = Counts::default();
+    let mut seed = options.seed;
+    for _ in 0..options.histories {
+        if counts.states >= options.states {
+            return false;
+        }
+        seed = mix(seed);
+        let steps = Draw::new(seed, &plan.keys, M::SIMPLE).history(plan.length);
+        let before = mutation.applied();
+        if one_history::<M>(&dry, seed, &steps, &mut Counts::default(), false).is_err() {
+            return true;
+        }
+        let reached = mutation.applied() > before;
+        if reached && one_history::<M>(&plan, seed, &steps, &mut counts, false).is_err() {
+            return true;
+        }
+    }
+    // Only the recovery of certain images gets there: crash every recovery.
+    counts.states == 0
+        && run_machine::<M>(&CrashOptions {
+            states: options.states,
+            recover_one_in: 1,
+            enough: 1,
+            ..mutated
+        })
+        .violations
+            > 0
 }

@@ -79,7 +79,7 @@ impl<'a> Draw<'a> {
         match self.rng.below(48) {
             0 => Step::Reopen,
             1 | 2 => self.crash(growing),
-            3 if !growing => Step::Clear,
+            3 | 47 if !growing => Step::Clear,
             4 => Step::Reserve(1 + self.rng.below(12)),
             5 => Step::Scan,
             6 if !growing => Step::Retain { drop_multiples_of: 2 + self.rng.below(4) },

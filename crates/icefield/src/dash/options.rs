@@ -382,6 +382,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let params = BlobParams {
             chunk_bytes: self.blob_chunk_bytes,
             max_bytes: limit,
+            session: generation,
             ..BlobParams::default()
         };
         let records = Records::open(&pm, Hash::new(self.hash, identity.hash_seed), params)?;

@@ -156,6 +156,12 @@ pub struct CrashSpace<'a> {
 }
 
 impl CrashSpace<'_> {
+    /// How many lines have pending stores.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
     /// How many different images there are, at most; `None` when they cannot be enumerated.
     #[must_use]
     pub fn count(&self) -> Option<u64> {

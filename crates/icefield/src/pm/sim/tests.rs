@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::mpsc;
 
 use super::*;
-use crate::pm::{Cell32, Cell64, Volatile32};
+use crate::Error;
+use crate::pm::{Cell32, Cell64, Medium, Region, Volatile32};
 
 const NAME: &str = "test.ice";
 
