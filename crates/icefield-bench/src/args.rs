@@ -9,6 +9,11 @@ use icefield::Durability;
 use icefield_testkit::workload::Distribution;
 
 /// What to measure and how. The defaults are those of a full run; `--quick` makes a small one.
+///
+/// ```
+/// let mut args = icefield_bench::Args::new("get");
+/// (args.keys, args.threads) = (Some(1_000_000), vec![1]);
+/// ```
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// The experiment; `list` names all, `all` runs all
@@ -36,7 +41,7 @@ pub struct Args {
     #[arg(long, default_value = "uniform")]
     pub dist: Distribution,
     /// How operations are handed over: `none` (one by one), a number (batches of so many), `stream`
-    /// [default: stream; none and 32 in amplification]
+    /// [default: stream; none and 32 in amplification, none in load-factor]
     #[arg(long, value_delimiter = ',')]
     pub batch: Vec<Batch>,
     /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
@@ -74,6 +79,10 @@ pub struct Args {
 
 impl Args {
     /// The defaults, for `experiment`.
+    ///
+    /// ```
+    /// assert_eq!(icefield_bench::Args::new("get").repeat, 3);
+    /// ```
     #[must_use]
     pub fn new(experiment: &str) -> Self {
         Self {
@@ -101,13 +110,19 @@ impl Args {
 }
 
 /// How operations are handed to a table.
+///
+/// ```
+/// use icefield_bench::Batch;
+/// assert_eq!("none".parse(), Ok(Batch::None));
+/// assert_eq!("32".parse(), Ok(Batch::Of(32)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batch {
     /// One call per operation.
     None,
     /// One call per so many operations.
     Of(usize),
-    /// One call per [`STREAM_CHUNK`] operations: the table's prefetch ring never drains for long.
+    /// One call per 1024 operations: the table's prefetch ring is never empty for long.
     Stream,
 }
 
@@ -116,6 +131,10 @@ const STREAM_CHUNK: usize = 1024;
 
 impl Batch {
     /// Operations per call.
+    ///
+    /// ```
+    /// assert_eq!(icefield_bench::Batch::Of(32).size(), 32);
+    /// ```
     #[must_use]
     pub fn size(self) -> usize {
         match self {
@@ -162,6 +181,12 @@ impl serde::Serialize for Batch {
 }
 
 /// Where a table lives.
+///
+/// ```
+/// use icefield_bench::{Args, Medium};
+/// let mut args = Args::new("amplification");
+/// args.medium = Some(Medium::Sim);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Medium {
     /// Anonymous memory.
@@ -178,6 +203,11 @@ pub enum Medium {
 
 impl Medium {
     /// What the table is opened with; `None` for the simulated medium.
+    ///
+    /// ```
+    /// use icefield::Durability;
+    /// assert_eq!(icefield_bench::Medium::Pmem.durability(), Some(Durability::PmemForced));
+    /// ```
     #[must_use]
     pub fn durability(self) -> Option<Durability> {
         match self {
@@ -190,6 +220,10 @@ impl Medium {
     }
 
     /// Its name in options and results.
+    ///
+    /// ```
+    /// assert_eq!(icefield_bench::Medium::Pmem.name(), "pmem");
+    /// ```
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -16,7 +16,9 @@ impl Design for Dash {
     }
 
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        let mut options = DashEh::<u64, u64>::options().capacity(setup.capacity);
+        let mut options = DashEh::<u64, u64>::options()
+            .capacity(setup.capacity)
+            .hash_seed([setup.seed, !setup.seed]);
         if let Some(stash) = setup.stash_buckets {
             options = options.stash_buckets(stash);
         }

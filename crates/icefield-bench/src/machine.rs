@@ -76,6 +76,11 @@ pub(crate) fn part(count: usize, thread: usize, threads: usize) -> std::ops::Ran
     count * thread / threads..count * (thread + 1) / threads
 }
 
+/// Million operations per second.
+pub(crate) fn mops(operations: usize, time: Duration) -> f64 {
+    operations as f64 / time.as_secs_f64().max(1e-9) / 1e6
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

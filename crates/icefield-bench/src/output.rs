@@ -80,7 +80,7 @@ impl Output {
         Ok(())
     }
 
-    /// Prints the rows taken since the last call as a table.
+    /// Prints the rows of one experiment, taken since the last call, as a table.
     pub fn finish_experiment(&mut self) -> Outcome {
         self.progress("");
         let rows = std::mem::take(&mut self.rows);
@@ -201,6 +201,9 @@ fn print_table(rows: &[Row]) -> Outcome {
         .map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0))
         .collect();
     let mut out = io::stdout().lock();
+    let backing = rows.iter().find_map(|row| row.extra.get("backing")?.as_str());
+    let backing = backing.map(|backing| format!(" (pmem: {backing})")).unwrap_or_default();
+    writeln!(out, "{}{backing}", rows[0].experiment)?;
     for (i, line) in lines.iter().enumerate() {
         let padded: Vec<String> =
             line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
@@ -210,10 +213,16 @@ fn print_table(rows: &[Row]) -> Outcome {
     Ok(())
 }
 
+/// What is special to the experiment, in short: most nested figures are for machines.
 fn extra_text(row: &Row) -> String {
-    row.extra
-        .iter()
-        .map(|(name, value)| format!("{name}={}", plain(value)))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let short = |(name, value): (&String, &Value)| match value {
+        _ if name == "backing" => None,
+        Value::Object(class) if class.contains_key("calls") => Some(format!(
+            "{name}={} calls with {} flushes, {} fences",
+            class["calls"], class["flushes"], class["fences"]
+        )),
+        Value::Object(_) if name != "lines" => None,
+        value => Some(format!("{name}={}", plain(value))),
+    };
+    row.extra.iter().filter_map(short).collect::<Vec<_>>().join(" ")
 }

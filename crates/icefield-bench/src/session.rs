@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use icefield::Durability;
 use icefield::pm::sim::{Sim, SimOptions};
@@ -150,7 +151,11 @@ impl Session {
 
     /// The first of the stash sizes asked for: for experiments that do not sweep them.
     pub fn setup(&self, capacity: u64) -> Setup {
-        Setup { capacity, stash_buckets: self.args.stash_buckets.first().copied() }
+        Setup {
+            capacity,
+            stash_buckets: self.args.stash_buckets.first().copied(),
+            seed: self.args.seed,
+        }
     }
 
     /// A table that is sized for the keys and holds them: `--keys`, or `--fill` of its resize point. Gives how many.
@@ -189,7 +194,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes `call` for all `keys` on so many threads; gives million operations per second and what was answered.
+    /// Makes `call` for all `keys` on so many threads; gives the time and what was answered.
     pub fn timed(
         &self,
         table: &dyn BenchTable,
@@ -197,7 +202,7 @@ impl Session {
         keys: &[u64],
         threads: usize,
         batch: Batch,
-    ) -> Outcome<(f64, Tally)> {
+    ) -> Outcome<(Duration, Tally)> {
         let (time, parts) = self.machine.run(threads, |thread| {
             table.run(call, &keys[part(keys.len(), thread, threads)], batch)
         });
@@ -205,7 +210,7 @@ impl Session {
         for part in parts {
             tally.add(part?);
         }
-        Ok(((keys.len() * call.operations()) as f64 / time.as_secs_f64() / 1e6, tally))
+        Ok((time, tally))
     }
 
     /// Notes a wrong answer; the run goes on and ends with a bad status.
@@ -233,20 +238,20 @@ impl Session {
         })
     }
 
-    /// Million operations per second of a bare loop, over as many threads.
+    /// How long so many operations of a bare loop take, over as many threads.
     pub fn timed_loop(
         &self,
         bare: Loop,
         arena: &Arena,
         ops: usize,
         threads: usize,
-        round: u64,
-    ) -> f64 {
-        let seed = (self.args.seed << 20) + (round << 10);
-        let (time, done) = self.machine.run(threads, |thread| {
-            bare.run(arena, part(ops, thread, threads).len(), seed + thread as u64)
-        });
-        done.iter().sum::<usize>() as f64 / time.as_secs_f64() / 1e6
+        seed: u64,
+    ) -> Duration {
+        let seed = self.args.seed.wrapping_add(seed << 8);
+        let run = |thread| {
+            bare.run(arena, part(ops, thread, threads).len(), seed.wrapping_add(thread as u64))
+        };
+        self.machine.run(threads, run).0
     }
 }
 

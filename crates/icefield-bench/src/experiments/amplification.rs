@@ -106,6 +106,34 @@ fn met(before: &Stats, after: &Stats) -> &'static str {
     MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
 }
 
+/// What happened between two looks at the counters, and the lines read by structure.
+pub(super) fn difference(
+    design: &dyn Design,
+    before: &Counters,
+    after: &Counters,
+) -> (PmCost, BTreeMap<&'static str, u64>) {
+    let mut lines: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for (region, count) in &after.line_reads {
+        let earlier = before
+            .line_reads
+            .iter()
+            .find(|(name, _)| name == region)
+            .map_or(0, |(_, count)| *count);
+        if *count > earlier {
+            *lines.entry(structure_of(design, region)).or_default() += count - earlier;
+        }
+    }
+    let cost = PmCost {
+        line_reads: lines.values().sum::<u64>() as f64,
+        line_writes: (after.line_writes - before.line_writes) as f64,
+        flushes: (after.flushes - before.flushes) as f64,
+        fences: (after.fences - before.fences) as f64,
+        media_reads: (after.media_reads - before.media_reads) as f64,
+        media_writes: (after.media_writes - before.media_writes) as f64,
+    };
+    (cost, lines)
+}
+
 /// The costs of all calls of one class.
 #[derive(Clone, Default)]
 struct Class {
@@ -123,23 +151,10 @@ impl Class {
     fn add(&mut self, design: &dyn Design, ops: usize, before: &Counters, after: &Counters) {
         self.calls += 1;
         self.ops += ops as u64;
-        for (region, count) in &after.line_reads {
-            let earlier = before
-                .line_reads
-                .iter()
-                .find(|(name, _)| name == region)
-                .map_or(0, |(_, count)| *count);
-            if count - earlier > 0 {
-                *self.lines.entry(structure_of(design, region)).or_default() += count - earlier;
-                self.cost.line_reads += (count - earlier) as f64;
-            }
-        }
+        let (cost, lines) = difference(design, before, after);
+        self.cost = self.cost.plus(cost);
+        lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
         let (flushes, fences) = (after.flushes - before.flushes, after.fences - before.fences);
-        self.cost.line_writes += (after.line_writes - before.line_writes) as f64;
-        self.cost.flushes += flushes as f64;
-        self.cost.fences += fences as f64;
-        self.cost.media_reads += (after.media_reads - before.media_reads) as f64;
-        self.cost.media_writes += (after.media_writes - before.media_writes) as f64;
         *self.flushes.entry(flushes).or_default() += 1;
         *self.fences.entry(fences).or_default() += 1;
     }

@@ -3,6 +3,7 @@
 use super::growth::describe_space;
 use crate::Outcome;
 use crate::args::Batch;
+use crate::machine::mops;
 use crate::row::{Row, rounded};
 use crate::session::Session;
 use crate::stats::median;
@@ -66,11 +67,11 @@ fn fill_up(
         let new = space.keys(from..to);
         let drawn = space.draw(session.args.dist, to, new.len(), session.args.seed + round);
         let mut phase = |call: Call, keys: &[u64]| -> Outcome<f64> {
-            let (mops, found) = session.timed(table, call, keys, threads, batch)?;
+            let (time, found) = session.timed(table, call, keys, threads, batch)?;
             session.check(&format!("fill-curve {}", design.name()), found, call.expected(keys));
-            Ok(mops)
+            Ok(mops(keys.len(), time))
         };
-        let mops = [
+        let speeds = [
             phase(Call::TryInsert, &new)?,
             phase(Call::Get, &drawn)?,
             phase(Call::GetMiss, &absent)?,
@@ -84,9 +85,9 @@ fn fill_up(
             curve.push(Point { row, insert: Vec::new(), get: Vec::new(), get_miss: Vec::new() });
         }
         let point = &mut curve[step as usize];
-        point.insert.push(mops[0]);
-        point.get.push(mops[1]);
-        point.get_miss.push(mops[2]);
+        point.insert.push(speeds[0]);
+        point.get.push(speeds[1]);
+        point.get_miss.push(speeds[2]);
         describe_space(&mut point.row, table);
     }
     Ok(())

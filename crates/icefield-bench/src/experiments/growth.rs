@@ -43,7 +43,10 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let stashes = if asked.is_empty() { vec![2, 4] } else { asked };
     for design in session.designs.clone() {
         for stash in &stashes {
-            grow_sampled(session, design, *stash)?;
+            // One by one, as the paper does: a batch may close a window rather than displace.
+            for batch in session.batches(&[Batch::None]) {
+                grow_sampled(session, design, *stash, batch)?;
+            }
         }
     }
     Ok(())
@@ -67,19 +70,22 @@ impl Samples {
     }
 }
 
-fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32) -> Outcome {
+fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32, batch: Batch) -> Outcome {
     // The medium changes no count, so a fast one will do.
     let medium = session.args.medium.unwrap_or(Medium::Process);
     let keys = session.keys(medium);
-    let placed =
-        session.create(design, medium, Setup { capacity: 1024, stash_buckets: Some(stash) })?;
+    let placed = session.create(
+        design,
+        medium,
+        Setup { stash_buckets: Some(stash), ..session.setup(1024) },
+    )?;
     let table = &*placed.table;
     let mut samples = Samples::default();
     let step = (keys / SAMPLES).max(1);
     for begin in (0..keys).step_by(step as usize) {
         let end = (begin + step).min(keys);
         let new = session.space.keys(begin..end);
-        let found = table.run(Call::TryInsert, &new, Batch::Stream)?;
+        let found = table.run(Call::TryInsert, &new, batch)?;
         session.check(
             &format!("load-factor {}", design.name()),
             found,
@@ -92,7 +98,8 @@ fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32) -> Outco
         session.progress(&format!("load-factor {}: {end} of {keys}", design.name()));
     }
     let mut row = session.row("load-factor", design, medium);
-    (row.threads, row.keys, row.ops) = (Some(1), Some(keys), Some(keys));
+    (row.threads, row.batch) = (Some(1), Some(batch));
+    (row.keys, row.ops) = (Some(keys), Some(keys));
     describe_space(&mut row, table);
     row.extra("stash_buckets", stash);
     describe_growth(&mut row, &samples, &table.stats());

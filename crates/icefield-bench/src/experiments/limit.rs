@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::args::{Batch, Medium};
 use crate::limit::{Arena, Loop, Pace, Pages};
+use crate::machine::mops;
 use crate::place::RemovedDir;
 use crate::row::{Row, rounded};
 use crate::session::Session;
@@ -73,7 +74,7 @@ fn measure(session: &mut Session, kind: &Kind, arena: &Arena, threads: usize) ->
                 bare.name(),
                 kind.pages
             ));
-            samples.push(session.timed_loop(*bare, arena, ops, threads, round as u64));
+            samples.push(mops(ops, session.timed_loop(*bare, arena, ops, threads, round as u64)));
         }
     }
     for ((bare, batch), mops) in loops.into_iter().zip(&samples) {

@@ -1,9 +1,13 @@
 //! One call, over and over: `get`, `get-miss`, `insert`, `populate`, `insdel`, `delete`.
 
+use std::time::Duration;
+
 use super::growth::describe_space;
 use crate::Outcome;
 use crate::args::{Batch, Medium};
+use crate::keys::Tally;
 use crate::limit::{Arena, Loop};
+use crate::machine::{mops, part};
 use crate::place::RemovedDir;
 use crate::row::{Row, rounded};
 use crate::session::{Placed, Session, ceiling, pace};
@@ -42,6 +46,15 @@ pub(super) const INSDEL: Spec =
     Spec { name: "insdel", call: Call::InsDel, start: Start::Loaded, uses_up: false };
 pub(super) const DELETE: Spec =
     Spec { name: "delete", call: Call::Remove, start: Start::Loaded, uses_up: true };
+
+/// Keys that a table, and then each loop, works on before the next has its turn.
+const TURN_KEYS: usize = 50_000;
+
+/// Turns in a round.
+const MOST_TURNS: usize = 32;
+
+/// About what a table that has grown takes, for a loop's memory while the table itself is still small.
+const GROWN_BYTES_PER_KEY: u64 = 32;
 
 /// What one row is about.
 #[derive(Clone, Copy)]
@@ -99,7 +112,8 @@ impl Contender {
         }
     }
 
-    /// One round: the table, then the loops that it is compared with.
+    /// One round: the table and the loops that it is compared with, in turns, so that whatever else the machine does
+    /// meets all of them.
     fn measure(
         &mut self,
         session: &mut Session,
@@ -107,7 +121,7 @@ impl Contender {
         setting: Setting,
         round: u64,
     ) -> Outcome {
-        let medium = session.medium();
+        let (Setting { threads, batch }, medium) = (setting, session.medium());
         self.ready(session, spec, medium)?;
         let Some(Placed { table, .. }) = &self.placed else { return Ok(()) };
         let keys = phase_keys(session, spec, self.keys, round);
@@ -121,20 +135,40 @@ impl Contender {
                 Batch::Stream,
             )?;
         }
-        let Setting { threads, batch } = setting;
         let what = format!("{} {}", spec.name, self.design.name());
         session.progress(&format!("{what}: {threads} threads, batch {batch}, round {}", round + 1));
-        let (mops, found) = session.timed(&**table, spec.call, &keys, threads, batch)?;
+        let loops = ceiling(spec.call, medium, batch)
+            .map(|ceiling| (ceiling, Loop::Shape(self.design.cost(spec.call), pace(batch))))
+            .zip(self.arena.as_ref());
+        let (mut times, mut found) = ([Duration::ZERO; 3], Tally::default());
+        let turns = (keys.len() / TURN_KEYS).clamp(1, MOST_TURNS);
+        for turn in 0..turns {
+            let keys = &keys[part(keys.len(), turn, turns)];
+            let (time, answered) = session.timed(&**table, spec.call, keys, threads, batch)?;
+            times[0] += time;
+            found.add(answered);
+            if let Some(((ceiling, shape), (arena, _))) = loops {
+                let seed = (round << 20) + turn as u64;
+                times[1] += session.timed_loop(ceiling, arena, keys.len(), threads, seed);
+                times[2] += session.timed_loop(shape, arena, keys.len(), threads, seed);
+            }
+        }
         session.check(&what, found, spec.call.expected(&keys));
-        self.table.push(mops);
+        let operations = keys.len() * spec.call.operations();
+        self.table.push(mops(operations, times[0]));
+        if loops.is_some() {
+            self.ceiling.push(mops(keys.len(), times[1]));
+            self.shape.push(mops(operations, times[2]));
+        }
 
         let mut row = session.row(spec.name, self.design, medium);
         (row.threads, row.batch, row.keys) = (Some(threads), Some(batch), Some(self.keys));
-        row.ops = Some((keys.len() * spec.call.operations()) as u64);
+        row.ops = Some(operations as u64);
         row.dist = (spec.call == Call::Get).then(|| session.args.dist.to_string());
+        row.ceiling = loops.map(|((ceiling, _), _)| ceiling.name());
         describe_space(&mut row, &**table);
         self.row = row;
-        self.measure_loops(session, spec.call, setting, (keys.len(), round))
+        Ok(())
     }
 
     /// Sees to it that there is a table to start from.
@@ -154,33 +188,14 @@ impl Contender {
             Start::Sized => session.create(self.design, medium, session.setup(self.keys))?,
             Start::Tiny => session.create(self.design, medium, session.setup(1024))?,
         };
-        self.placed = Some(placed);
-        Ok(())
-    }
-
-    /// The ceiling and the shape of the call, in turn with the table.
-    fn measure_loops(
-        &mut self,
-        session: &Session,
-        call: Call,
-        setting: Setting,
-        (ops, round): (usize, u64),
-    ) -> Outcome {
-        let (Setting { threads, batch }, medium) = (setting, session.medium());
-        let (Some(bare), Some(Placed { table, .. })) = (ceiling(call, medium, batch), &self.placed)
-        else {
-            return Ok(());
-        };
-        if self.arena.is_none() {
-            self.arena = Some(session.arena(medium, table.stats().pm_bytes)?);
+        if self.arena.is_none() && ceiling(spec.call, medium, Batch::None).is_some() {
+            let footprint = match spec.start {
+                Start::Tiny => self.keys * GROWN_BYTES_PER_KEY,
+                Start::Loaded | Start::Sized => placed.table.stats().pm_bytes,
+            };
+            self.arena = Some(session.arena(medium, footprint)?);
         }
-        let Some((arena, _)) = &self.arena else { return Ok(()) };
-        session.progress(&format!("ceiling {}: {threads} threads", bare.name()));
-        self.ceiling.push(session.timed_loop(bare, arena, ops, threads, round));
-        let shape = Loop::Shape(self.design.cost(call), pace(batch));
-        let shape_mops = session.timed_loop(shape, arena, ops, threads, round);
-        self.shape.push(shape_mops * call.operations() as f64);
-        self.row.ceiling = Some(bare.name());
+        self.placed = Some(placed);
         Ok(())
     }
 

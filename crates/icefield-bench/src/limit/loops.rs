@@ -7,6 +7,7 @@ use icefield::base::pipeline::prefetch_read;
 use icefield_testkit::Rng;
 
 use super::arena::{Arena, Line};
+use crate::machine::part;
 use crate::table::Cost;
 
 /// How much of the memory's latency is hidden.
@@ -67,8 +68,8 @@ impl Loop {
         matches!(self, Self::Persist(_) | Self::Shape(Cost { fences: 1.., .. }, _))
     }
 
-    /// Runs about `ops` operations on `arena` and gives their exact number.
-    pub fn run(self, arena: &Arena, ops: usize, seed: u64) -> usize {
+    /// Runs `ops` operations on `arena`; shapes that write round up to a window.
+    pub fn run(self, arena: &Arena, ops: usize, seed: u64) {
         let lines = arena.lines();
         let mut random = Rng::new(seed);
         let sum = match self {
@@ -87,14 +88,14 @@ impl Loop {
             }),
             Self::Persist(per_fence) => persist(arena, ops, &mut random, per_fence),
             Self::SequentialRead => {
-                return sequential(lines, ops, &mut random, |line| line.0[0].load(Relaxed));
+                sequential(lines, ops, &mut random, |line| line.0[0].load(Relaxed))
             }
             Self::SequentialWrite => {
-                return sequential(lines, ops, &mut random, |line| {
+                sequential(lines, ops, &mut random, |line| {
                     // The first two words keep what the other loops need.
                     line.0[2..].iter().for_each(|word| word.store(1, Relaxed));
                     0
-                });
+                })
             }
             Self::Shape(cost, pace) if cost.fences == 0 => {
                 shape_read(lines, ops, &mut random, cost.reads, pace)
@@ -102,7 +103,6 @@ impl Loop {
             Self::Shape(cost, pace) => shape_write(arena, ops, &mut random, cost, pace),
         };
         black_box(sum);
-        ops
     }
 }
 
@@ -181,111 +181,54 @@ fn persist(arena: &Arena, ops: usize, random: &mut Rng, per_fence: usize) -> u64
 }
 
 /// Whole passes from a random line on, so that threads do not walk side by side.
-fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) -> u64) -> usize {
+fn sequential(lines: &[Line], ops: usize, random: &mut Rng, act: impl Fn(&Line) -> u64) -> u64 {
     let start = random.index(lines.len());
     let mut sum = 0u64;
     for line in lines[start..].iter().chain(lines.iter().cycle()).take(ops) {
         sum = sum.wrapping_add(act(line));
     }
-    black_box(sum);
-    ops
-}
-
-/// Most lines that one operation may touch.
-const MOST_LINES: usize = 8;
-
-#[inline]
-fn pick_some<'a>(lines: &'a [Line], random: &mut Rng, count: usize) -> [&'a Line; MOST_LINES] {
-    let mut some = [&lines[0]; MOST_LINES];
-    for line in &mut some[..count] {
-        *line = pick(lines, random);
-    }
-    some
-}
-
-#[inline]
-fn read_all(some: &[&Line]) -> u64 {
-    some.iter().fold(0, |sum, line| sum.wrapping_add(line.0[0].load(Relaxed)))
-}
-
-fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: Pace) -> u64 {
-    let reads = reads.clamp(1, MOST_LINES);
-    let mut sum = 0u64;
-    match pace {
-        Pace::Single => {
-            for _ in 0..ops {
-                sum = branch_on(
-                    sum.wrapping_add(read_all(&pick_some(lines, random, reads)[..reads])),
-                );
-            }
-        }
-        Pace::Batch(size) => {
-            let mut batch = vec![[&lines[0]; MOST_LINES]; size];
-            for done in (0..ops).step_by(size) {
-                let batch = &mut batch[..size.min(ops - done)];
-                for some in batch.iter_mut() {
-                    *some = pick_some(lines, random, reads);
-                    some[..reads].iter().for_each(|line| prefetch_read(std::ptr::from_ref(line)));
-                }
-                sum = branch_on(
-                    batch.iter().fold(sum, |sum, some| sum.wrapping_add(read_all(&some[..reads]))),
-                );
-            }
-        }
-        Pace::Ring(size) => {
-            let mut ring: Vec<_> = (0..size).map(|_| pick_some(lines, random, reads)).collect();
-            let mut slot = 0;
-            for _ in 0..ops {
-                let next = pick_some(lines, random, reads);
-                next[..reads].iter().for_each(|line| prefetch_read(std::ptr::from_ref(line)));
-                let some = std::mem::replace(&mut ring[slot], next);
-                sum = sum.wrapping_add(read_all(&some[..reads]));
-                slot = if slot + 1 == size { 0 } else { slot + 1 };
-            }
-        }
-    }
     sum
+}
+
+/// As `paced`, `reads` lines an operation; the rings stay as long, for more than 64 lines are never in flight.
+fn shape_read(lines: &[Line], ops: usize, random: &mut Rng, reads: usize, pace: Pace) -> u64 {
+    let pace = match pace {
+        Pace::Batch(size) => Pace::Batch(size * reads),
+        pace => pace,
+    };
+    paced(lines, ops * reads, random, pace, |line| line.0[0].load(Relaxed))
 }
 
 /// Windows of operations: hints a window ahead, reads, then the stores and flushes of each fence.
 fn shape_write(arena: &Arena, ops: usize, random: &mut Rng, cost: Cost, pace: Pace) -> u64 {
     let lines = arena.lines();
-    let touched = cost.reads.max(cost.writes).clamp(1, MOST_LINES);
+    let touched = cost.reads.max(cost.writes);
     let window = match pace {
         Pace::Single => 1,
         Pace::Batch(size) => size.min(WINDOW),
         Pace::Ring(_) => WINDOW,
     };
-    let stage = |random: &mut Rng| -> Vec<_> {
-        (0..window).map(|_| pick_some(lines, random, touched)).collect()
-    };
-    let mut current = stage(random);
+    // Line `i` of each operation of the window, then line `i + 1` of each.
+    let mut current: Vec<&Line> = (0..window * touched).map(|_| pick(lines, random)).collect();
     let mut ahead = current.clone();
+    let hint =
+        |some: &[&Line]| some.iter().for_each(|line| prefetch_read(std::ptr::from_ref(*line)));
     let mut sum = 0u64;
     for _ in (0..ops).step_by(window) {
-        if pace != Pace::Single {
-            current
-                .iter()
-                .flat_map(|some| &some[..touched])
-                .for_each(|line| prefetch_read(std::ptr::from_ref(line)));
+        if matches!(pace, Pace::Batch(_)) {
+            hint(&current);
         }
-        for some in &current {
-            sum = sum.wrapping_add(read_all(&some[..cost.reads.min(touched)]));
+        let read = &current[..window * cost.reads];
+        sum = read.iter().fold(sum, |sum, line| sum.wrapping_add(line.0[0].load(Relaxed)));
+        ahead.iter_mut().for_each(|line| *line = pick(lines, random));
+        if matches!(pace, Pace::Ring(_)) {
+            hint(&ahead);
         }
         for fence in 0..cost.fences {
-            let stored = crate::machine::part(cost.writes.min(touched), fence, cost.fences);
-            for line in current.iter().flat_map(|some| &some[stored.clone()]) {
+            let stored = part(cost.writes, fence, cost.fences);
+            for line in &current[window * stored.start..window * stored.end] {
                 line.0[2].store(sum, Release);
                 arena.flush(line);
-            }
-            if fence == 0 {
-                ahead.iter_mut().for_each(|some| *some = pick_some(lines, random, touched));
-                if matches!(pace, Pace::Ring(_)) {
-                    ahead
-                        .iter()
-                        .flat_map(|some| &some[..touched])
-                        .for_each(|line| prefetch_read(std::ptr::from_ref(line)));
-                }
             }
             arena.fence();
         }
