@@ -96,7 +96,8 @@ impl<T: Zeroable> std::fmt::Debug for ZeroedArray<T> {
 
 /// Maps `bytes > 0` of zeroed memory, on a huge page's boundary when it fills one.
 fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
-    if bytes < HUGE_PAGE_BYTES {
+    // Miri knows whole mappings only, and no advice.
+    if bytes < HUGE_PAGE_BYTES || cfg!(miri) {
         return map(bytes);
     }
     // Map one huge page more than needed, then give back what lies before the boundary and after the end.
@@ -123,7 +124,8 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
 
 fn map(bytes: usize) -> io::Result<NonNull<u8>> {
     // NORESERVE: an array may be sized for growth that never comes; only touched pages count.
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    let flags =
+        if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
     // SAFETY: a new anonymous mapping at an address of the kernel's choice replaces nothing.
     let mapping = unsafe {
         mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)?
@@ -150,6 +152,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no huge pages")]
     fn big_arrays_begin_on_a_huge_page() {
         let array = ZeroedArray::<[AtomicU64; 8]>::new(1 << 16).expect("4 MiB");
         assert_eq!(array.as_ptr() as usize % HUGE_PAGE_BYTES, 0);
