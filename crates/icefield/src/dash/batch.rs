@@ -367,6 +367,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
+    /// Looks for the slot that a new record would take and fetches its line. Decides nothing.
+    #[inline]
+    fn peek_room(&self, hash: u64) {
+        let core = &self.core;
+        let Ok(located) = self.directory.locate(core, hash) else { return };
+        let Ok(segment) = core.segment(located.segment) else { return };
+        let (home, probing) = core.pair(segment, hash);
+        let metas = [home, probing].map(|bucket| bucket.meta(&core.pm).allocated());
+        if let Some((which, slot)) = choose(metas, core.geometry.slot_mask()) {
+            pipeline::prefetch_write(&raw const [home, probing][which].slots[slot]);
+        }
+    }
+
     /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove); `answer` gets
     /// what became of each, in order, once it is durable.
     fn write_batch<'k, 'v>(
@@ -389,7 +402,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 self.directory.prefetch(&self.core, hash, true);
                 hash
             },
-            |_, _| {},
+            |_, &hash| self.peek_room(hash),
             |index, hash| {
                 let (key, write) = operation(index);
                 match batch.run(index, Probe { hash, key: K::raw(key) }, write, &mut answer) {

@@ -6,6 +6,7 @@ use super::layout::{Bucket, Meta, SLOTS, fingerprint};
 use super::record::{Probe, Records};
 use crate::Result;
 use crate::base::group::Group16;
+use crate::base::pipeline::prefetch_write;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock::{self, WriteGuard};
 use crate::key::{Key, Value};
@@ -19,6 +20,15 @@ impl Bucket {
     #[inline]
     pub(super) fn version_lock<'a, M: Medium>(&'a self, pm: &'a M) -> PmLock<'a, M> {
         PmLock::new(pm, &self.lock)
+    }
+
+    /// Hints that the bucket will be written to: all four lines, one block of the medium.
+    #[inline]
+    pub(super) fn fetch_for_write(&self) {
+        prefetch_write(self);
+        for slot in [2, 6, 10] {
+            prefetch_write(&raw const self.slots[slot]);
+        }
     }
 
     #[inline]
