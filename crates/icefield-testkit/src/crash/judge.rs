@@ -69,7 +69,47 @@ impl Court {
             let judged = self.judge::<M>(image, &expect, mix(variation ^ at as u64), depth - 1);
             states += judged.map_err(|what| format!("crash during recovery: {what}"))?;
         }
+        if let Some(got) = got.filter(|_| depth > 0) {
+            states += self.hand_over::<M>(image, got, variation)?;
+        }
         Ok(states)
+    }
+
+    /// Recovers on one thread and removes a record on another: what the first one changed must be durable without its
+    /// next fence.
+    fn hand_over<M: Machine>(
+        &self,
+        image: &Image,
+        mut got: Vec<Option<u64>>,
+        variation: u64,
+    ) -> Result<u64, String> {
+        let present: Vec<usize> = (0..got.len()).filter(|&at| got[at].is_some()).collect();
+        let Some(&at) = present.get(mix(variation) as usize % present.len().max(1)) else {
+            return Ok(0);
+        };
+        let options =
+            SimOptions { seed: mix(variation), step_budget: JUDGE_STEPS, ..self.sim.clone() };
+        let sim = Sim::from_image(image, options);
+        sim.begin_op();
+        let table = M::open(sim.clone()).map_err(|error| format!("open: {error}"))?;
+        for &key in self.keys.iter() {
+            get(&sim, &table, key)?;
+        }
+        let removed = std::thread::scope(|scope| {
+            scope.spawn(|| ask(&sim, &table, self.keys[at], Action::Remove)).join()
+        });
+        removed.map_err(|payload| format!("panic: {}", panic_text(payload.as_ref())))??;
+        got[at] = None;
+        let images = Mutex::new(Vec::new());
+        sim.crash_point(|point| collect(point, 0, variation, &images));
+        let images = images.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (image, _) in &images {
+            let judged = self.judge::<M>(image, &Expect::only(&got), variation, 0);
+            judged.map_err(|what| {
+                format!("after a removal by another thread than the recovering one: {what}")
+            })?;
+        }
+        Ok(images.len() as u64)
     }
 
     fn inspect<M: Machine>(

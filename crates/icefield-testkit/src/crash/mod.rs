@@ -7,6 +7,7 @@
 //! many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in a row, or run
 //! several threads.
 
+mod blocks;
 mod expect;
 mod history;
 mod judge;
@@ -157,6 +158,12 @@ impl Kind {
             _ => Self::Plain,
         }
     }
+}
+
+/// Runs histories of the block allocator that all tables share, with several claims at once.
+#[must_use]
+pub fn run_allocator(options: &CrashOptions) -> CrashReport {
+    run_machine::<blocks::BlockMap>(options)
 }
 
 /// Runs histories of the table `S` until enough images were judged.
