@@ -219,7 +219,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
     ) -> Plan {
         let held = &mut self.held[place];
         held.pending |= 1 << slot;
-        held.bucket.write_record(&self.core.pm, slot, record.key, record.value);
+        // Flushed in `commit`: the next operation's lock would wait for the write-back.
+        held.bucket.store_record(&self.core.pm, slot, record.key, record.value);
         Plan::Insert { place, slot, member, site }
     }
 
@@ -228,6 +229,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         let pm = &self.core.pm;
         let inserts = self.staged.iter().any(|staged| matches!(staged.plan, Plan::Insert { .. }));
         if inserts || self.staged.iter().any(|staged| !matches!(staged.plan, Plan::Answer(_))) {
+            for staged in &self.staged {
+                if let Plan::Insert { place, slot, .. } = staged.plan {
+                    pm.flush_object(&self.held[place].bucket.slots[slot]);
+                }
+            }
             if inserts || self.core.records.blobs().is_some() {
                 // P1, P18 for the whole window: records and blobs are durable before any word says that they exist.
                 pm.fence();

@@ -87,11 +87,17 @@ impl Bucket {
     /// Stores and flushes a record in a slot that is not allocated: invisible until [`Bucket::publish`].
     #[inline]
     pub(super) fn write_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
+        self.store_record(pm, slot, key, value);
+        pm.flush_object(&self.slots[slot]);
+    }
+
+    /// [`Bucket::write_record`] without the flush.
+    #[inline]
+    pub(super) fn store_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
         let place = &self.slots[slot];
         // Release (E3): a reader that still takes this slot for its former record follows only whole references.
         place.key.store(pm, key, Release);
         place.value.store(pm, value, Release);
-        pm.flush_object(place);
     }
 
     /// Sets a slot's fingerprint. In the line of the metadata word and stored before it: a crash that keeps the record keeps

@@ -214,11 +214,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// The blocks of a segment's chain. Ends in an error when there are more than the region holds: a cycle.
+    /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
         let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
-        let mut left =
-            self.root().map_or(0, |words| self.chain_blocks.used(&self.pm, &words.chains));
+        let mut left = self.root().map_or(0, |words| Allocator::bound(&self.pm, &words.chains));
         std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
             Err(error) => Some(Err(error)),
             Ok(0) => None,

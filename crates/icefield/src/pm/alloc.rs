@@ -109,6 +109,13 @@ impl Allocator {
         set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed))
     }
 
+    /// How many blocks there are at most, whichever set they were handed out in: a bound on any walk over blocks.
+    pub fn bound(pm: &impl Medium, words: &Words) -> u64 {
+        let counts =
+            words.sets.iter().map(|set| set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed)));
+        counts.max().unwrap_or(0)
+    }
+
     /// The blocks of the free list, in order, and the block handed out before its turn. For `check`.
     ///
     /// # Errors
