@@ -24,3 +24,10 @@ fn the_block_allocator() {
     println!("{report:?}");
     assert_eq!(report.violations, 0);
 }
+
+#[test]
+fn the_blob_store() {
+    let report = crash::run_blob_store(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}

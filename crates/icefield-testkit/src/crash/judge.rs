@@ -70,23 +70,19 @@ impl Court {
             states += judged.map_err(|what| format!("crash during recovery: {what}"))?;
         }
         if let Some(got) = got.filter(|_| depth > 0) {
-            states += self.hand_over::<M>(image, got, variation)?;
+            states += self.hand_over::<M>(image, &got, variation)?;
         }
         Ok(states)
     }
 
-    /// Recovers on one thread and removes a record on another: what the first one changed must be durable without its
+    /// Recovers on one thread and removes every record on another: what the first one changed must be durable without its
     /// next fence.
     fn hand_over<M: Machine>(
         &self,
         image: &Image,
-        mut got: Vec<Option<u64>>,
+        got: &[Option<u64>],
         variation: u64,
     ) -> Result<u64, String> {
-        let present: Vec<usize> = (0..got.len()).filter(|&at| got[at].is_some()).collect();
-        let Some(&at) = present.get(mix(variation) as usize % present.len().max(1)) else {
-            return Ok(0);
-        };
         let options =
             SimOptions { seed: mix(variation), step_budget: JUDGE_STEPS, ..self.sim.clone() };
         let sim = Sim::from_image(image, options);
@@ -95,18 +91,25 @@ impl Court {
         for &key in self.keys.iter() {
             get(&sim, &table, key)?;
         }
-        let removed = std::thread::scope(|scope| {
-            scope.spawn(|| ask(&sim, &table, self.keys[at], Action::Remove)).join()
-        });
-        removed.map_err(|payload| format!("panic: {}", panic_text(payload.as_ref())))??;
-        got[at] = None;
+        let remove_all = || {
+            let present = self.keys.iter().zip(got).filter(|(_, value)| value.is_some());
+            let removals = present.map(|(&key, _)| ask(&sim, &table, key, Action::Remove));
+            removals.filter_map(Result::err).next()
+        };
+        let removed = std::thread::scope(|scope| scope.spawn(remove_all).join());
+        if let Some(what) =
+            removed.map_err(|payload| format!("panic: {}", panic_text(payload.as_ref())))?
+        {
+            return Err(what);
+        }
         let images = Mutex::new(Vec::new());
         sim.crash_point(|point| collect(point, 0, variation, &images));
         let images = images.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (image, _) in &images {
-            let judged = self.judge::<M>(image, &Expect::only(&got), variation, 0);
+            let judged =
+                self.judge::<M>(image, &Expect::only(&vec![None; got.len()]), variation, 0);
             judged.map_err(|what| {
-                format!("after a removal by another thread than the recovering one: {what}")
+                format!("after removals by another thread than the recovering one: {what}")
             })?;
         }
         Ok(images.len() as u64)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use icefield::pm::sim::{Model, Mutation, Site, SiteKind, SiteLog};
 
+use super::blobs::BlobMap;
 use super::blocks::BlockMap;
 use super::history::Counts;
 use super::machine::{Machine, Whole};
@@ -66,12 +67,16 @@ pub struct MutateReport {
 #[must_use]
 pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
     let mut report = run_machine_sites::<Whole<S>>(options);
-    // The allocator is shared by all tables; some of its states need a machine that allocates all the time.
-    let mut missed = std::mem::take(&mut report.redundant);
-    missed.retain(|site| {
-        !(site.file.ends_with("alloc.rs") && is_noticed::<BlockMap>(options, &Mutation::of(*site)))
+    // The allocators are shared by all tables; some of their states need a machine that allocates all the time.
+    report.redundant.retain(|site| {
+        let mutation = Mutation::of(*site);
+        let noticed = match site.file {
+            file if file.ends_with("pm/alloc.rs") => is_noticed::<BlockMap>(options, &mutation),
+            file if file.contains("pm/blob/") => is_noticed::<BlobMap>(options, &mutation),
+            _ => false,
+        };
+        !noticed
     });
-    report.redundant = missed;
     report.caught = report.sites - report.redundant.len() as u64;
     report
 }
