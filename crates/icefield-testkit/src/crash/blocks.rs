@@ -111,7 +111,7 @@ impl BlockMap {
         }
     }
 
-    /// Puts a value into a block of its own, between two claims that come to nothing, and frees the former block.
+    /// Puts a value into a block of its own, between two claims that come to nothing, in place of the former one.
     fn put(&self, key: u64, value: u64) -> Result<()> {
         let (pm, words, shelf) = (&self.pm, &self.root()?.words, Shelf(self));
         let entry = match self.entry(key)? {
@@ -131,15 +131,18 @@ impl BlockMap {
         let block = self.block(claim.block)?;
         block.value.store(pm, value, Release);
         pm.persist(&block.value);
-        let old = entry.block.load(pm, Relaxed);
-        entry.block.store(pm, u64::from(claim.block) + 1, Release);
-        pm.persist(&entry.block);
+        let link = || {
+            entry.block.store(pm, u64::from(claim.block) + 1, Release);
+            pm.persist(&entry.block);
+            Ok(())
+        };
+        match entry.block.load(pm, Relaxed) {
+            0 => link()?,
+            old => self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), link)?,
+        }
         self.allocator.commit(pm, words, claim);
         self.allocator.abandon(pm, words, &shelf, after)?;
         self.allocator.abandon(pm, words, &shelf, before)?;
-        if old != 0 {
-            self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), || Ok(()))?;
-        }
         Ok(())
     }
 
