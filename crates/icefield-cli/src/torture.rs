@@ -1,26 +1,517 @@
-//! `icefield torture`: the scenarios of the test arsenal as a command.
+//! `icefield torture`: every scenario of the test arsenal, for as long as one likes.
+//!
+//! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays it
+//! and a shortened trace.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use icefield::DashEh;
+use icefield::pm::sim::{Model as CrashModel, Pool as Memory, Sim};
+use icefield_testkit::budget::Budget;
+use icefield_testkit::crash::{self, CrashOptions, mutate};
+use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
+use icefield_testkit::pool::Pool;
+use icefield_testkit::scratch::Scratch;
+use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
+use icefield_testkit::{FileOptions, FileSubject, Subject};
+use indicatif::ProgressBar;
+use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, with_output};
+use crate::interrupt::Interrupt;
+use crate::json::{JsonArgs, Line, Output, warn, with_output};
+use crate::progress::over_records;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  icefield torture crash --table dash-eh";
+  icefield torture crash --table dash-eh --states 1000000
+  icefield torture linear --table dash-eh --records bytes --seconds 600
+  icefield torture kill --table dash-eh --rounds 500 --json result.ndjson
+
+Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
 
 /// Tries to break a table, and tells the seed when it did
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The scenario
-    kind: String,
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Subcommand, Debug)]
+enum Kind {
+    /// Random operations against a reference map, with reopenings
+    Model {
+        /// How many histories [default: 2000]
+        #[arg(long, value_name = "N")]
+        histories: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Crash images of histories on the simulated medium, each reopened and checked
+    Crash {
+        /// How many images [default: 200000]
+        #[arg(long, value_name = "N")]
+        states: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Leaves out each flush, fence and store order in turn; some scenario must notice
+    Mutate {
+        /// Images after which an omission counts as not noticed
+        #[arg(long, value_name = "N", default_value_t = mutate::MutateOptions::default().states)]
+        states: u64,
+        /// Only sites in files whose path contains TEXT
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Kills a writing child process; nothing acknowledged may be lost
+    Kill {
+        /// How many children [default: 200]
+        #[arg(long, value_name = "N")]
+        rounds: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Concurrent histories on hot keys, each checked for linearizability
+    Linear {
+        /// How many histories [default: 100000]
+        #[arg(long, value_name = "N")]
+        histories: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Opens and uses damaged tables
+    Corrupt {
+        /// How many damaged tables [default: 20000]
+        #[arg(long, value_name = "N")]
+        mutations: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Fails every system call in turn, once and for good
+    Faults {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// The child of `kill`
+    #[command(name = CHILD, hide = true)]
+    KillChild {
+        #[arg(long)]
+        table: TableName,
+        #[arg(long)]
+        records: Records,
+        #[arg(long)]
+        orders: String,
+    },
+}
+
+/// The hidden kind that a killed child runs.
+const CHILD: &str = "kill-child";
+
+#[derive(clap::Args, Clone, Debug)]
+struct Common {
+    /// The table's design
+    #[arg(long, value_name = "T")]
+    table: TableName,
+    /// The first seed; a violation prints the one that replays it
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Go on for so many seconds instead of a number of rounds (or until both are reached)
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// What a simulated crash may do
+    #[arg(long, default_value = "pmem")]
+    model: Medium,
+    /// What the records are made of
+    #[arg(long, default_value = "words")]
+    records: Records,
+    /// Where real files go [default: in memory]
+    #[arg(long, value_name = "PATH")]
+    dir: Option<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
 }
 
-/// Runs the command.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TableName {
+    DashEh,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Records {
+    Words,
+    Bytes,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Medium {
+    Pmem,
+    Disk,
+}
+
+impl From<Medium> for CrashModel {
+    fn from(medium: Medium) -> Self {
+        match medium {
+            Medium::Pmem => Self::Pmem,
+            Medium::Disk => Self::Disk,
+        }
+    }
+}
+
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// Runs `torture`.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |_| {
-        Err(Failure::Usage(format!("no scenario `{}` in this build", args.kind)))
+    if let Kind::KillChild { table, records, orders } = &args.kind {
+        return child(*table, *records, orders);
+    }
+    let common = args.kind.common();
+    with_output(&common.json, |out| match (common.table, common.records) {
+        (TableName::DashEh, Records::Words) => {
+            torture::<DashEh<u64, u64, Sim>, DashEh<u64, u64>>(&args.kind, common, out)
+        }
+        (TableName::DashEh, Records::Bytes) => {
+            torture::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(&args.kind, common, out)
+        }
     })
+}
+
+fn child(table: TableName, records: Records, orders: &str) -> Outcome {
+    let done = match (table, records) {
+        (TableName::DashEh, Records::Words) => kill::child::<DashEh<u64, u64>>(orders),
+        (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
+    };
+    done.map(|()| true).map_err(Failure::Problem)
+}
+
+impl Kind {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Model { common, .. }
+            | Self::Crash { common, .. }
+            | Self::Mutate { common, .. }
+            | Self::Kill { common, .. }
+            | Self::Linear { common, .. }
+            | Self::Corrupt { common, .. }
+            | Self::Faults { common } => common,
+            Self::KillChild { .. } => unreachable!("a child has no scenario"),
+        }
+    }
+}
+
+fn torture<S: Subject, F: FileSubject>(kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
+    match kind {
+        Kind::Model { histories, .. } => {
+            run_model::<S, F>(&Rounds::new(common, "histories", *histories, 2000)?, out)
+        }
+        Kind::Crash { states, .. } => {
+            run_crash::<S>(&Rounds::new(common, "images", *states, 200_000)?, out)
+        }
+        Kind::Mutate { states, only, .. } => run_mutate::<S>(common, *states, only.clone(), out),
+        Kind::Kill { rounds, .. } => {
+            run_kill::<F>(&Rounds::new(common, "children", *rounds, 200)?, out)
+        }
+        Kind::Linear { histories, .. } => {
+            run_linear::<S>(&Rounds::new(common, "histories", *histories, 100_000)?, out)
+        }
+        Kind::Corrupt { mutations, .. } => {
+            run_corrupt::<S, F>(&Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
+        }
+        Kind::Faults { .. } => run_faults::<F>(common, out),
+        Kind::KillChild { .. } => Ok(true),
+    }
+}
+
+/// A loop over a scenario: its budget, its bar, its way out.
+struct Rounds<'a> {
+    common: &'a Common,
+    budget: Budget,
+    bar: ProgressBar,
+    interrupt: Interrupt,
+}
+
+impl<'a> Rounds<'a> {
+    fn new(
+        common: &'a Common,
+        what: &'static str,
+        asked: Option<u64>,
+        default: u64,
+    ) -> Result<Self, Failure> {
+        let budget = match (common.seconds, asked) {
+            (None, asked) => Budget::rounds(asked.unwrap_or(default)),
+            (Some(seconds), None) => Budget::time(Duration::from_secs(seconds)),
+            (Some(seconds), Some(asked)) => {
+                Budget::time(Duration::from_secs(seconds)).at_most(asked)
+            }
+        };
+        let bar = over_records(what, asked.unwrap_or(default));
+        Ok(Self { common, budget, bar, interrupt: Interrupt::listen()? })
+    }
+
+    /// Runs `round` with (seed, rounds) in chunks of `size` until the budget is spent; the first violation ends it.
+    fn each(
+        &self,
+        size: u64,
+        mut round: impl FnMut(u64, u64) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        let mut budget = self.budget;
+        while let Some((first, size)) = budget.chunk(size) {
+            if self.interrupt.asked() {
+                break;
+            }
+            round(self.common.seed.wrapping_add(first), size)?;
+            self.bar.inc(size);
+        }
+        self.bar.finish_and_clear();
+        Ok(())
+    }
+
+    /// The last line, and the exit status; a run that was interrupted is not fine.
+    fn end(&self, out: &mut Output, line: Tally, violations: u64) -> Outcome {
+        line.print(out)?;
+        if self.interrupt.asked() && violations == 0 {
+            return Err(Failure::Interrupted(
+                "interrupted; nothing was found until then".to_owned(),
+            ));
+        }
+        Ok(violations == 0)
+    }
+}
+
+/// The last line in the making: it is printed twice where JSON goes to a file.
+struct Tally(Vec<(&'static str, String)>);
+
+impl Tally {
+    fn new(common: &Common, kind: &str) -> Self {
+        Self(Vec::new()).field("kind", kind).field("table", &name(&common.table))
+    }
+
+    fn field(mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
+        // Only maps with strange keys fail, which no count has.
+        self.0.push((name, serde_json::to_string(value).unwrap_or_default()));
+        self
+    }
+
+    fn line(&self) -> Line {
+        self.0.iter().fold(Line::new(), |line, (name, value)| line.raw(name, value))
+    }
+
+    /// Prints the line on standard output in any case, and wherever JSON was asked for.
+    fn print(&self, out: &mut Output) -> Result<(), Failure> {
+        out.say(self.line().end())?;
+        out.line(self.line())
+    }
+}
+
+/// Tells of a violation, if there was one; how many there were.
+fn tell(result: Result<(), Violation>) -> u64 {
+    match result {
+        Ok(()) => 0,
+        Err(violation) => {
+            warn(violation);
+            1
+        }
+    }
+}
+
+/// A directory for real files.
+fn place(common: &Common) -> Result<Scratch, Failure> {
+    match &common.dir {
+        None => Scratch::new().map_err(|error| Failure::io(&std::env::temp_dir(), &error)),
+        Some(parent) => Scratch::within(parent).map_err(|error| Failure::io(parent, &error)),
+    }
+}
+
+/// Steps of a model history.
+const MODEL_STEPS: usize = 300;
+
+fn run_model<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let place = place(rounds.common)?;
+    let (memory, threads, medium) = (Memory::default(), Pool::new(3), rounds.common.model.into());
+    let path = place.path().join("table");
+    let mut counts = model::Counts::default();
+    let mut scans = iterate::Counts::default();
+    let violations = tell(rounds.each(1, |seed, _| {
+        let files = || {
+            FilePlace::<F>::new(
+                path.clone(),
+                FileOptions { variant: seed, ..FileOptions::default() },
+            )
+        };
+        counts.add(match seed % 8 {
+            6 => model::scenario::<F, _>(seed, MODEL_STEPS, || MemoryPlace(seed)),
+            7 => model::scenario::<F, _>(seed, MODEL_STEPS, files),
+            _ => {
+                model::scenario::<S, _>(seed, MODEL_STEPS, || SimPlace::new(seed, medium, &memory))
+            }
+        }?);
+        if seed % 8 == 0 {
+            scans.add(iterate::scenario::<S>(seed, &threads, &memory)?);
+        }
+        Ok(())
+    }));
+    let line = Tally::new(rounds.common, model::NAME)
+        .field("histories", &counts.histories)
+        .field("violations", &violations)
+        .field("operations", &counts.operations)
+        .field("reopens", &counts.reopens)
+        .field("scans_among_writers", &scans.scans);
+    rounds.end(out, line, violations)
+}
+
+fn run_crash<S: Subject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let (mut histories, mut states, mut violations) = (0, 0, 0);
+    let result = rounds.each(5_000, |seed, wanted| {
+        let options = CrashOptions {
+            seed,
+            states: wanted,
+            model: rounds.common.model.into(),
+            ..CrashOptions::default()
+        };
+        let report = crash::run::<S>(&options);
+        histories += report.histories;
+        states += report.states;
+        violations += report.violations;
+        report.first.map_or(Ok(()), Err)
+    });
+    tell(result);
+    let line = Tally::new(rounds.common, crash::NAME)
+        .field("histories", &histories)
+        .field("states", &states)
+        .field("violations", &violations);
+    rounds.end(out, line, violations)
+}
+
+fn run_mutate<S: Subject>(
+    common: &Common,
+    states: u64,
+    only: Option<String>,
+    out: &mut Output,
+) -> Outcome {
+    let options = mutate::MutateOptions {
+        seed: common.seed,
+        model: common.model.into(),
+        states,
+        only,
+        ..mutate::MutateOptions::default()
+    };
+    let report = mutate::run::<S>(&options);
+    for site in &report.redundant {
+        out.say(format_args!("nobody noticed that {site} was left out"))?;
+    }
+    let line = Tally::new(common, "mutate")
+        .field("sites", &report.sites)
+        .field("caught", &report.caught)
+        .field("redundant", &report.redundant.len());
+    line.print(out)?;
+    Ok(report.redundant.is_empty())
+}
+
+fn run_kill<F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let place = place(rounds.common)?;
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
+    let (table, records) = (name(&rounds.common.table), name(&rounds.common.records));
+    let command = |orders: &str| {
+        let mut command = Command::new(&program);
+        command.args([
+            "torture",
+            CHILD,
+            "--table",
+            &table,
+            "--records",
+            &records,
+            "--orders",
+            orders,
+        ]);
+        command
+    };
+    let mut counts = kill::Counts::default();
+    let path = place.path().join("round");
+    let result = rounds.each(8, |seed, size| {
+        counts.add(kill::scenario::<F>(seed, size, &path, &command)?);
+        Ok(())
+    });
+    let lost = tell(result.and_then(|()| counts.meaningful(rounds.common.seed)));
+    let line = Tally::new(rounds.common, kill::NAME)
+        .field("rounds", &counts.rounds)
+        .field("acked", &counts.acked)
+        .field("lost", &lost)
+        .field("killed", &counts.killed)
+        .field("killed_at_call", &counts.killed_at_call)
+        .field("stages", &counts.stages);
+    rounds.end(out, line, lost)
+}
+
+fn run_linear<S: Subject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let threads = Pool::new(3);
+    let mut counts = linear::Counts::default();
+    let result = rounds.each(1024, |seed, size| {
+        counts.add(linear::scenario::<S>(seed, size, rounds.common.model.into(), &threads)?);
+        Ok(())
+    });
+    let violations = tell(result.and_then(|()| counts.meaningful(rounds.common.seed)));
+    let line = Tally::new(rounds.common, linear::NAME)
+        .field("histories", &counts.histories)
+        .field("overlap", &counts.overlap())
+        .field("violations", &violations)
+        .field("operations", &counts.operations)
+        .field("swapped", &counts.swapped)
+        .field("swapped_rejected", &counts.swapped_rejected);
+    rounds.end(out, line, violations)
+}
+
+/// One damaged table in so many is damaged on real files.
+const FILES_ONE_IN: u64 = 20;
+
+fn run_corrupt<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let place = place(rounds.common)?;
+    let mut counts = corrupt::Counts::default();
+    let result = rounds.each(1000, |seed, size| {
+        let on_files = size / FILES_ONE_IN;
+        counts.add(corrupt::scenario::<S>(seed, size - on_files)?);
+        counts.add(corrupt::scenario_on_files::<F>(
+            seed,
+            on_files,
+            &place.path().join(seed.to_string()),
+        )?);
+        Ok(())
+    });
+    let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
+    let line = Tally::new(rounds.common, corrupt::NAME)
+        .field("mutations", &counts.mutations)
+        .field("panics", &counts.panics)
+        .field("hangs", &counts.hangs)
+        .field("undetected_wrong_reads", &counts.undetected_wrong_reads)
+        .field("refused", &counts.refused)
+        .field("noticed", &counts.noticed)
+        .field("unnoticed", &counts.unnoticed);
+    rounds.end(out, line, failed)
+}
+
+fn run_faults<F: FileSubject>(common: &Common, out: &mut Output) -> Outcome {
+    let place = place(common)?;
+    let counts = match faults::scenario::<F>(common.seed, place.path()) {
+        Ok(counts) => counts,
+        Err(violation) => return Err(Failure::Problem(violation.to_string())),
+    };
+    let failed = tell(counts.clone().judged(common.seed).map(drop));
+    let line = Tally::new(common, faults::NAME)
+        .field("sites", &counts.sites)
+        .field("lost", &counts.lost)
+        .field("stuck", &counts.stuck)
+        .field("aborts", &counts.aborts)
+        .field("trials", &counts.trials)
+        .field("errors", &counts.errors);
+    line.print(out)?;
+    Ok(failed == 0)
 }

@@ -105,7 +105,7 @@ impl Baton {
         let others = || (0..self.threads.len()).filter(move |other| running & (1 << other) != 0);
         let draw = mix(self.seed ^ self.passes.load(Ordering::Relaxed));
         let tie = |other: usize| mix(draw ^ other as u64);
-        let next = if draw % 4 == 0 {
+        let next = if draw.is_multiple_of(4) {
             others().min_by_key(|&other| tie(other))
         } else {
             others().min_by_key(|&other| (self.begun[other].load(Ordering::Relaxed), tie(other)))

@@ -308,9 +308,9 @@ where
         | Op::Insert(_, _, found)
         | Op::Update(_, _, found)
         | Op::Remove(_, found) => Reply::Value(found.as_ref().map(number::<V>)),
-        Op::TryInsert(_, _, outcome) => Reply::TryInsert(
-            outcome.as_ref().map(|()| ()).map_err(|present| number::<V>(&present.0)),
-        ),
+        Op::TryInsert(_, _, outcome) => {
+            Reply::TryInsert(outcome.clone().map_err(|present| number::<V>(&present.0)))
+        }
         Op::Put(..) => Reply::Done,
     }
 }

@@ -210,8 +210,8 @@ impl Table for Toy {
     }
 
     fn execute(&self, ops: &mut [Op<'_, u64, u64>], on_failure: OnFailure) -> Result<usize> {
-        for at in 0..ops.len() {
-            match &mut ops[at] {
+        for (at, op) in ops.iter_mut().enumerate() {
+            match op {
                 Op::Get(key, found) => *found = self.get(*key)?,
                 Op::TryInsert(key, value, outcome) => *outcome = self.try_insert(*key, *value)?,
                 Op::Insert(key, value, previous) => *previous = self.insert(*key, *value)?,
@@ -219,7 +219,7 @@ impl Table for Toy {
                 Op::Update(key, value, previous) => *previous = self.update(*key, *value)?,
                 Op::Remove(key, removed) => *removed = self.remove(*key)?,
             }
-            if on_failure == OnFailure::Stop && ops[at].failed() && self.bug != Bug::NeverStops {
+            if on_failure == OnFailure::Stop && op.failed() && self.bug != Bug::NeverStops {
                 return Ok(at + 1);
             }
         }

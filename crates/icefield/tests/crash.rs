@@ -17,3 +17,17 @@ fn dash_eh_bytes() {
     println!("{report:?}");
     assert_eq!(report.violations, 0);
 }
+
+#[test]
+fn the_block_allocator() {
+    let report = crash::run_allocator(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
+fn the_blob_store() {
+    let report = crash::run_blob_store(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}

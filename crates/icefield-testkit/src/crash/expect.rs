@@ -31,6 +31,13 @@ impl Expect {
         expect
     }
 
+    /// Every key exactly as `got` has it.
+    pub(super) fn only(got: &[Option<u64>]) -> Self {
+        let mut expect = Self::default();
+        got.iter().for_each(|&value| expect.push([value]));
+        expect
+    }
+
     /// The reference, and `step` in flight: there or not.
     pub(super) fn in_flight(keys: &[u64], right: &Reference, step: &Step) -> Self {
         let mut expect = Self::default();

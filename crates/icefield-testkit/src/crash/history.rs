@@ -269,9 +269,11 @@ impl<'a, M: Machine> Run<'a, M> {
         let closed = Expect { closed: true, ..Expect::exact(&self.plan.keys, &self.right) };
         self.look_with(closed)?;
         let image = self.sim.image();
-        let bench = self.bench();
+        let mut bench = self.bench();
         let variation = mix(self.seed);
         let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
+        // The next opening takes the mark away.
+        bench.expect.closed = false;
         judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
     }
 

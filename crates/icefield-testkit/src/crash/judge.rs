@@ -69,7 +69,50 @@ impl Court {
             let judged = self.judge::<M>(image, &expect, mix(variation ^ at as u64), depth - 1);
             states += judged.map_err(|what| format!("crash during recovery: {what}"))?;
         }
+        if let Some(got) = got.filter(|_| depth > 0) {
+            states += self.hand_over::<M>(image, &got, variation)?;
+        }
         Ok(states)
+    }
+
+    /// Recovers on one thread and removes every record on another: what the first one changed must be durable without its
+    /// next fence.
+    fn hand_over<M: Machine>(
+        &self,
+        image: &Image,
+        got: &[Option<u64>],
+        variation: u64,
+    ) -> Result<u64, String> {
+        let options =
+            SimOptions { seed: mix(variation), step_budget: JUDGE_STEPS, ..self.sim.clone() };
+        let sim = Sim::from_image(image, options);
+        sim.begin_op();
+        let table = M::open(sim.clone()).map_err(|error| format!("open: {error}"))?;
+        for &key in self.keys.iter() {
+            get(&sim, &table, key)?;
+        }
+        let remove_all = || {
+            let present = self.keys.iter().zip(got).filter(|(_, value)| value.is_some());
+            let removals = present.map(|(&key, _)| ask(&sim, &table, key, Action::Remove));
+            removals.filter_map(Result::err).next()
+        };
+        let removed = std::thread::scope(|scope| scope.spawn(remove_all).join());
+        if let Some(what) =
+            removed.map_err(|payload| format!("panic: {}", panic_text(payload.as_ref())))?
+        {
+            return Err(what);
+        }
+        let images = Mutex::new(Vec::new());
+        sim.crash_point(|point| collect(point, 0, variation, &images));
+        let images = images.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (image, _) in &images {
+            let judged =
+                self.judge::<M>(image, &Expect::only(&vec![None; got.len()]), variation, 0);
+            judged.map_err(|what| {
+                format!("after removals by another thread than the recovering one: {what}")
+            })?;
+        }
+        Ok(images.len() as u64)
     }
 
     fn inspect<M: Machine>(

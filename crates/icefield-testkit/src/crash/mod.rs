@@ -7,6 +7,8 @@
 //! many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in a row, or run
 //! several threads.
 
+mod blobs;
+mod blocks;
 mod expect;
 mod history;
 mod judge;
@@ -157,6 +159,18 @@ impl Kind {
             _ => Self::Plain,
         }
     }
+}
+
+/// Runs histories of the block allocator that all tables share, with several claims at once.
+#[must_use]
+pub fn run_allocator(options: &CrashOptions) -> CrashReport {
+    run_machine::<blocks::BlockMap>(options)
+}
+
+/// Runs histories of the blob store that all tables share, with blobs of many chunks.
+#[must_use]
+pub fn run_blob_store(options: &CrashOptions) -> CrashReport {
+    run_machine::<blobs::BlobMap>(options)
 }
 
 /// Runs histories of the table `S` until enough images were judged.

@@ -13,7 +13,7 @@ use crate::file_subject::{FileOptions, FileSubject};
 use crate::rng::Rng;
 
 /// Rounds of loading before the copy, and after the reopening.
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 10;
 
 pub(super) struct Trial<T> {
     path: PathBuf,

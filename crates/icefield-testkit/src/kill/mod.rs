@@ -210,8 +210,9 @@ impl Life {
 
     /// Waits until the child is at some stage of its work, then a random time, short ones preferred.
     fn kill_at_random(&mut self, child: &mut Child, acks: &Acks) -> Result<ExitStatus, String> {
+        let nothing_yet = !self.path.exists();
         let (stage, longest): (_, &[u64]) = match self.rng.below(8) {
-            0 => (Stage::Creating, &[100, 1_000]),
+            0 | 4..8 if nothing_yet => (Stage::Creating, &[100, 1_000]),
             1 => (Stage::Opening, &[100, 1_000]),
             2 | 3 => (Stage::Closing, &[20, 200]),
             _ => (Stage::Working, &[300, 3_000, 30_000]),

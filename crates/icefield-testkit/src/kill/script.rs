@@ -39,7 +39,7 @@ pub(super) fn step(seed: u64, thread: usize, n: u64) -> Step {
         Call { key, action }
     };
     let single = call(0);
-    if mix(n ^ seed) % 8 != 0 {
+    if !mix(n ^ seed).is_multiple_of(8) {
         return Step { batch: None, calls: vec![single] };
     }
     let kinds = BatchKind::ALL;

@@ -122,7 +122,7 @@ pub fn scenario<T: Subject>(
             ..SimOptions::default()
         });
         let table = T::create_tiny(sim.clone(), seed)?;
-        Ok(Ground { table, sim: Some(sim), turns: seed % FREE_ONE_IN != 0 })
+        Ok(Ground { table, sim: Some(sim), turns: !seed.is_multiple_of(FREE_ONE_IN) })
     };
     histories_on(seed, histories, pool, make)
 }

@@ -219,7 +219,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
     ) -> Plan {
         let held = &mut self.held[place];
         held.pending |= 1 << slot;
-        held.bucket.write_record(&self.core.pm, slot, record.key, record.value);
+        // Flushed in `commit`: the next operation's lock would wait for the write-back.
+        held.bucket.store_record(&self.core.pm, slot, record.key, record.value);
         Plan::Insert { place, slot, member, site }
     }
 
@@ -228,6 +229,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         let pm = &self.core.pm;
         let inserts = self.staged.iter().any(|staged| matches!(staged.plan, Plan::Insert { .. }));
         if inserts || self.staged.iter().any(|staged| !matches!(staged.plan, Plan::Answer(_))) {
+            for staged in &self.staged {
+                if let Plan::Insert { place, slot, .. } = staged.plan {
+                    pm.flush_object(&self.held[place].bucket.slots[slot]);
+                }
+            }
             if inserts || self.core.records.blobs().is_some() {
                 // P1, P18 for the whole window: records and blobs are durable before any word says that they exist.
                 pm.fence();
@@ -367,6 +373,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
+    /// Looks for the slot that a new record would take and fetches its line. Decides nothing.
+    #[inline]
+    fn peek_room(&self, hash: u64) {
+        let core = &self.core;
+        let Ok(located) = self.directory.locate(core, hash) else { return };
+        let Ok(segment) = core.segment(located.segment) else { return };
+        let (home, probing) = core.pair(segment, hash);
+        let metas = [home, probing].map(|bucket| bucket.meta(&core.pm).allocated());
+        if let Some((which, slot)) = choose(metas, core.geometry.slot_mask()) {
+            pipeline::prefetch_write(&raw const [home, probing][which].slots[slot]);
+        }
+    }
+
     /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove); `answer` gets
     /// what became of each, in order, once it is durable.
     fn write_batch<'k, 'v>(
@@ -389,7 +408,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 self.directory.prefetch(&self.core, hash, true);
                 hash
             },
-            |_, _| {},
+            |_, &hash| self.peek_room(hash),
             |index, hash| {
                 let (key, write) = operation(index);
                 match batch.run(index, Probe { hash, key: K::raw(key) }, write, &mut answer) {

@@ -6,6 +6,7 @@ use super::layout::{Bucket, Meta, SLOTS, fingerprint};
 use super::record::{Probe, Records};
 use crate::Result;
 use crate::base::group::Group16;
+use crate::base::pipeline::prefetch_write;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock::{self, WriteGuard};
 use crate::key::{Key, Value};
@@ -19,6 +20,15 @@ impl Bucket {
     #[inline]
     pub(super) fn version_lock<'a, M: Medium>(&'a self, pm: &'a M) -> PmLock<'a, M> {
         PmLock::new(pm, &self.lock)
+    }
+
+    /// Hints that the bucket will be written to: all four lines, one block of the medium.
+    #[inline]
+    pub(super) fn fetch_for_write(&self) {
+        prefetch_write(self);
+        for slot in [2, 6, 10] {
+            prefetch_write(&raw const self.slots[slot]);
+        }
     }
 
     #[inline]
@@ -77,11 +87,17 @@ impl Bucket {
     /// Stores and flushes a record in a slot that is not allocated: invisible until [`Bucket::publish`].
     #[inline]
     pub(super) fn write_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
+        self.store_record(pm, slot, key, value);
+        pm.flush_object(&self.slots[slot]);
+    }
+
+    /// [`Bucket::write_record`] without the flush.
+    #[inline]
+    pub(super) fn store_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
         let place = &self.slots[slot];
         // Release (E3): a reader that still takes this slot for its former record follows only whole references.
         place.key.store(pm, key, Release);
         place.value.store(pm, value, Release);
-        pm.flush_object(place);
     }
 
     /// Sets a slot's fingerprint. In the line of the metadata word and stored before it: a crash that keeps the record keeps

@@ -356,8 +356,16 @@ impl Directory for Eh {
             let link = core.link(located.segment)?;
             // A segment in the middle of its split still has its old depth, but the directory may know better already.
             let depth = link.depth + u32::from(link.state == State::Splitting);
-            let below = hashes_below(depth);
             if self.is_current(core, hash, located)? && core.link(located.segment)? == link {
+                if depth > self.root().depth {
+                    let offset = u64::from(located.segment) * 32;
+                    let detail = format!(
+                        "segment {} is deeper ({depth}) than the directory",
+                        located.segment
+                    );
+                    return Err(core.corrupt(&core.headers, offset, detail));
+                }
+                let below = hashes_below(depth);
                 return Ok(Range { located, first: hash & !below, last: hash | below });
             }
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Dash;
 use super::directory::Directory;
-use super::layout::{Geometry, Header, Root};
+use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::length::Length;
 use super::record::Records;
 use super::segment::{Core, Counts};
@@ -286,6 +286,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         )
         .generation;
         let core = opened.core(pm, table.clone(), &identity, generation)?;
+        check_counts(&core, root)?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let (directory, resolved) = P::open(&core)?;
         let session = superblock::begin_session(&core.pm, &table)?;
@@ -402,6 +403,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             pm,
         })
     }
+}
+
+/// The counts of blocks in use must fit the files: everything later computes and allocates by them.
+fn check_counts<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    root: &Root,
+) -> Result<()> {
+    let segments = core.segment_blocks.used(&core.pm, &root.segments);
+    let chains = core.chain_blocks.used(&core.pm, &root.chains);
+    let fits = [
+        (segments, &core.headers, size_of::<Header>() as u64),
+        (segments, &core.segments, core.geometry.segment_bytes()),
+        (chains, &core.chains, size_of::<ChainBlock>() as u64),
+    ];
+    for (count, region, block_bytes) in fits {
+        if count > region.len() / block_bytes {
+            let detail = format!("{count} blocks of {block_bytes} bytes should be here");
+            return Err(core.corrupt(region, region.len(), detail));
+        }
+    }
+    Ok(())
 }
 
 fn report(session: SessionStart, resolved: u64, started: Instant) -> RecoveryReport {

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root};
+use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
 use super::record::{Pin, Probe, Records};
 use super::stash;
 use crate::base::counter::ShardedCounter;
@@ -98,13 +98,21 @@ pub(super) struct SegmentBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for SegmentBlocks<'_, K, V, M> {
     fn next(&self, block: u32) -> Result<u64> {
         let link = self.0.link(block)?;
+        if link.state != State::Free {
+            let offset = u64::from(block) * size_of::<Header>() as u64;
+            return Err(self.0.corrupt(
+                &self.0.headers,
+                offset,
+                format!("segment {block} is in the free list and in use"),
+            ));
+        }
         Ok(link.side.map_or(0, |side| u64::from(side) + 1))
     }
 
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let header = self.0.header(block)?;
         let side = next.checked_sub(1).map(|side| side as u32);
-        let free = Link { state: super::layout::State::Free, depth: 0, side };
+        let free = Link { state: State::Free, depth: 0, side };
         header.link.store(&self.0.pm, free.pack(), Release);
         self.0.pm.persist(&header.link);
         Ok(())
@@ -206,10 +214,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// The blocks of a segment's chain. Ends in an error when there are more than the region holds: a cycle.
+    /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
         let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
-        let mut left = self.chains.len() / size_of::<ChainBlock>() as u64;
+        let mut left = self.root().map_or(0, |words| Allocator::bound(&self.pm, &words.chains));
         std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
             Err(error) => Some(Err(error)),
             Ok(0) => None,

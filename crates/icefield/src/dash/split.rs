@@ -49,8 +49,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 .iter()
                 .for_each(|bucket| version_lock::reset(bucket.version_lock(&self.pm)));
         }
-        // Waits for writers that came before a `clear` and still hold a lock here.
-        let guards: Vec<_> = segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect();
+        // `clear` has waited for the writers before it: who holds a lock here has the segment for its own.
+        let locked = segment.buckets.iter().map(|bucket| bucket.try_lock(&self.pm));
+        let Some(guards) = locked.collect::<Option<Vec<_>>>() else {
+            let offset = u64::from(claim.block) * self.geometry.segment_bytes();
+            let detail = format!("segment {} is free and in use", claim.block);
+            return Err(self.corrupt(&self.segments, offset, detail));
+        };
         guards.iter().for_each(Guard::begin_change);
         for bucket in segment.buckets {
             stash::reset(&self.pm, bucket);

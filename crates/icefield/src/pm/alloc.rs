@@ -15,7 +15,7 @@
 //! [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the owner
 //! unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block that an intent names:
 //! owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out (A2); any other goes back on the
-//! list. Recovery only repeats these steps, so a crash inside it is no different.
+//! list, the head's own intent being settled first. Recovery only repeats these steps, so a crash inside it is no different.
 //!
 //! # Costs
 //! One fence an allocation (two from the free list), three a free: for structure changes, not for single records.
@@ -107,6 +107,13 @@ impl Allocator {
     pub fn used(&self, pm: &impl Medium, words: &Words) -> u64 {
         let set = &words.sets[self.lock().set];
         set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed))
+    }
+
+    /// How many blocks there are at most, whichever set they were handed out in: a bound on any walk over blocks.
+    pub fn bound(pm: &impl Medium, words: &Words) -> u64 {
+        let counts =
+            words.sets.iter().map(|set| set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed)));
+        counts.max().unwrap_or(0)
     }
 
     /// The blocks of the free list, in order, and the block handed out before its turn. For `check`.
@@ -253,21 +260,24 @@ impl Allocator {
     ) -> Result<u64> {
         let set = &words.sets[self.lock().set];
         let mut resolved = 0;
-        for intent in &words.intents {
-            let word = intent.load(pm, Acquire);
-            if word == 0 {
-                continue;
+        // The one that may name the head goes first: pushing others would hide that its block is on the list.
+        for head_first in [true, false] {
+            for intent in &words.intents {
+                let word = intent.load(pm, Acquire);
+                let (block, tag) = ((word as u32).wrapping_sub(1), (word >> 32) as u32);
+                let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
+                if word == 0 || (head_first && !at_head) {
+                    continue;
+                }
+                resolved += 1;
+                let handed_out = u64::from(block) < set.bump.load(pm, Relaxed)
+                    || u64::from(block) + 1 == set.skip.load(pm, Relaxed);
+                if handed_out && !at_head && !is_owned(block, tag)? {
+                    push(pm, set, blocks, block)?;
+                }
+                intent.store(pm, 0, Release);
+                pm.persist(intent);
             }
-            resolved += 1;
-            let (block, tag) = ((word as u32).wrapping_sub(1), (word >> 32) as u32);
-            let beyond = u64::from(block) >= set.bump.load(pm, Relaxed)
-                && u64::from(block) + 1 != set.skip.load(pm, Relaxed);
-            let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
-            if !beyond && !at_head && !is_owned(block, tag)? {
-                push(pm, set, blocks, block)?;
-            }
-            intent.store(pm, 0, Release);
-            pm.persist(intent);
         }
         Ok(resolved)
     }

@@ -168,7 +168,7 @@ pub(super) struct State {
     pub(super) entries: Vec<Entry>,
     pub(super) free: u32,
     pub(super) dirty: Vec<LineId>,
-    /// The table is findable: `Medium::publish_created` was called, or it came from an image.
+    /// `Medium::publish_created` was called.
     pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
     pub(super) seq: u64,
@@ -211,6 +211,7 @@ impl State {
         self.entries.clear();
         self.free = NONE;
         self.dirty.clear();
+        self.published = false;
         self.threads.clear();
         self.seq = 0;
         self.events = 0;
