@@ -42,5 +42,5 @@ pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
-    OnFailure, Op, Owned, Page, Pair, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
 };

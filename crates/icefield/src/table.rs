@@ -15,7 +15,7 @@ pub type Arg<'a, D> = <D as Data>::Arg<'a>;
 pub type Owned<D> = <D as Data>::Owned;
 
 /// A key and its value, as batches take them.
-pub type Pair<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
+pub type RecordArg<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
 
 /// The key is present; holds its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -468,7 +468,7 @@ pub trait Table: Send + Sync {
     /// As [`Table::try_insert`]; the operations before the failing one are durable and filled in.
     fn insert_batch(
         &self,
-        pairs: &[Pair<'_, Self::Key, Self::Value>],
+        pairs: &[RecordArg<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
@@ -476,7 +476,7 @@ pub trait Table: Send + Sync {
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
-    fn put_batch(&self, pairs: &[Pair<'_, Self::Key, Self::Value>]) -> Result<()>;
+    fn put_batch(&self, pairs: &[RecordArg<'_, Self::Key, Self::Value>]) -> Result<()>;
 
     /// [`Table::update`] of each pair, as [`Table::insert_batch`].
     ///
@@ -484,7 +484,7 @@ pub trait Table: Send + Sync {
     /// As [`Table::insert_batch`].
     fn update_batch(
         &self,
-        pairs: &[Pair<'_, Self::Key, Self::Value>],
+        pairs: &[RecordArg<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
@@ -494,7 +494,7 @@ pub trait Table: Send + Sync {
     /// As [`Table::insert_batch`].
     fn try_insert_batch(
         &self,
-        pairs: &[Pair<'_, Self::Key, Self::Value>],
+        pairs: &[RecordArg<'_, Self::Key, Self::Value>],
         outcomes: &mut [TryInsert<Self::Value>],
     ) -> Result<()>;
 

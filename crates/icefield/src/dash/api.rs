@@ -14,7 +14,7 @@ use crate::key::{Data, Key, Value, Word};
 use crate::pm::{Mapped, Medium};
 use crate::table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, OnFailure, Op,
-    Owned, Page, Pair, SalvageReport, Stats, Table, TryInsert,
+    Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
 };
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> Dash<K, V, P, Mapped> {
@@ -464,7 +464,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// ```
     pub fn insert_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         previous: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, Some(previous))
@@ -481,7 +481,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// assert_eq!(table.len()?, 2);
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn put_batch(&self, pairs: &[Pair<'_, K, V>]) -> Result<()> {
+    pub fn put_batch(&self, pairs: &[RecordArg<'_, K, V>]) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, None)
     }
 
@@ -500,7 +500,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// ```
     pub fn update_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         previous: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Update, Some(previous))
@@ -521,7 +521,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// ```
     pub fn try_insert_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
         self.try_insert_all(pairs, outcomes)
@@ -760,24 +760,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Table for Dash
     }
     fn insert_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         previous: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, Some(previous))
     }
-    fn put_batch(&self, pairs: &[Pair<'_, K, V>]) -> Result<()> {
+    fn put_batch(&self, pairs: &[RecordArg<'_, K, V>]) -> Result<()> {
         self.upsert_batch(pairs, Mode::Upsert, None)
     }
     fn update_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         previous: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         self.upsert_batch(pairs, Mode::Update, Some(previous))
     }
     fn try_insert_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
         self.try_insert_all(pairs, outcomes)

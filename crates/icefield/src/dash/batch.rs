@@ -23,7 +23,7 @@ use super::stash;
 use crate::base::pipeline;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::table::{Arg, Occupied, OnFailure, Op, Owned, Pair, TryInsert, same_length};
+use crate::table::{Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, same_length};
 use crate::{Error, Result};
 
 /// Operations that share fences.
@@ -427,7 +427,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn upsert_batch(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         mode: Mode,
         previous: Option<&mut [Option<Owned<V>>]>,
     ) -> Result<()> {
@@ -446,7 +446,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn try_insert_all(
         &self,
-        pairs: &[Pair<'_, K, V>],
+        pairs: &[RecordArg<'_, K, V>],
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
         same_length(pairs.len(), outcomes.len())?;
