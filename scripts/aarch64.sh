@@ -23,14 +23,20 @@ need_target $target
 need_program aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 need_program qemu-aarch64-static qemu-user-static
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
-# Before 8.1 qemu's user mode claims to have `dc cvap` and then traps on it: take a processor without it there.
+emulator="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
+
+# Some versions of qemu (7.2 is one) claim to know `dc cvap` and trap on it in user mode. Try it, and if so take a
+# processor that does not have the instruction.
 cpu=max
-version=$(qemu-aarch64-static --version | sed -n 's/^qemu-aarch64 version \([0-9]*\.[0-9]*\).*/\1/p')
-if [ "$(printf '%s\n' 8.1 "$version" | sort -V | head -n 1)" != 8.1 ]; then
+mkdir -p target
+aarch64-linux-gnu-gcc -march=armv8.2-a -x c -o target/try-cvap - <<'C'
+int main(void) { int word; __asm__ volatile("dc cvap, %0" : : "r"(&word) : "memory"); return 0; }
+C
+if ! (ulimit -c 0; $emulator -cpu $cpu target/try-cvap) 2>/dev/null; then
     cpu=cortex-a72
-    echo "NOT RUN: \`dc cvap\`; qemu $version cannot. Flushes run as \`dc cvac\`." >&2
+    echo "NOT RUN: \`dc cvap\`, which this qemu cannot emulate; flushes run as \`dc cvac\`" >&2
 fi
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -cpu $cpu -L /usr/aarch64-linux-gnu"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$emulator -cpu $cpu"
 
 [ $# -gt 0 ] || set -- --lib
 run cargo test --target $target -p icefield "$@"
