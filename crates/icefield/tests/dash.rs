@@ -181,3 +181,17 @@ fn threads_count_together() -> Check {
     assert!(report.is_clean(), "{report:?}");
     Ok(())
 }
+
+/// A split copies the chain of its segment and needs as many new blocks at once: `reserve` once waited for them for ever.
+#[test]
+fn reserve_meets_long_chains() -> Check {
+    let table =
+        DashEh::<u64, u64>::options().geometry(TINY).hash(HashKind::Constant).in_memory()?;
+    for key in 0..500 {
+        table.put(key, key)?;
+    }
+    table.reserve(10_000)?;
+    assert_eq!(table.len()?, 500);
+    assert!(table.check()?.is_clean());
+    Ok(())
+}

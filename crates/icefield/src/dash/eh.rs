@@ -163,13 +163,20 @@ impl Eh {
         Ok(())
     }
 
-    /// Splits a locked segment. `false`: the directory may not grow that far.
+    /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
     fn split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
         segment: Segment<'_>,
         guards: &[Guard<'_, M>],
     ) -> Result<bool> {
+        let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
+        if chained > MAX_CHAIN_TO_SPLIT {
+            return Ok(false);
+        }
+        // One split at a time may need chained buckets, so that the few intents suffice.
+        let _alone = (chained > 0)
+            .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
         let link = core.link(segment.id)?;
         {
             let _entries = self.lock_entries();
@@ -232,7 +239,7 @@ impl Eh {
             let located = self.locate(core, hash)?;
             super::recover::touch(core, self, located.segment)?;
             let segment = core.segment(located.segment)?;
-            let guards = core.lock_all(segment)?;
+            let guards = core.lock_all(segment);
             if self.is_current(core, hash, located)?
                 && (core.link(segment.id)?.depth >= depth || !self.split(core, segment, &guards)?)
             {
@@ -379,15 +386,11 @@ impl Directory for Eh {
     ) -> Result<()> {
         let _structure = self.structure.read().unwrap_or_else(PoisonError::into_inner);
         let segment = core.segment(located.segment)?;
-        let guards = core.lock_all(segment)?;
+        let guards = core.lock_all(segment);
         if !self.is_current(core, hash, located)? || core.has_room(segment, hash)? {
             return Ok(());
         }
-        let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
-        // One split at a time may need chained buckets, so that the few intents suffice.
-        let _entries = (chained > 0)
-            .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
-        if chained > MAX_CHAIN_TO_SPLIT || !self.split(core, segment, &guards)? {
+        if !self.split(core, segment, &guards)? {
             core.extend_chain(segment)?;
         }
         Ok(())
@@ -455,7 +458,7 @@ impl Directory for Eh {
         for id in old_segments {
             let segment = core.segment(id)?;
             // Waits out the writers that came before the store above.
-            let _guards = core.lock_all(segment)?;
+            let _guards = core.lock_all(segment);
             retire(segment)?;
         }
         Ok(())

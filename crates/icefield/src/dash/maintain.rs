@@ -302,7 +302,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let segments = self.directory.check(core, &mut |_| {})?;
             let mut guards = Vec::new();
             for &id in &segments {
-                guards.push(core.lock_all(core.segment(id)?)?);
+                guards.push(core.lock_all(core.segment(id)?));
             }
             let bytes = core.pm.backup_to(path)?;
             Ok(BackupReport { bytes, pause: paused.elapsed() })

@@ -56,7 +56,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         loop {
             let range = self.directory.range(&self.core, hash)?;
             let segment = self.core.segment(range.located.segment)?;
-            let _guards = self.core.lock_all(segment)?;
+            let _guards = self.core.lock_all(segment);
             if self.is_same(hash, range)? {
                 return Ok((range, self.entries(segment)?));
             }

@@ -427,18 +427,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.records.pin()
     }
 
-    /// Locks all buckets of a segment, in the one order in which any thread waits for several, and then its chain.
-    pub(super) fn lock_all<'a>(
-        &'a self,
-        segment: Segment<'a>,
-    ) -> Result<Vec<super::bucket::Guard<'a, M>>> {
-        let mut guards: Vec<_> =
-            segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect();
-        // The last stash bucket's lock guards the chain (`insert`), so this list is final.
-        for block in self.chain(segment.id) {
-            guards.push(block?.1.bucket.lock(&self.pm));
-        }
-        Ok(guards)
+    /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain, whose
+    /// buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a split may free
+    /// them before this guard ends.
+    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<super::bucket::Guard<'a, M>> {
+        segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
     }
 
     /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence of
