@@ -4,7 +4,7 @@
 //! put together from those (on x86 that is two moves and an unpack; there are no mixed-size atomics in this library).
 //! Byte `i` of a group is byte `i % 8`, counted from the least significant, of word `i / 8`.
 //!
-//! One file per instruction set, all behind [`Isa`]; [`generic`] is plain integer arithmetic, the one that Miri runs and
+//! One file per instruction set, all behind [`Isa`]; `generic` is plain integer arithmetic, the one that Miri runs and
 //! that the others are tested against. Which one runs is decided in two ways:
 //! - `Group::matches` and `Words8::matches` use [`Native`], what the program was compiled for. It needs no decision at
 //!   run time, and for 16 bytes nothing on x86 or Arm is better.

@@ -96,7 +96,7 @@ pub struct SimOptions {
     pub mutation: Option<Arc<Mutation>>,
     /// Address space per region, a power of two.
     pub region_bytes: u64,
-    /// Bytes that all regions together may have; growing further is [`Error::NoSpace`].
+    /// Bytes that all regions together may have; growing further is [`crate::Error::NoSpace`].
     pub space_bytes: u64,
     /// Where memory comes from and goes to.
     pub pool: Pool,
