@@ -261,7 +261,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         superblock::seal(&core.pm, &table, &identity)?;
         core.pm.publish_created()?;
         let session = superblock::begin_session(&core.pm, &table)?;
-        let recovery = report(session, 0, started);
+        // A new table has nothing to recover.
+        let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
         Ok(Dash { length: Length::new(0, Some(0)), core, directory, recovery })
     }
 
