@@ -140,9 +140,14 @@ impl BlockMap {
             0 => link()?,
             old => self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
-        self.allocator.commit(pm, words, claim);
-        self.allocator.abandon(pm, words, &shelf, after)?;
-        self.allocator.abandon(pm, words, &shelf, before)?;
+        // On another thread, which fences nothing afterwards: ending a claim must be durable at once.
+        let end = || {
+            self.allocator.commit(pm, words, claim);
+            self.allocator.abandon(pm, words, &shelf, after)?;
+            self.allocator.abandon(pm, words, &shelf, before)
+        };
+        std::thread::scope(|scope| scope.spawn(end).join())
+            .map_err(|_| Error::Unsupported("the other thread panicked".into()))??;
         Ok(())
     }
 
@@ -185,6 +190,7 @@ impl Machine for BlockMap {
         map.allocator.recover(&map.pm, &map.root()?.words, &Shelf(&map), |block, _| {
             Ok(owned.contains(&block))
         })?;
+        map.pm.fence();
         Ok(map)
     }
 

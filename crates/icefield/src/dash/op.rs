@@ -11,6 +11,10 @@ use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::table::{Arg, Computed, Decision, Occupied, Owned, TryInsert};
 
+/// So often an insert that finds no room makes some. More than the directory can double, and enough for other threads to
+/// take the room away now and then; a damaged table would go on for ever.
+const MAX_ROUNDS: u32 = 512;
+
 /// What to do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -150,7 +154,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         record: Unlinked,
         mode: Mode,
     ) -> Result<Wrote> {
-        loop {
+        for _ in 0..MAX_ROUNDS {
             let (located, mut locked) = self.lock(probe.hash)?;
             match (locked.find(probe)?, mode) {
                 (Some(found), Mode::TryInsert) => {
@@ -173,6 +177,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             drop(locked);
             self.directory.make_room(&self.core, probe.hash, located)?;
         }
+        let core = &self.core;
+        let detail = format!("no room could be made for a record in {MAX_ROUNDS} splits");
+        Err(core.corrupt(&core.segments, 0, detail))
     }
 
     pub(super) fn try_insert_one(

@@ -247,7 +247,8 @@ impl Allocator {
         Claim { block, intent }
     }
 
-    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were.
+    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The caller
+    /// fences before anybody else uses the allocator.
     ///
     /// # Errors
     /// An intent or list names a block outside the region.
@@ -276,7 +277,8 @@ impl Allocator {
                     push(pm, set, blocks, block)?;
                 }
                 intent.store(pm, 0, Release);
-                pm.persist(intent);
+                // Durable by this thread's next fence: that of the next push here, or the caller's.
+                pm.flush_object(intent);
             }
         }
         Ok(resolved)
