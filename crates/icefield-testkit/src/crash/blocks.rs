@@ -143,8 +143,8 @@ impl BlockMap {
         // On another thread, which fences nothing afterwards: ending a claim must be durable at once.
         let end = || {
             self.allocator.commit(pm, words, claim);
-            self.allocator.abandon(pm, words, &shelf, after)?;
-            self.allocator.abandon(pm, words, &shelf, before)
+            self.allocator.abandon(pm, words, &shelf, before)?;
+            self.allocator.abandon(pm, words, &shelf, after)
         };
         std::thread::scope(|scope| scope.spawn(end).join())
             .map_err(|_| Error::Unsupported("the other thread panicked".into()))??;
