@@ -14,7 +14,7 @@
 //! |---|---|---|
 //! | §4.1 Figures 3, 4: layout | `layout` | Overflow metadata has a word of its own, apart from the allocation bitmap: it is volatile, the bitmap durable. No record counter: it is the bitmap's population count. Segment headers lie together in a region of their own, so segments are 64 + stash buckets exactly. |
 //! | §4.2 fingerprints | `bucket` | Taken from the low byte of the hash; bucket from the bits above; directory from the top. |
-//! | §4.3 balanced insert, displacement, stash | `insert`, `stash` | Up to three records are displaced when the stash is full. The target of a displacement is locked, which Algorithm 1 forgets: tried, else the record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it. |
+//! | §4.3 balanced insert, displacement, stash | `insert`, `stash` | Up to three records are displaced once the stash is full; batches stash first. The target of a displacement is locked, which Algorithm 1 forgets: tried, else the record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it. |
 //! | §4.4 concurrency | `base::version_lock`, `op` | Three states: a writer prepares while readers go on; readers wait only from the publishing store to its fence. So no read returns what a crash could take back. |
 //! | §4.5 variable-length keys | `record`, `pm::blob` | Values too. 16 more hash bits in the reference spare fetching other keys. |
 //! | §4.6 operations | `op`, `batch` | The paper has no update: one store of the value word under the lock. Batches share fences. |
