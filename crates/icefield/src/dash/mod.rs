@@ -131,6 +131,7 @@ mod scan;
 mod segment;
 mod split;
 mod stash;
+mod window;
 
 use crate::key::{Key, Value};
 use crate::pm::{Mapped, Medium};
