@@ -10,6 +10,7 @@ use super::options::DashOptions;
 use super::scan::Iter;
 use super::{Dash, RecoveryReport};
 use crate::Result;
+use crate::base::pipeline::prefetch_read;
 use crate::key::{Data, Key, Value, Word};
 use crate::pm::{Mapped, Medium};
 use crate::table::{
@@ -573,7 +574,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// # Ok::<(), icefield::Error>(())
     /// ```
     pub fn prefetch(&self, key: Arg<'_, K>) {
-        self.directory.prefetch(&self.core, self.core.records.probe(key).hash, false);
+        if let Some(target) = self.sight(self.core.records.probe(key).hash) {
+            target.pair.into_iter().for_each(|bucket| prefetch_read(bucket));
+        }
     }
 
     /// Prefetches, yields to the executor once, then reads.

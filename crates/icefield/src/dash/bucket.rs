@@ -1,8 +1,9 @@
 //! One bucket: searching it by fingerprint, writing a record into it, taking one out (§4.1, §4.2).
 
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::layout::{Bucket, Meta, SLOTS, fingerprint};
+use super::layout::{Bucket, Meta, SLOTS, Slot, fingerprint};
 use super::record::{Probe, Records};
 use crate::Result;
 use crate::base::group::Group16;
@@ -11,7 +12,7 @@ use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock::{self, WriteGuard};
 use crate::key::{Key, Value};
 use crate::pm::lock::PmLock;
-use crate::pm::{Cell64, Medium};
+use crate::pm::{Cell64, LINE_BYTES, Medium};
 
 /// The bucket's lock, held.
 pub(super) type Guard<'a, M> = WriteGuard<PmLock<'a, M>>;
@@ -67,14 +68,26 @@ impl Bucket {
         let mut candidates = self.candidates(pm, probe.hash);
         while candidates != 0 {
             let slot = candidates.trailing_zeros() as usize;
-            // PROTECTED (E3): pairs with the Release in `write_record`; a reference that we see leads to a written blob, which
-            // our pin keeps.
-            if records.matches(pm, self.slots[slot].key.load(pm, PROTECTED), probe)? {
+            if self.holds(pm, slot, records, probe)? {
                 return Ok(Some(slot));
             }
             candidates &= candidates - 1;
         }
         Ok(None)
+    }
+
+    /// Whether a slot, if it is taken, holds the key.
+    #[inline]
+    pub(super) fn holds<K: Key + ?Sized, V: Value + ?Sized>(
+        &self,
+        pm: &impl Medium,
+        slot: usize,
+        records: &Records<K, V>,
+        probe: &Probe<'_>,
+    ) -> Result<bool> {
+        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob, which our
+        // pin keeps.
+        records.matches(pm, self.slots[slot].key.load(pm, PROTECTED), probe)
     }
 
     /// The first slot without a record, given the slots that count as taken.
@@ -121,6 +134,16 @@ impl Bucket {
         // Release (E2): after the fingerprints and the records.
         self.meta.store(pm, meta.0, Release);
         pm.flush_object(&self.meta);
+    }
+
+    /// The slots in the line of `slot`, as a mask.
+    #[inline]
+    pub(super) fn line_of(slot: usize) -> u32 {
+        const PER_LINE: usize = LINE_BYTES / size_of::<Slot>();
+        /// Slots that the metadata takes up the room of.
+        const BEFORE: usize = offset_of!(Bucket, slots) / size_of::<Slot>();
+        let line = (slot + BEFORE) / PER_LINE;
+        ((1 << PER_LINE) - 1) << (line * PER_LINE) >> BEFORE
     }
 
     /// A slot's words, under the lock or validated afterwards.

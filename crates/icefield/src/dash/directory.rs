@@ -43,7 +43,11 @@ pub trait Directory: Sized + Send + Sync + 'static {
         core: &Core<K, V, M>,
     ) -> Result<(Self, u64)>;
 
-    /// The segment of a hash. Without a lock: re-check with [`Directory::is_current`] after reading versions or locking.
+    /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading versions
+    /// or locking. `None` says nothing: ask [`Directory::locate`].
+    fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located>;
+
+    /// [`Directory::glance`] until it says something, or the directory is found to be damaged.
     ///
     /// # Errors
     /// The directory is damaged.
@@ -53,18 +57,10 @@ pub trait Directory: Sized + Send + Sync + 'static {
         hash: u64,
     ) -> Result<Located>;
 
-    /// Whether the hash still belongs there.
-    ///
-    /// # Errors
-    /// As [`Directory::locate`].
-    #[inline]
-    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        located: Located,
-    ) -> Result<bool> {
-        Ok(self.locate(core, hash)? == located)
+    /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
+    #[inline(always)]
+    fn is_current<M: Medium>(&self, pm: &M, hash: u64, located: Located) -> bool {
+        self.glance(pm, hash) == Some(located)
     }
 
     /// The segment of a hash with all that it covers.
@@ -135,14 +131,6 @@ pub trait Directory: Sized + Send + Sync + 'static {
         core: &Core<K, V, M>,
         fault: &mut dyn FnMut(String),
     ) -> Result<Vec<u32>>;
-
-    /// Hints that a hash will be looked up: fetches its home and probing bucket's first lines.
-    fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        write: bool,
-    );
 
     /// Bytes of the directory's regions.
     fn bytes(&self) -> u64;

@@ -16,7 +16,6 @@ use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
 use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks};
 use super::split::MAX_CHAIN_TO_SPLIT;
 use crate::base::counter::ShardedCounter;
-use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
@@ -81,19 +80,23 @@ impl Eh {
         })
     }
 
-    fn decode<M: Medium>(&self, pm: &M, root: RootWord, index: u64, entry: u64) -> Result<u32> {
-        match u32::try_from(entry & !PRESENT) {
-            Ok(id) if entry & PRESENT != 0 => Ok(id),
-            _ => {
-                let region = &self.regions[root.parity()];
-                let offset = ((1 << root.depth) + index) * 8;
-                Err(Error::corrupt(
-                    pm.path().join(region.name()),
-                    offset,
-                    format!("directory entry {entry:#x}"),
-                ))
-            }
-        }
+    /// The segment of a hash in the directory that `root` names; `None`: there is no such entry.
+    #[inline(always)]
+    fn entry<M: Medium>(&self, pm: &M, root: RootWord, hash: u64) -> Option<u32> {
+        let cell = self.regions[root.parity()].at::<Cell64>(root.place(hash) * 8)?;
+        // Acquire (E4): pairs with the Release in `redirect`.
+        segment_of(cell.load(pm, Acquire))
+    }
+
+    #[cold]
+    fn no_entry<M: Medium>(&self, pm: &M, root: RootWord, index: u64) -> Error {
+        let region = &self.regions[root.parity()];
+        let offset = ((1 << root.depth) + index) * 8;
+        let detail = match region.at::<Cell64>(offset) {
+            Some(entry) => format!("directory entry {:#x}", entry.load(pm, Relaxed)),
+            None => format!("the file ends before entry {index} of the directory"),
+        };
+        Error::corrupt(pm.path().join(region.name()), offset, detail)
     }
 
     /// Stores, persists and then publishes a root word.
@@ -240,13 +243,19 @@ impl Eh {
             super::recover::touch(core, self, located.segment)?;
             let segment = core.segment(located.segment)?;
             let guards = core.lock_all(segment);
-            if self.is_current(core, hash, located)?
+            if self.is_current(&core.pm, hash, located)
                 && (core.link(segment.id)?.depth >= depth || !self.split(core, segment, &guards)?)
             {
                 return Ok(());
             }
         }
     }
+}
+
+/// The segment that a directory entry names.
+#[inline]
+fn segment_of(entry: u64) -> Option<u32> {
+    (entry >> 32 == PRESENT >> 32).then_some(entry as u32)
 }
 
 /// All hash bits below the first `depth`.
@@ -328,7 +337,13 @@ impl Directory for Eh {
         Ok((eh, resolved))
     }
 
-    #[inline]
+    #[inline(always)]
+    fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located> {
+        let root = self.root();
+        let segment = self.entry(pm, root, hash)?;
+        Some(Located { segment, generation: root.generation })
+    }
+
     fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
@@ -336,18 +351,12 @@ impl Directory for Eh {
     ) -> Result<Located> {
         loop {
             let root = self.root();
-            let index = root.index(hash);
-            let offset = ((1 << root.depth) + index) * 8;
-            let entry = match self.regions[root.parity()].at::<Cell64>(offset) {
-                // Acquire (E4): pairs with the Release in `redirect`.
-                Some(entry) => entry.load(&core.pm, Acquire),
-                None => 0,
-            };
-            match self.decode(&core.pm, root, index, entry) {
-                Ok(segment) => return Ok(Located { segment, generation: root.generation }),
-                // A cleared directory is reused two generations later.
-                Err(_) if self.root() != root => {}
-                Err(error) => return Err(error),
+            if let Some(segment) = self.entry(&core.pm, root, hash) {
+                return Ok(Located { segment, generation: root.generation });
+            }
+            // A cleared directory is reused two generations later: what was not an entry may have been another root's.
+            if self.root() == root {
+                return Err(self.no_entry(&core.pm, root, root.index(hash)));
             }
         }
     }
@@ -363,7 +372,7 @@ impl Directory for Eh {
             let link = core.link(located.segment)?;
             // A segment in the middle of its split still has its old depth, but the directory may know better already.
             let depth = link.depth + u32::from(link.state == State::Splitting);
-            if self.is_current(core, hash, located)? && core.link(located.segment)? == link {
+            if self.is_current(&core.pm, hash, located) && core.link(located.segment)? == link {
                 if depth > self.root().depth {
                     let offset = u64::from(located.segment) * 32;
                     let detail = format!(
@@ -387,7 +396,7 @@ impl Directory for Eh {
         let _structure = self.structure.read().unwrap_or_else(PoisonError::into_inner);
         let segment = core.segment(located.segment)?;
         let guards = core.lock_all(segment);
-        if !self.is_current(core, hash, located)? || core.has_room(segment, hash)? {
+        if !self.is_current(&core.pm, hash, located) || core.has_room(segment, hash)? {
             return Ok(());
         }
         if !self.split(core, segment, &guards)? {
@@ -480,8 +489,8 @@ impl Directory for Eh {
         let mut index = 0;
         while index < entries.len() {
             let entry = entries[index].load(&core.pm, Acquire);
-            let faulty = self
-                .decode(&core.pm, root, index as u64, entry)
+            let faulty = segment_of(entry)
+                .ok_or_else(|| self.no_entry(&core.pm, root, index as u64))
                 .and_then(|id| {
                     super::recover::touch(core, self, id)?;
                     let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
@@ -519,21 +528,6 @@ impl Directory for Eh {
     }
 
     #[inline]
-    fn prefetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        write: bool,
-    ) {
-        let Ok(located) = self.locate(core, hash) else { return };
-        let Ok(segment) = core.segment(located.segment) else { return };
-        let (home, probing) = core.pair(segment, hash);
-        for bucket in [home, probing] {
-            let line = std::ptr::from_ref(bucket);
-            if write { prefetch_write(line) } else { prefetch_read(line) }
-        }
-    }
-
     fn bytes(&self) -> u64 {
         self.regions.iter().map(Region::len).sum()
     }

@@ -29,16 +29,28 @@ pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M: Medium> {
 /// Which of the two buckets takes a new record: the one with fewer, the home bucket when equal (balanced insert, §4.3).
 #[inline]
 pub(super) fn choose(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
-    let counts = metas.map(u32::count_ones);
-    let target = usize::from(counts[1] < counts[0]);
+    let [home, probing] = counts(metas);
+    let target = usize::from(probing < home);
     Bucket::free_slot(metas[target], slot_mask).map(|slot| (target, slot))
+}
+
+/// How many bits each of two 14-bit words has, counted side by side: not every processor that we are compiled for counts
+/// bits by itself.
+#[inline]
+fn counts([a, b]: [u32; 2]) -> [u32; 2] {
+    let mut sums = a | b << 16;
+    sums -= sums >> 1 & 0x5555_5555;
+    sums = (sums & 0x3333_3333) + (sums >> 2 & 0x3333_3333);
+    sums = (sums + (sums >> 4)) & 0x0F0F_0F0F;
+    sums = (sums + (sums >> 8)) & 0x00FF_00FF;
+    [sums & 0xFF, sums >> 16]
 }
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     /// Locks a key's two buckets, lower one first: the order in which every thread waits for more than one.
     #[inline]
     pub(super) fn new(core: &'a Core<K, V, M>, segment: Segment<'a>, hash: u64) -> Self {
-        let (home, probing) = core.pair(segment, hash);
+        let [home, probing] = core.pair(segment, hash);
         // A write touches both buckets' first lines and some line of a record: fetched together, not one after the other.
         home.fetch_for_write();
         prefetch_write(probing);
@@ -55,7 +67,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     /// Finds the key.
     #[inline]
     pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
-        self.core.find_locked(self.segment, probe)
+        self.core.find_locked(self.segment.id, self.buckets, probe)
     }
 
     /// Sets the changing bit of whichever bucket makes readers of the found record retry: its own, or the home bucket of a
@@ -291,4 +303,20 @@ pub(super) fn copy_fingerprint(
     to: usize,
 ) {
     target.set_fingerprint(pm, to, u64::from(source.fingerprint_at(pm, slot)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_counted_side_by_side() {
+        let mut words = [0x1234_5678_9ABC_DEF0_u64; 2];
+        for _ in 0..1000 {
+            words = [words[1], words[0].wrapping_mul(0xD129_0D3B_0B4B_1F35).rotate_left(23)];
+            let pair = words.map(|word| word as u32 & 0x3FFF);
+            assert_eq!(counts(pair), pair.map(u32::count_ones));
+        }
+        assert_eq!(counts([0, 0x3FFF]), [0, 14]);
+    }
 }

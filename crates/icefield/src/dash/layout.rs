@@ -14,8 +14,8 @@ pub(super) const BUCKET_BYTES: u64 = 256;
 /// The deepest directory: 2^28 entries index some 4 TiB of segments.
 pub(super) const MAX_DEPTH: u32 = 28;
 
-/// One record: two words. A key or value that is no word is a reference into the blob store.
-#[repr(C)]
+/// One record: two words, never in two lines. A key or value that is no word is a reference into the blob store.
+#[repr(C, align(16))]
 pub(super) struct Slot {
     pub(super) key: Cell64,
     pub(super) value: Cell64,
@@ -75,7 +75,7 @@ pub(super) struct Root {
     pub(super) chains: crate::pm::alloc::Words,
 }
 
-// SAFETY: `repr(C)`, cells only.
+// SAFETY: `repr(C)`, cells only, alignment 16.
 unsafe impl Overlay for Slot {}
 // SAFETY: `repr(C)`, cells only, alignment 64.
 unsafe impl Overlay for Bucket {}
@@ -329,8 +329,12 @@ impl RootWord {
     /// The directory entry of a hash.
     #[inline]
     pub(super) fn index(self, hash: u64) -> u64 {
-        // Two shifts: a shift by 64 (depth 0) would not be one.
-        hash >> 1 >> (63 - self.depth)
+        self.place(hash) - (1 << self.depth)
+    }
+    /// Where in the region that entry is: the directory of a depth begins at 2^depth.
+    #[inline]
+    pub(super) fn place(self, hash: u64) -> u64 {
+        (1 << 63 | hash >> 1) >> (63 - self.depth)
     }
 }
 

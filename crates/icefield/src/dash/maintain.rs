@@ -134,7 +134,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             return Err("I2: the fingerprint is not the key's".into());
         }
         let home = core.geometry.home(hash);
-        let (at_home, at_probing) = core.pair(segment, hash);
+        let pair = core.pair(segment, hash);
         match site {
             Site::Normal => {
                 let member = bucket.meta(&core.pm).members() >> slot & 1 == 1;
@@ -145,12 +145,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 })
             }
             Site::Stash(stash_bucket) => {
-                let hint = stash::hint(&core.pm, at_home, at_probing, hash);
+                let hint = stash::hint(&core.pm, pair, hash);
                 let known = hint.all || hint.buckets >> stash_bucket & 1 == 1;
                 known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
             }
             Site::Chain => {
-                let known = stash::hint(&core.pm, at_home, at_probing, hash).all;
+                let known = stash::hint(&core.pm, pair, hash).all;
                 known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
             }
         }

@@ -132,6 +132,7 @@ mod segment;
 mod split;
 mod stash;
 mod window;
+mod writer;
 
 use crate::key::{Key, Value};
 use crate::pm::{Mapped, Medium};

@@ -5,7 +5,7 @@ use super::directory::{Directory, Located};
 use super::insert::Locked;
 use super::layout::Bucket;
 use super::record::{Pin, Probe, Unlinked};
-use super::segment::{Found, Search};
+use super::segment::{Found, Search, Target};
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
@@ -40,24 +40,64 @@ pub(super) enum Wrote {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+    /// Where a key belongs at this moment. Decides nothing.
+    #[inline(always)]
+    pub(super) fn sight(&self, hash: u64) -> Option<Target<'_>> {
+        self.core.target(self.directory.glance(&self.core.pm, hash)?, hash)
+    }
+
     /// Finds a key without a lock; `take` sees the value's word under `pin`.
     #[inline]
     pub(super) fn lookup<T>(
         &self,
-        _pin: &Pin<'_>,
+        pin: &Pin<'_>,
         probe: &Probe<'_>,
         take: impl Fn(u64) -> T,
     ) -> Result<Option<T>> {
-        let core = &self.core;
+        self.lookup_sighted(pin, probe, self.sight(probe.hash), take)
+    }
+
+    /// [`Dash::lookup`], first where the key was sighted.
+    #[inline]
+    pub(super) fn lookup_sighted<T>(
+        &self,
+        _pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        sighted: Option<Target<'_>>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
+        if let Some(target) = sighted
+            && self.core.is_touched(target.located.segment)
+            && let Search::Sure(found) = self.search(target, probe, &take)?
+        {
+            return Ok(found);
+        }
+        self.lookup_again(probe, take)
+    }
+
+    /// The rest of a lookup that met a writer, or a segment that was never touched.
+    #[cold]
+    fn lookup_again<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         loop {
-            let located = self.directory.locate(core, probe.hash)?;
-            super::recover::touch(core, &self.directory, located.segment)?;
-            let segment = core.segment(located.segment)?;
-            let current = || self.directory.is_current(core, probe.hash, located);
-            if let Search::Sure(found) = core.search(segment, probe, current, &take)? {
+            let located = self.directory.locate(&self.core, probe.hash)?;
+            super::recover::touch(&self.core, &self.directory, located.segment)?;
+            let pair = self.core.pair(self.core.segment(located.segment)?, probe.hash);
+            let target = Target { located, pair };
+            if let Search::Sure(found) = self.search(target, probe, &take)? {
                 return Ok(found);
             }
         }
+    }
+
+    #[inline(always)]
+    fn search<T>(
+        &self,
+        target: Target<'_>,
+        probe: &Probe<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Search<Option<T>>> {
+        let current = || self.directory.is_current(&self.core.pm, probe.hash, target.located);
+        self.core.search(target, probe, current, take)
     }
 
     /// Locks a key's buckets in the segment that it belongs to.
@@ -69,7 +109,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             super::recover::touch(core, &self.directory, located.segment)?;
             let locked = Locked::new(core, core.segment(located.segment)?, hash);
             // A split that came before our locks has moved the key; one that comes later waits for them.
-            if self.directory.is_current(core, hash, located)? {
+            if self.directory.is_current(&core.pm, hash, located) {
                 return Ok((located, locked));
             }
         }

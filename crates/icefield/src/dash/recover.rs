@@ -148,7 +148,7 @@ fn remove_duplicates<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     for site in core.sites(segment).skip(normal) {
         let (_, stashed) = site?;
         for slot in Bucket::slots_of(stashed.meta(pm).allocated()) {
-            let (home, probing) = core.pair(segment, core.hash_at(stashed, slot)?);
+            let [home, probing] = core.pair(segment, core.hash_at(stashed, slot)?);
             removed |= strike_copies(core, home, stashed, 1 << slot)?
                 || strike_copies(core, probing, stashed, 1 << slot)?;
         }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use super::directory::Located;
 use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
 use super::record::{Pin, Probe, Records};
 use super::stash;
@@ -53,6 +54,14 @@ pub(super) struct Counts {
 pub struct Segment<'a> {
     pub(super) id: u32,
     pub(super) buckets: &'a [Bucket],
+}
+
+/// Where a key belongs: a segment, and its home and probing bucket there. Buckets stay where they are while the table is
+/// open, so this may grow stale but not dangle.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) located: Located,
+    pub(super) pair: [&'a Bucket; 2],
 }
 
 /// A key's place in a segment.
@@ -155,6 +164,13 @@ fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Resu
     pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
 }
 
+/// Which bucket of a pair, and which of its slots, the first of some [`Core::candidates`] is.
+#[inline]
+pub(super) fn place_of(candidates: u32) -> (usize, usize) {
+    let place = candidates.trailing_zeros() as usize;
+    (place / 16, place % 16)
+}
+
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The root words.
     pub(super) fn root(&self) -> Result<&Root> {
@@ -172,14 +188,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn segment(&self, id: u32) -> Result<Segment<'_>> {
         let offset = u64::from(id) * self.geometry.segment_bytes();
-        match self.segments.slice_at::<Bucket>(offset, self.geometry.all_buckets()) {
+        match self.segments.slice_at(offset, self.geometry.all_buckets()) {
             Some(buckets) => Ok(Segment { id, buckets }),
-            None => Err(self.corrupt(
-                &self.segments,
-                offset,
-                format!("segment {id} lies outside the file"),
-            )),
+            None => Err(self.no_segment(id)),
         }
+    }
+
+    /// Where in its segment a key belongs; `None`: there is no such segment.
+    #[inline(always)]
+    pub(super) fn target(&self, located: Located, hash: u64) -> Option<Target<'_>> {
+        let (segment, geometry) = (u64::from(located.segment), &self.geometry);
+        let first = segment * geometry.segment_bytes();
+        let buckets: &[Bucket] = self.segments.slice_at(first, geometry.all_buckets())?;
+        let home = geometry.home(hash);
+        Some(Target { located, pair: [buckets.get(home)?, buckets.get(geometry.next(home))?] })
+    }
+
+    #[cold]
+    fn no_segment(&self, id: u32) -> Error {
+        let offset = u64::from(id) * self.geometry.segment_bytes();
+        self.corrupt(&self.segments, offset, format!("segment {id} lies outside the file"))
     }
 
     /// The header of a segment.
@@ -246,59 +274,72 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// A key's home and probing bucket.
     #[inline]
-    pub(super) fn pair<'a>(&self, segment: Segment<'a>, hash: u64) -> (&'a Bucket, &'a Bucket) {
+    pub(super) fn pair<'a>(&self, segment: Segment<'a>, hash: u64) -> [&'a Bucket; 2] {
         let home = self.geometry.home(hash);
-        (&segment.buckets[home], &segment.buckets[self.geometry.next(home)])
+        [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
     }
 
     /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after the
-    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards.
-    #[inline]
+    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards: that
+    /// of its bucket for a record in one of the two, both for everything else.
+    #[inline(always)]
     pub(super) fn search<T>(
         &self,
-        segment: Segment<'_>,
+        Target { located, pair }: Target<'_>,
         probe: &Probe<'_>,
-        current: impl FnOnce() -> Result<bool>,
+        current: impl FnOnce() -> bool,
         take: impl FnOnce(u64) -> T,
     ) -> Result<Search<Option<T>>> {
         let pm = &self.pm;
-        let (home, probing) = self.pair(segment, probe.hash);
+        let locks = pair.map(|bucket| bucket.version_lock(pm));
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
-        let versions = [home, probing].map(|bucket| {
-            (bucket.version_lock(pm), version_lock::read_begin(bucket.version_lock(pm)))
-        });
-        let valid =
-            || versions.iter().all(|&(lock, version)| version_lock::validate(lock, version));
-        if !current()? {
+        let versions = locks.map(version_lock::read_begin);
+        let valid = |which: usize| version_lock::validate(locks[which], versions[which]);
+        if !current() {
             return Ok(Search::Again);
         }
-        let found = match self.find_in_pair(home, probing, probe) {
-            Ok(Some((bucket, slot))) => Ok(Some(bucket.value(slot).load(pm, PROTECTED))),
-            Ok(None) => match stash::hint(pm, home, probing, probe.hash) {
-                hint if hint.is_empty() => Ok(None),
-                hint => self.search_stash(segment, probe, hint),
+        let (found, valid) = match self.find_in_pair(pair, probe) {
+            Ok(Some((which, slot))) => {
+                (Ok(Some(pair[which].value(slot).load(pm, PROTECTED))), valid(which))
+            }
+            Ok(None) => match stash::hint(pm, pair, probe.hash) {
+                hint if hint.is_empty() => (Ok(None), valid(0) && valid(1)),
+                hint => (self.search_stash(located.segment, probe, hint), valid(0) && valid(1)),
             },
-            Err(error) => Err(error),
+            Err(error) => (Err(error), valid(0) && valid(1)),
         };
         // Hits, misses and faults alike count only when nobody wrote meanwhile.
-        if !valid() {
+        if !valid {
             pm.forget_reads();
             return Ok(Search::Again);
         }
         Ok(Search::Sure(found?.map(take)))
     }
 
+    /// Bit per slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record with the key's
+    /// fingerprint.
     #[inline]
-    fn find_in_pair<'a>(
+    pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
+        let [home, probing] = pair.map(|bucket| bucket.candidates(&self.pm, hash));
+        home | probing << 16
+    }
+
+    /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be is
+    /// anybody's guess.
+    #[inline]
+    fn find_in_pair(
         &self,
-        home: &'a Bucket,
-        probing: &'a Bucket,
+        pair: [&Bucket; 2],
         probe: &Probe<'_>,
-    ) -> Result<Option<(&'a Bucket, usize)>> {
-        for bucket in [home, probing] {
-            if let Some(slot) = bucket.find(&self.pm, &self.records, probe)? {
-                return Ok(Some((bucket, slot)));
+    ) -> Result<Option<(usize, usize)>> {
+        let pm = &self.pm;
+        let mut candidates = self.candidates(pair, probe.hash);
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            if pair[which].holds(pm, slot, &self.records, probe)? {
+                return Ok(Some((which, slot)));
             }
+            candidates &= candidates - 1;
         }
         Ok(None)
     }
@@ -308,11 +349,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[cold]
     fn search_stash(
         &self,
-        segment: Segment<'_>,
+        segment: u32,
         probe: &Probe<'_>,
         hint: stash::StashHint,
     ) -> Result<Option<u64>> {
-        let pm = &self.pm;
+        let (pm, segment) = (&self.pm, self.segment(segment)?);
         let stash = self.stash(segment).iter().enumerate();
         let hinted = stash
             .filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1)
@@ -341,20 +382,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
+    #[inline]
     pub(super) fn find_locked<'a>(
         &'a self,
-        segment: Segment<'a>,
+        segment: u32,
+        pair: [&'a Bucket; 2],
         probe: &Probe<'_>,
     ) -> Result<Option<Found<'a>>> {
-        let pm = &self.pm;
-        let (home, probing) = self.pair(segment, probe.hash);
-        if let Some((bucket, slot)) = self.find_in_pair(home, probing, probe)? {
-            return Ok(Some(Found { bucket, slot, site: Site::Normal }));
+        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
+            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
         }
-        let hint = stash::hint(pm, home, probing, probe.hash);
+        let hint = stash::hint(&self.pm, pair, probe.hash);
         if hint.is_empty() {
             return Ok(None);
         }
+        self.find_stashed(segment, probe, hint)
+    }
+
+    #[cold]
+    fn find_stashed<'a>(
+        &'a self,
+        segment: u32,
+        probe: &Probe<'_>,
+        hint: stash::StashHint,
+    ) -> Result<Option<Found<'a>>> {
+        let (pm, segment) = (&self.pm, self.segment(segment)?);
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)
                 && let Some(slot) = bucket.find(pm, &self.records, probe)?

@@ -165,7 +165,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let pm = &self.pm;
         let mask = self.geometry.slot_mask();
-        let (home, probing) = self.pair(new.segment, hash);
+        let [home, probing] = self.pair(new.segment, hash);
         let metas = [home, probing].map(|bucket| bucket.meta(pm).allocated());
         if let Some((target, free)) = choose(metas, mask) {
             self.copy_slot(source, slot, [home, probing][target], free, target == 1);
@@ -329,7 +329,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let (site, bucket) = site?;
             for slot in Bucket::slots_of(bucket.meta(&self.pm).allocated()) {
                 let hash = self.hash_at(bucket, slot)?;
-                let (home, probing) = self.pair(segment, hash);
+                let [home, probing] = self.pair(segment, hash);
                 stash::note(&self.pm, home, probing, hash, site.stash_bucket());
             }
         }
@@ -360,7 +360,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mask = self.geometry.slot_mask();
         let free =
             |bucket: &Bucket| Bucket::free_slot(bucket.meta(&self.pm).allocated(), mask).is_some();
-        let (home, probing) = self.pair(segment, hash);
+        let [home, probing] = self.pair(segment, hash);
         if free(home) || free(probing) || self.stash(segment).iter().any(free) {
             return Ok(true);
         }

@@ -64,7 +64,7 @@ impl Bucket {
 
 /// Where the stash may hold a key with this hash.
 #[inline]
-pub(super) fn hint(pm: &impl Medium, home: &Bucket, probing: &Bucket, hash: u64) -> StashHint {
+pub(super) fn hint(pm: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
     let (at_home, at_probing) = (home.overflow_word(pm), probing.overflow_word(pm));
     if at_home.0 == 0 && at_probing.members() == 0 {
         return StashHint { buckets: 0, all: false };

@@ -3,12 +3,11 @@
 use std::sync::atomic::Ordering::Release;
 
 use super::bucket::Guard;
-use super::directory::Located;
 use super::insert::choose;
 use super::layout::{Bucket, Meta};
 use super::op::{Mode, Wrote};
 use super::record::{Pin, Probe, Unlinked};
-use super::segment::{Core, Found, Segment, Site};
+use super::segment::{Core, Found, Site, Target};
 use super::stash;
 use crate::Result;
 use crate::key::{Key, Value};
@@ -23,32 +22,29 @@ pub(super) enum Plan {
     /// Nothing: the answer is known.
     Answer(Wrote),
     /// A record, already in a free slot.
-    Insert { place: usize, slot: usize, member: bool, site: Site },
+    Insert { site: Site },
     /// Another value word.
-    Replace { place: usize, value: Address, before: u64, word: u64 },
+    Replace { place: u16, value: Address, before: u64, word: u64 },
     /// The end of a record.
-    Remove { place: usize, slot: usize, site: Site, before: (u64, u64) },
+    Remove { site: Site, before: (u64, u64) },
 }
 
 /// A slot of a bucket that may not be held: a stashed record is replaced under its home bucket's lock.
 #[derive(Clone, Copy)]
 pub(super) struct Address(*const Bucket, usize);
 
+/// An operation of the window.
 pub(super) struct Staged {
-    pub(super) hash: u64,
-    /// The places of the home and the probing bucket.
-    pair: [usize; 2],
-    pub(super) generation: u64,
     pub(super) plan: Plan,
+    hash: u64,
+    hold: Hold,
 }
 
 /// A bucket that the window holds.
 struct Held<'a, M: Medium> {
     bucket: &'a Bucket,
     guard: Guard<'a, M>,
-    /// Slots that the window has filled but not published.
-    pending: u32,
-    /// Bits that the metadata word gains.
+    /// Bits that the metadata word gains. Their slots are filled.
     added: u32,
     /// Slots that it loses.
     removed: u32,
@@ -59,13 +55,20 @@ pub(super) struct Window<'a, K: ?Sized, V: ?Sized, M: Medium> {
     core: &'a Core<K, V, M>,
     held: Vec<Held<'a, M>>,
     pub(super) staged: Vec<Staged>,
+    /// Of all that is staged: a `clear` ends the window.
+    pub(super) generation: u64,
+    /// Whether any plan is more than an answer, more than an insert into one of its two buckets, an insert.
+    changes: bool,
+    special: bool,
+    inserts: bool,
 }
 
-/// What became of an attempt to stage an operation.
-pub(super) enum Attempt {
-    Staged,
-    /// Not in this window; in the next, or if this one is empty, not in any.
-    Refused,
+/// The places of an operation's two buckets in its window.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Hold {
+    pair: [u16; 2],
+    /// An earlier operation holds the home bucket, too: it may be about the same key.
+    again: bool,
 }
 
 /// A write as the window sees it.
@@ -77,203 +80,222 @@ pub(super) enum Write {
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
     pub(super) fn new(core: &'a Core<K, V, M>) -> Self {
-        Self { core, held: Vec::with_capacity(2 * WINDOW + 4), staged: Vec::with_capacity(WINDOW) }
+        Self {
+            core,
+            held: Vec::with_capacity(2 * WINDOW + 4),
+            staged: Vec::with_capacity(WINDOW),
+            generation: 0,
+            changes: false,
+            special: false,
+            inserts: false,
+        }
     }
 
+    /// Whether no lock is held.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Takes a bucket's lock if that needs no waiting, or is the first; gives its place in `held`.
+    /// Whether an operation on a key with this hash is staged.
     #[inline]
-    fn hold(&mut self, bucket: &'a Bucket) -> Option<usize> {
-        let pm = &self.core.pm;
-        let guard = if self.held.is_empty() {
-            bucket.lock(pm)
-        } else {
-            match bucket.try_lock(pm) {
-                Some(guard) => guard,
-                // Ours already, or another thread's.
-                None => {
-                    return self.held.iter().rposition(|held| std::ptr::eq(held.bucket, bucket));
-                }
-            }
-        };
-        self.held.push(Held { bucket, guard, pending: 0, added: 0, removed: 0 });
-        Some(self.held.len() - 1)
+    pub(super) fn has_staged(&self, hash: u64) -> bool {
+        self.staged.iter().any(|staged| staged.hash == hash)
     }
 
-    /// Decides what the operation will do and prepares it.
+    /// Takes a bucket's lock if that needs no waiting, or is the first; gives its place in `held`.
+    #[inline(always)]
+    fn hold(&mut self, bucket: &'a Bucket) -> Option<u16> {
+        let (pm, place) = (&self.core.pm, self.held.len());
+        let guard = if place == 0 { Some(bucket.lock(pm)) } else { bucket.try_lock(pm) };
+        let Some(guard) = guard else { return self.place_of(bucket) };
+        self.held.push(Held { bucket, guard, added: 0, removed: 0 });
+        Some(place as u16)
+    }
+
+    /// The place of a bucket that could not be locked: it is ours already, or another thread's.
+    #[cold]
+    fn place_of(&self, bucket: &Bucket) -> Option<u16> {
+        let place = self.held.iter().rposition(|held| std::ptr::eq(held.bucket, bucket))?;
+        Some(place as u16)
+    }
+
+    /// Takes the locks of a key's two buckets.
+    #[inline(always)]
+    pub(super) fn hold_pair(&mut self, [home, probing]: [&'a Bucket; 2]) -> Option<Hold> {
+        let before = self.held.len() as u16;
+        let at_home = self.hold(home)?;
+        Some(Hold { pair: [at_home, self.hold(probing)?], again: at_home < before })
+    }
+
+    /// Decides what an operation will do, and prepares it. `false`: it cannot be done in this window, or if this is its
+    /// first, not in any.
+    #[inline(always)]
     pub(super) fn stage(
         &mut self,
-        (located, segment): (Located, Segment<'a>),
-        current: impl FnOnce() -> Result<bool>,
         probe: &Probe<'_>,
+        Target { located, pair }: Target<'a>,
+        hold: Hold,
+        current: impl FnOnce() -> bool,
         write: Write,
-    ) -> Result<Attempt> {
-        let (home, probing) = self.core.pair(segment, probe.hash);
-        let before = self.held.len();
-        let Some(at_home) = self.hold(home) else { return Ok(Attempt::Refused) };
-        let was_held = at_home < before;
-        let Some(at_probing) = self.hold(probing) else { return Ok(Attempt::Refused) };
-        let pair = [at_home, at_probing];
-        if !current()? || (was_held && self.staged.iter().any(|staged| staged.hash == probe.hash)) {
-            return Ok(Attempt::Refused);
+    ) -> Result<bool> {
+        if self.staged.is_empty() {
+            self.generation = located.generation;
         }
-        let plan = match (self.core.find_locked(segment, probe)?, write) {
-            (Some(found), Write::Put(mode, record)) => {
-                Some(self.stage_present(&found, pair, mode, record))
-            }
-            (Some(found), Write::Remove) => self.stage_remove(&found, pair),
-            (None, Write::Remove | Write::Put(Mode::Update, _)) => {
-                Some(Plan::Answer(Wrote::Absent))
-            }
-            (None, Write::Put(_, record)) => self.stage_insert(segment, pair, record),
-        };
-        let Some(plan) = plan else { return Ok(Attempt::Refused) };
-        self.staged.push(Staged { hash: probe.hash, pair, generation: located.generation, plan });
-        Ok(Attempt::Staged)
-    }
-
-    /// The place whose version readers of a found record go by: its own bucket, or the home bucket of a stashed one.
-    fn versioned(&self, found: &Found<'_>, pair: [usize; 2]) -> usize {
-        pair[usize::from(std::ptr::eq(found.bucket, self.held[pair[1]].bucket))]
-    }
-
-    fn stage_present(
-        &self,
-        found: &Found<'_>,
-        pair: [usize; 2],
-        mode: Mode,
-        record: Unlinked,
-    ) -> Plan {
-        let (_, before) = found.bucket.record(&self.core.pm, found.slot);
-        if mode == Mode::TryInsert {
-            return Plan::Answer(Wrote::Occupied(before));
+        if located.generation != self.generation
+            || !current()
+            || (hold.again && self.has_staged(probe.hash))
+        {
+            return Ok(false);
         }
-        let value = Address(found.bucket, found.slot);
-        Plan::Replace { place: self.versioned(found, pair), value, before, word: record.value }
-    }
-
-    fn stage_remove(&mut self, found: &Found<'a>, pair: [usize; 2]) -> Option<Plan> {
-        let place = match found.site {
-            Site::Normal => self.versioned(found, pair),
-            Site::Stash(_) | Site::Chain => self.hold(found.bucket)?,
-        };
-        let before = found.bucket.record(&self.core.pm, found.slot);
-        Some(Plan::Remove { place, slot: found.slot, site: found.site, before })
-    }
-
-    /// Writes a record into a free slot of one of the two buckets, or of the stash.
-    fn stage_insert(
-        &mut self,
-        segment: Segment<'a>,
-        pair: [usize; 2],
-        record: Unlinked,
-    ) -> Option<Plan> {
-        let mask = self.core.geometry.slot_mask();
-        if let Some((which, slot)) = choose(pair.map(|place| self.taken(place)), mask) {
-            return Some(self.fill(pair[which], slot, record, which == 1, Site::Normal));
-        }
-        for (number, bucket) in self.core.stash(segment).iter().enumerate() {
-            // A look without the lock: a full bucket is passed by.
-            if Bucket::free_slot(bucket.meta(&self.core.pm).allocated(), mask).is_none() {
-                continue;
-            }
-            let place = self.hold(bucket)?;
-            if let Some(slot) = Bucket::free_slot(self.taken(place), mask) {
-                self.core.counts.stash_inserts.add(1);
-                return Some(self.fill(place, slot, record, false, Site::Stash(number)));
-            }
-        }
-        None
-    }
-
-    fn taken(&self, place: usize) -> u32 {
-        let held = &self.held[place];
-        held.bucket.meta(&self.core.pm).allocated() | held.pending
-    }
-
-    fn fill(
-        &mut self,
-        place: usize,
-        slot: usize,
-        record: Unlinked,
-        member: bool,
-        site: Site,
-    ) -> Plan {
-        let held = &mut self.held[place];
-        held.pending |= 1 << slot;
-        // Flushed in `commit`: the next operation's lock would wait for the write-back.
-        held.bucket.store_record(&self.core.pm, slot, record.key, record.value);
-        Plan::Insert { place, slot, member, site }
-    }
-
-    /// Makes all that was staged durable and visible. Two fences; one when no record is new; none when nothing changes.
-    pub(super) fn commit(&mut self, pin: &Pin<'_>) {
-        let pm = &self.core.pm;
-        let inserts = self.staged.iter().any(|staged| matches!(staged.plan, Plan::Insert { .. }));
-        if inserts || self.staged.iter().any(|staged| !matches!(staged.plan, Plan::Answer(_))) {
-            for staged in &self.staged {
-                if let Plan::Insert { place, slot, .. } = staged.plan {
-                    pm.flush_object(&self.held[place].bucket.slots[slot]);
+        let plan = match (self.core.find_locked(located.segment, pair, probe)?, write) {
+            (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
+                let taken = hold.pair.map(|place| self.taken(place));
+                if let Some((which, slot)) = choose(taken, self.core.geometry.slot_mask()) {
+                    self.fill(hold.pair[which], slot, which == 1, probe.hash, record);
+                    Plan::Insert { site: Site::Normal }
+                } else {
+                    match self.stage_stashed(located.segment, probe.hash, record)? {
+                        Some(plan) => plan,
+                        None => return Ok(false),
+                    }
                 }
             }
-            if inserts || self.core.records.blobs().is_some() {
+            (None, Write::Remove | Write::Put(Mode::Update, _)) => Plan::Answer(Wrote::Absent),
+            (Some(found), write) => match self.stage_present(&found, hold.pair, write) {
+                Some(plan) => plan,
+                None => return Ok(false),
+            },
+        };
+        self.staged.push(Staged { plan, hash: probe.hash, hold });
+        Ok(true)
+    }
+
+    /// What an operation does that finds its key.
+    fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
+        let (key, value) = found.bucket.record(&self.core.pm, found.slot);
+        // The place whose version readers of the record go by: its own bucket, or the home bucket of a stashed one.
+        let probing = self.held[usize::from(pair[1])].bucket;
+        let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
+        let plan = match (write, found.site) {
+            (Write::Put(Mode::TryInsert, _), _) => {
+                return Some(Plan::Answer(Wrote::Occupied(value)));
+            }
+            (Write::Put(_, record), _) => {
+                let address = Address(found.bucket, found.slot);
+                Plan::Replace {
+                    place: versioned,
+                    value: address,
+                    before: value,
+                    word: record.value,
+                }
+            }
+            (Write::Remove, site) => {
+                let place = if site == Site::Normal { versioned } else { self.hold(found.bucket)? };
+                self.held[usize::from(place)].removed |= 1 << found.slot;
+                Plan::Remove { site, before: (key, value) }
+            }
+        };
+        (self.changes, self.special) = (true, true);
+        Some(plan)
+    }
+
+    /// Writes a record into a free slot of the stash.
+    #[cold]
+    fn stage_stashed(&mut self, segment: u32, hash: u64, record: Unlinked) -> Result<Option<Plan>> {
+        let (core, mask) = (self.core, self.core.geometry.slot_mask());
+        for (number, bucket) in core.stash(core.segment(segment)?).iter().enumerate() {
+            // A look without the lock: a full bucket is passed by.
+            if Bucket::free_slot(bucket.meta(&core.pm).allocated(), mask).is_none() {
+                continue;
+            }
+            let Some(place) = self.hold(bucket) else { return Ok(None) };
+            if let Some(slot) = Bucket::free_slot(self.taken(place), mask) {
+                core.counts.stash_inserts.add(1);
+                self.fill(place, slot, false, hash, record);
+                self.special = true;
+                return Ok(Some(Plan::Insert { site: Site::Stash(number) }));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn taken(&self, place: u16) -> u32 {
+        let held = &self.held[usize::from(place)];
+        held.bucket.meta(&self.core.pm).allocated() | Meta(held.added).allocated()
+    }
+
+    /// Fills a free slot. Readers do not look at free slots, nor at their fingerprints.
+    #[inline]
+    fn fill(&mut self, place: u16, slot: usize, member: bool, hash: u64, record: Unlinked) {
+        let (pm, held) = (&self.core.pm, &mut self.held[usize::from(place)]);
+        held.added |= Meta(0).with(slot, member).0;
+        // Flushed in `commit`: the next operation's lock would wait for the write-back.
+        held.bucket.store_record(pm, slot, record.key, record.value);
+        held.bucket.set_fingerprint(pm, slot, hash);
+        (self.changes, self.inserts) = (true, true);
+    }
+
+    /// Makes all that was staged durable and visible, and lets go of the locks. Two fences; one when no record is new; none
+    /// when nothing changes. The staged operations' answers stand.
+    pub(super) fn commit(&mut self, pin: &Pin<'_>) {
+        if self.changes {
+            let pm = &self.core.pm;
+            if self.inserts || self.core.records.blobs().is_some() {
+                self.held.iter().for_each(|held| held.flush_records(pm));
                 // P1, P18 for the whole window: records and blobs are durable before any word says that they exist.
                 pm.fence();
             }
-            let staged = std::mem::take(&mut self.staged);
-            staged.iter().for_each(|staged| self.change_words(staged));
+            if self.special {
+                self.staged.iter().for_each(|staged| self.begin(staged));
+            }
             for held in self.held.iter().filter(|held| held.added | held.removed != 0) {
-                held.bucket
-                    .publish(pm, Meta(held.bucket.meta(pm).without(held.removed).0 | held.added));
+                held.guard.begin_change();
+                let meta = held.bucket.meta(pm).without(held.removed);
+                held.bucket.publish(pm, Meta(meta.0 | held.added));
             }
             // P2 for the whole window, commit point.
             pm.fence();
-            staged.iter().for_each(|staged| self.after_commit(staged, pin));
-            self.staged = staged;
+            if self.special {
+                self.staged.iter().for_each(|staged| self.finish(staged, pin));
+            }
+            (self.changes, self.special, self.inserts) = (false, false, false);
         }
-        self.staged.clear();
         self.held.clear();
     }
 
-    /// Stores what one operation changes, short of the metadata words.
-    fn change_words(&mut self, staged: &Staged) {
+    /// Before the metadata words change: other words, and the versions of records that are not in the bucket that changes.
+    fn begin(&self, staged: &Staged) {
         let pm = &self.core.pm;
         match staged.plan {
-            Plan::Answer(_) => {}
-            Plan::Insert { place, slot, member, .. } => {
-                let held = &mut self.held[place];
-                held.guard.begin_change();
-                held.bucket.set_fingerprint(pm, slot, staged.hash);
-                held.added |= Meta(0).with(slot, member).0;
-            }
             Plan::Replace { place, value: Address(bucket, slot), word, .. } => {
-                self.held[place].guard.begin_change();
+                self.held[usize::from(place)].guard.begin_change();
                 // SAFETY: the address of a bucket of this table's mapping, found in this window; mappings outlive the table.
                 let cell = unsafe { &*bucket }.value(slot);
                 // Release (E3): the blob behind a reference was written before.
                 cell.store(pm, word, Release);
                 pm.flush_object(cell);
             }
-            Plan::Remove { place, slot, site, .. } => {
-                self.held[place].guard.begin_change();
-                self.held[place].removed |= 1 << slot;
-                if site != Site::Normal {
-                    staged.pair.iter().for_each(|&place| self.held[place].guard.begin_change());
-                }
-            }
+            Plan::Remove { site: Site::Stash(_) | Site::Chain, .. } => self.begin_pair(staged),
+            Plan::Answer(_) | Plan::Insert { .. } | Plan::Remove { .. } => {}
+        }
+    }
+
+    /// Readers of stashed records go by the versions of their two buckets.
+    fn begin_pair(&self, staged: &Staged) {
+        for place in staged.hold.pair {
+            self.held[usize::from(place)].guard.begin_change();
         }
     }
 
     /// What follows once everything is durable: overflow metadata, and blobs that nothing refers to any more.
-    fn after_commit(&self, staged: &Staged, pin: &Pin<'_>) {
+    fn finish(&self, staged: &Staged, pin: &Pin<'_>) {
         let (pm, records) = (&self.core.pm, &self.core.records);
-        let [home, probing] = staged.pair.map(|place| self.held[place].bucket);
+        let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
         match staged.plan {
-            Plan::Insert { site, .. } if site != Site::Normal => {
-                staged.pair.iter().for_each(|&place| self.held[place].guard.begin_change());
+            Plan::Insert { site } if site != Site::Normal => {
+                self.begin_pair(staged);
                 stash::note(pm, home, probing, staged.hash, site.stash_bucket());
             }
             Plan::Answer(_) | Plan::Insert { .. } => {}
@@ -289,6 +311,19 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
     }
 }
 
+impl<M: Medium> Held<'_, M> {
+    /// Flushes the lines of the filled slots, each once.
+    #[inline]
+    fn flush_records(&self, pm: &M) {
+        let mut filled = Meta(self.added).allocated();
+        while filled != 0 {
+            let slot = filled.trailing_zeros() as usize;
+            pm.flush_object(&self.bucket.slots[slot]);
+            filled &= !Bucket::line_of(slot);
+        }
+    }
+}
+
 impl Plan {
     /// The operation's answer once its window is committed.
     pub(super) fn answer(&self) -> Wrote {
@@ -298,6 +333,16 @@ impl Plan {
             Plan::Replace { before, .. } | Plan::Remove { before: (_, before), .. } => {
                 Wrote::Replaced(before)
             }
+        }
+    }
+
+    /// How many records there are more once the window is committed.
+    #[inline]
+    pub(super) fn growth(&self) -> i64 {
+        match self {
+            Plan::Insert { .. } => 1,
+            Plan::Remove { .. } => -1,
+            Plan::Answer(_) | Plan::Replace { .. } => 0,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::Region;
+use super::{LINE_BYTES, Region};
 use crate::Result;
 
 /// What a table's files survive, and what a fence costs for it.
@@ -125,11 +125,24 @@ pub trait Medium: Send + Sync + Sized + 'static {
         self.fence();
     }
 
+    /// Starts the write-back of the one line that holds the byte, as [`Medium::flush`] does for ranges.
+    #[inline(always)]
+    #[track_caller]
+    fn flush_line(&self, byte: *const u8) {
+        self.flush(byte, 1);
+    }
+
     /// Flushes the lines of one object.
     #[inline(always)]
     #[track_caller]
     fn flush_object<T>(&self, object: &T) {
-        self.flush(std::ptr::from_ref(object).cast(), size_of::<T>());
+        let start = std::ptr::from_ref(object).cast();
+        // No larger than its alignment: it lies in one line.
+        if const { size_of::<T>() <= align_of::<T>() && align_of::<T>() <= LINE_BYTES } {
+            self.flush_line(start);
+        } else {
+            self.flush(start, size_of::<T>());
+        }
     }
 
     /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be there.

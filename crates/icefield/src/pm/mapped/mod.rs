@@ -316,6 +316,16 @@ impl Medium for Mapped {
     }
 
     #[inline(always)]
+    fn flush_line(&self, byte: *const u8) {
+        match self.effort {
+            Effort::None | Effort::FenceOnly => {}
+            // SAFETY: the medium's cells and bulk bytes are mapped, and the processor was asked when the medium opened.
+            Effort::Lines(instruction) => unsafe { instruction.write_back(byte) },
+            Effort::Sync => self.note_dirty(byte, 1),
+        }
+    }
+
+    #[inline(always)]
     fn fence(&self) {
         match self.effort {
             // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.

@@ -1,0 +1,290 @@
+//! The writes of a batch behind its ring: collected, then locked together, staged together, committed together.
+//!
+//! Doing each step for a whole window keeps the processor busy: a locked instruction lets nothing pass it, so one between any two
+//! operations would run them one after the other.
+
+use super::Dash;
+use super::directory::Directory;
+use super::op::{Mode, Wrote};
+use super::record::{Pin, Probe, Unlinked};
+use super::recover::touch;
+use super::segment::Target;
+use super::window::{Hold, WINDOW, Window, Write};
+use crate::key::{Key, Raw, Value};
+use crate::pm::Medium;
+use crate::table::Arg;
+use crate::{Error, Result};
+
+/// What is known of an operation that lies ahead.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'t> {
+    pub(super) hash: u64,
+    /// Where its key belonged when its buckets were asked for.
+    pub(super) sighted: Option<Target<'t>>,
+}
+
+/// A write that has been taken up.
+struct Waiting<'t> {
+    /// Its number in the batch.
+    index: usize,
+    ahead: Ahead<'t>,
+    write: Write,
+}
+
+/// The writes of a batch.
+pub(super) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
+    table: &'t Dash<K, V, P, M>,
+    pin: Pin<'t>,
+    window: Window<'t, K, V, M>,
+    /// What has been staged, in that order, and then what has not.
+    waiting: Vec<Waiting<'t>>,
+}
+
+impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t, K, V, P, M> {
+    pub(super) fn new(table: &'t Dash<K, V, P, M>) -> Self {
+        Self {
+            table,
+            pin: table.core.pin(),
+            window: Window::new(&table.core),
+            waiting: Vec::with_capacity(WINDOW),
+        }
+    }
+
+    /// Whether a window's worth of writes has been taken up.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.len() == WINDOW
+    }
+
+    /// Takes one write up. `write` says nothing: remove.
+    #[inline(always)]
+    pub(super) fn take_up(
+        &mut self,
+        index: usize,
+        ahead: Ahead<'t>,
+        key: Raw<'_>,
+        write: Option<(Mode, Raw<'_>)>,
+    ) -> Result<()> {
+        let core = &self.table.core;
+        core.pm.writable()?;
+        let probe = Probe { hash: ahead.hash, key };
+        let write = match write {
+            Some((mode, value)) => {
+                core.records.fits(key, value)?;
+                Write::Put(mode, core.records.prepare(&core.pm, self.table, &probe, value)?)
+            }
+            None => Write::Remove,
+        };
+        self.waiting.push(Waiting { index, ahead, write });
+        Ok(())
+    }
+
+    /// Runs what has been taken up. `key_of` gives an operation's key again; `answer` gets what became of each, in order, once
+    /// it is durable.
+    pub(super) fn run_all<'k>(
+        &mut self,
+        key_of: &impl Fn(usize) -> Arg<'k, K>,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()>
+    where
+        K: 'k,
+    {
+        let mut fresh = false;
+        while !self.waiting.is_empty() {
+            let staged = self.stage_all(key_of);
+            let ran = self.window.staged.len();
+            self.commit(answer).and(staged).inspect_err(|_| self.give_up())?;
+            if ran > 0 {
+                fresh = false;
+            } else if !fresh {
+                // Sighted long ago, perhaps before a split.
+                for waiting in &mut self.waiting {
+                    waiting.ahead.sighted = self.table.sight(waiting.ahead.hash);
+                }
+                fresh = true;
+            } else {
+                let Waiting { index, ahead, write } = self.waiting.remove(0);
+                let probe = Probe { hash: ahead.hash, key: K::raw(key_of(index)) };
+                self.run_alone(index, &probe, write, answer).inspect_err(|_| self.give_up())?;
+                fresh = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks as much as can be, and stages as much of that as can be, from the first on.
+    #[inline]
+    fn stage_all<'k>(&mut self, key_of: &impl Fn(usize) -> Arg<'k, K>) -> Result<()>
+    where
+        K: 'k,
+    {
+        let Self { table, window, waiting, .. } = self;
+        let core = &table.core;
+        if let Some(Waiting { ahead: Ahead { sighted: Some(target), .. }, .. }) = waiting.first() {
+            touch(core, &table.directory, target.located.segment)?;
+        }
+        let mut holds = [Hold::default(); WINDOW];
+        let mut held = 0;
+        for waiting in waiting.iter() {
+            let Some(target) = waiting.ahead.sighted else { break };
+            if !core.is_touched(target.located.segment) {
+                break;
+            }
+            let Some(hold) = window.hold_pair(target.pair) else { break };
+            holds[held] = hold;
+            held += 1;
+        }
+        for (waiting, hold) in waiting.iter().zip(&holds[..held]) {
+            let Waiting { index, ahead, write } = waiting;
+            let Some(target) = ahead.sighted else { break };
+            let probe = Probe { hash: ahead.hash, key: K::raw(key_of(*index)) };
+            let current = || table.directory.is_current(&core.pm, ahead.hash, target.located);
+            if !window.stage(&probe, target, *hold, current, *write)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one write: in the open window, in a new one, or alone.
+    pub(super) fn run(
+        &mut self,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Option<(Mode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()> {
+        self.table.core.pm.writable()?;
+        if self.is_full() {
+            self.commit(answer)?;
+        }
+        let write = match write {
+            Some((mode, value)) => Write::Put(mode, self.prepare(probe, value, answer)?),
+            None => Write::Remove,
+        };
+        for _ in 0..2 {
+            let refused = match self.stage_one(probe, write) {
+                Ok(true) => {
+                    let ahead = Ahead { hash: probe.hash, sighted: None };
+                    self.waiting.push(Waiting { index, ahead, write });
+                    return Ok(());
+                }
+                Ok(false) => self.commit(answer),
+                Err(error) => Err(error),
+            };
+            refused.inspect_err(|_| self.table.give_up(write))?;
+        }
+        self.run_alone(index, probe, write, answer)
+    }
+
+    fn stage_one(&mut self, probe: &Probe<'_>, write: Write) -> Result<bool> {
+        let Self { table, window, .. } = self;
+        let core = &table.core;
+        let located = table.directory.locate(core, probe.hash)?;
+        if !core.is_touched(located.segment) {
+            if !window.is_empty() {
+                return Ok(false);
+            }
+            touch(core, &table.directory, located.segment)?;
+        }
+        let Some(target) = core.target(located, probe.hash) else { return Ok(false) };
+        let Some(hold) = window.hold_pair(target.pair) else { return Ok(false) };
+        let current = || table.directory.is_current(&core.pm, probe.hash, located);
+        window.stage(probe, target, hold, current, write)
+    }
+
+    /// The single way, for what no window can do.
+    #[cold]
+    fn run_alone(
+        &mut self,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Write,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()> {
+        let table = self.table;
+        let wrote = match write {
+            Write::Put(mode, record) => table.write_prepared(&self.pin, probe, record, mode),
+            Write::Remove => table
+                .remove_probed(&self.pin, probe)
+                .map(|removed| removed.map_or(Wrote::Absent, Wrote::Replaced)),
+        };
+        if let Write::Put(_, record) = write {
+            table.settle(&wrote, record);
+        }
+        answer(index, wrote?)
+    }
+
+    /// Writes what a record needs beyond its slot. Only with no lock held may the blob store ask the table about old blocks.
+    fn prepare(
+        &mut self,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<Unlinked> {
+        let core = &self.table.core;
+        core.records.fits(probe.key, value)?;
+        if !self.window.is_empty() {
+            match core.records.write(&core.pm, probe, value) {
+                Err(Error::NoSpace { .. }) => self.commit(answer)?,
+                other => return other,
+            }
+        }
+        core.records.prepare(&core.pm, self.table, probe, value)
+    }
+
+    /// Commits the window and gives out its answers.
+    pub(super) fn commit(
+        &mut self,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()> {
+        let Self { table, pin, window, waiting } = self;
+        window.commit(pin);
+        let (mut growth, mut result) = (0, Ok(()));
+        for (staged, Waiting { index, write, .. }) in
+            window.staged.iter().zip(waiting.drain(..window.staged.len()))
+        {
+            let wrote = staged.plan.answer();
+            growth += staged.plan.growth();
+            if let Write::Put(_, record) = write {
+                table.settle(&Ok(wrote), record);
+            }
+            if result.is_ok() {
+                result = answer(index, wrote);
+            }
+        }
+        if growth != 0 {
+            table.length.add(window.generation, growth);
+        }
+        window.staged.clear();
+        result
+    }
+
+    /// Gives back what was prepared for writes that will not come to pass.
+    #[cold]
+    fn give_up(&mut self) {
+        self.waiting.drain(..).for_each(|waiting| self.table.give_up(waiting.write));
+    }
+
+    /// Whether an operation on a key with this hash is staged.
+    pub(super) fn has_staged(&self, hash: u64) -> bool {
+        self.window.has_staged(hash)
+    }
+
+    /// What will be the answer of an operation that was staged last.
+    pub(super) fn staged_answer(&self, index: usize) -> Option<Wrote> {
+        let (last, waiting) = (self.window.staged.last()?, self.waiting.last()?);
+        (waiting.index == index).then(|| last.plan.answer())
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+    /// Gives back what was prepared for a write that will not come to pass.
+    #[cold]
+    fn give_up(&self, write: Write) {
+        if let Write::Put(_, record) = write {
+            self.core.records.discard_key(record.key);
+            self.core.records.discard_value(record.value);
+        }
+    }
+}
