@@ -7,13 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use icefield::pm::alloc::{Allocator, Blocks, Words};
 use icefield::pm::cell::Overlay;
 use icefield::pm::sim::Sim;
-use icefield::pm::{Cell64, Medium, Region};
+use icefield::pm::{Cell64, LINE_BYTES, Medium, Region};
 use icefield::{Error, Result};
 
 use super::machine::Machine;
 use crate::call::{Call, Reply};
 
 const ENTRIES: usize = 32;
+const INTENTS_IN_LINE: usize = LINE_BYTES / size_of::<Cell64>();
 
 #[repr(C)]
 struct Root {
@@ -111,7 +112,7 @@ impl BlockMap {
         }
     }
 
-    /// Puts a value into a block of its own, between two claims that come to nothing, in place of the former one.
+    /// Puts a value into a block of its own, among claims that come to nothing, in place of the former one.
     fn put(&self, key: u64, value: u64) -> Result<()> {
         let (pm, words, shelf) = (&self.pm, &self.root()?.words, Shelf(self));
         let entry = match self.entry(key)? {
@@ -127,7 +128,11 @@ impl BlockMap {
         };
         let before = self.allocator.claim(pm, words, &shelf, 0)?;
         let claim = self.allocator.claim(pm, words, &shelf, 0)?;
-        let after = self.allocator.claim(pm, words, &shelf, 0)?;
+        // Now and then more claims than one line has intents: an old intent in another line than the next ones does not
+        // become durable along with them.
+        let crowd = if value.is_multiple_of(4) { INTENTS_IN_LINE } else { 1 };
+        let after = (0..crowd).map(|_| self.allocator.claim(pm, words, &shelf, 0));
+        let after = after.collect::<Result<Vec<_>>>()?;
         let block = self.block(claim.block)?;
         block.value.store(pm, value, Release);
         pm.persist(&block.value);
@@ -144,7 +149,7 @@ impl BlockMap {
         let end = || {
             self.allocator.commit(pm, words, claim);
             self.allocator.abandon(pm, words, &shelf, before)?;
-            self.allocator.abandon(pm, words, &shelf, after)
+            after.into_iter().try_for_each(|claim| self.allocator.abandon(pm, words, &shelf, claim))
         };
         std::thread::scope(|scope| scope.spawn(end).join())
             .map_err(|_| Error::Unsupported("the other thread panicked".into()))??;

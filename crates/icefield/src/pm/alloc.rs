@@ -310,7 +310,9 @@ fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
 }
 
-/// The last step of every intent; durable, because the next one may name the same block.
+/// The last step of every intent; durable before anybody else gets the block. The thread may never fence again, and a newer
+/// intent takes an old one of its own line along, but not one of another line: then a recovery would believe an intent
+/// whose block others have freed or taken since, and push it a second time.
 fn erase(pm: &impl Medium, words: &Words, claim: &Claim) {
     words.intents[claim.intent].store(pm, 0, Release);
     pm.persist(&words.intents[claim.intent]);
