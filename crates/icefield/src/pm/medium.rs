@@ -66,11 +66,21 @@ impl std::str::FromStr for Durability {
 /// simulator can name, skip and reorder each site in the code.
 pub trait Medium: Send + Sync + Sized + 'static {
     /// Maps the region `name`, creating an empty one when the directory has none, and reserves address space for
-    /// `max_bytes`. The same name gives the same region.
+    /// `max_bytes`. The same name gives the same region. A file that somebody copied with holes, opened for writing, has
+    /// space behind every byte afterwards: no store meets a full device.
+    ///
+    /// # Errors
+    /// The file cannot be opened, sized or mapped; [`crate::Error::NoSpace`] when its holes cannot be filled.
+    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
+
+    /// [`Medium::region`] for an owner that punches: holes stay holes, and the owner calls [`Medium::reserve`] before it
+    /// stores to what may be one.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped.
-    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
+    fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        self.region(name, max_bytes)
+    }
 
     /// Makes at least the first `bytes` of `region` usable; new bytes are zero. The space is reserved before the length is
     /// published, so a later store cannot run out of it. Crash-safe: a crash leaves the old or the new length.
@@ -86,7 +96,7 @@ pub trait Medium: Send + Sync + Sized + 'static {
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
     /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it may
-    /// have been punched, or the file copied sparsely. Media whose bytes always have space need not do anything.
+    /// have been punched, or the file copied sparsely. Costs nothing where the region has no holes.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] when the file system has no room.

@@ -67,6 +67,9 @@
 //! write each do not cost a chunk each. A second crash, or a hundred, change nothing: the scan stores nothing durable but
 //! P2's words.
 //!
+//! Holes: reclaimed chunks may be punched, and whoever copies the file may leave more holes. Space is reserved before a chunk
+//! is used anew and before the scan gives blocks of it away, so a full device is an error from `write`, no fault in it.
+//!
 //! A map word that fails its check ends the sweep's range for the session: what lies behind it might be the inside of a run,
 //! and nothing is given away on a guess. `check` reports it, reads go on.
 //!
@@ -235,7 +238,7 @@ impl BlobStore {
     pub fn open<M: Medium>(pm: &M, params: BlobParams, reclaimer: Arc<Reclaimer>) -> Result<Self> {
         params.validate()?;
         let chunk_bytes = u64::from(params.chunk_bytes);
-        let blobs = pm.region(BLOBS_REGION, params.max_bytes.max(chunk_bytes))?;
+        let blobs = pm.region_with_holes(BLOBS_REGION, params.max_bytes.max(chunk_bytes))?;
         let map_bytes =
             (blobs.max_bytes() / chunk_bytes * WORD_BYTES).next_multiple_of(MAP_PAGE_BYTES);
         let map = pm.region(MAP_REGION, map_bytes)?;

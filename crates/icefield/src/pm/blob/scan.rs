@@ -109,11 +109,14 @@ impl Shared {
         self.chunks.peek(number).is_none_or(|chunk| matches!(*lock(chunk), Chunk::Unscanned))
     }
 
-    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned.
-    fn begin(&self, number: u32, class: usize) -> Examination {
+    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. Where the file was
+    /// copied with holes, free blocks may lie in them: without space for the whole chunk it is left alone.
+    fn begin<M: Medium>(&self, pm: &M, number: u32, class: usize) -> Option<Examination> {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        pm.reserve(&self.blobs, u64::from(number) * chunk_bytes, chunk_bytes).ok()?;
         let unexamined = SmallChunk::unexamined(class, self.classes.blocks(class));
         *lock(self.chunks.get(number)) = Chunk::Small(Box::new(unexamined));
-        Examination { chunk: number, class, next_block: 0 }
+        Some(Examination { chunk: number, class, next_block: 0 })
     }
 
     /// Takes `chunks` off what is left, and off what is due.
@@ -231,8 +234,9 @@ impl BlobStore {
             }
             if let Some(Ok(Some(Extent::Small(found)))) = self.shared.word_at(pm, hunt.next)
                 && found == class
+                && let Some(examination) = self.shared.begin(pm, hunt.next, class)
             {
-                return Some(self.shared.begin(hunt.next, class));
+                return Some(examination);
             }
         }
         None
@@ -258,7 +262,10 @@ impl BlobStore {
             match self.shared.word_at(pm, number) {
                 Some(Ok(None)) => self.find_free(number),
                 Some(Ok(Some(Extent::Small(class)))) => {
-                    scanner.swept = Some(self.shared.begin(number, class))
+                    scanner.swept = self.shared.begin(pm, number, class);
+                    if scanner.swept.is_none() {
+                        self.shared.count_scanned(1);
+                    }
                 }
                 Some(Ok(Some(Extent::Large(run)))) if self.is_run(pm, number, run, end) => {
                     self.examine_run(pm, table, number, run);
