@@ -13,6 +13,7 @@ mod expect;
 mod history;
 mod judge;
 mod machine;
+mod map;
 pub mod mutate;
 mod step;
 mod threads;
