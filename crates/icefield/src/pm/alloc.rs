@@ -259,7 +259,14 @@ impl Allocator {
         blocks: &impl Blocks,
         mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
     ) -> Result<u64> {
-        let set = &words.sets[self.lock().set];
+        let present = self.lock().set;
+        let (set, other) = (&words.sets[present], &words.sets[1 - present]);
+        // The other set means nothing until it is prepared again, but bounds walks: a damaged one would not.
+        for count in [&other.bump, &other.skip] {
+            if count.load(pm, Relaxed) != 0 {
+                count.store(pm, 0, Release);
+            }
+        }
         let mut resolved = 0;
         // The one that may name the head goes first: pushing others would hide that its block is on the list.
         for head_first in [true, false] {
@@ -324,4 +331,42 @@ fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result
     set.free.store(pm, u64::from(block) + 1, Release);
     pm.persist(&set.free);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pm::sim::{Sim, SimOptions};
+
+    struct Nothing;
+
+    impl Blocks for Nothing {
+        fn next(&self, _: u32) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn set_next(&self, _: u32, _: u64) -> Result<()> {
+            Ok(())
+        }
+
+        fn reserve(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_damaged_count_of_the_other_set_bounds_no_walk() {
+        let sim = Sim::new(SimOptions::default());
+        let root = sim.region("root", 4096).unwrap();
+        sim.grow(&root, 4096).unwrap();
+        let words: &Words = root.at(0).unwrap();
+        let allocator = Allocator::new(0);
+        let claim = allocator.claim(&sim, words, &Nothing, 0).unwrap();
+        allocator.commit(&sim, words, claim);
+        words.sets[1].bump.store(&sim, 1 << 60, Release);
+        words.sets[1].skip.store(&sim, u64::MAX, Release);
+        let allocator = Allocator::new(0);
+        allocator.recover(&sim, words, &Nothing, |_, _| Ok(true)).unwrap();
+        assert_eq!((Allocator::bound(&sim, words), allocator.used(&sim, words)), (1, 1));
+    }
 }
