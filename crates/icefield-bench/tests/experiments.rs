@@ -1,8 +1,8 @@
-//! Every experiment, small, through the library: the fields are the documented ones, the counts those of the designs, and
-//! no table answers wrongly.
+//! Every experiment, small, through the library: the fields are the documented ones, the counts those of the designs,
+//! and no table answers wrongly.
 //!
-//! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own child
-//! process: `recovery` starts it as `experiments bench recovery-child ...`.
+//! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own
+//! child process: `recovery` starts it as `experiments bench recovery-child ...`.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 

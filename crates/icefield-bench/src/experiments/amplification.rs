@@ -1,7 +1,7 @@
 //! What each call does to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg 5.2).
 //!
-//! An insert that meets a split pays for moving half a segment; it is counted apart, as are those that displace or stash.
-//! The row's own figures are means over all calls that met no split.
+//! An insert that meets a split pays for moving half a segment; it is counted apart, as are those that displace or
+//! stash. The row's own figures are means over all calls that met no split.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! From a killed process to the first answer and to full speed (Dash Table 1 and Fig 14, Plush Fig 11, Iceberg 6).
 //!
-//! A child process loads a table and goes on inserting and removing until it is killed. This process opens what is left. Lines read
-//! before the first answer are counted on the simulated medium, which gets a copy of the killed table's files.
+//! A child process loads a table and goes on inserting and removing until it is killed. This process opens what is
+//! left. Lines read before the first answer are counted on the simulated medium, which gets a copy of the killed
+//! table's files.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -47,7 +47,8 @@ fn content(value: u64) -> Vec<u8> {
 }
 
 impl Blobs {
-    /// Another thread opens up the chunk and fences nothing: what it claimed must be durable without this thread's doing.
+    /// Another thread opens up the chunk and fences nothing: what it claimed must be durable without this thread's
+    /// doing.
     fn write(&self, frame: &Frame, key: u64, bytes: &[u8]) -> Result<BlobRef> {
         let pm = &frame.pm;
         self.store.prepare(pm, &Slots(frame), bytes.len())?;

@@ -1,5 +1,5 @@
-//! The machine that the allocators' crash scenarios share: a map of few keys in one page, each with a word for whatever a
-//! store made of its value.
+//! The machine that the allocators' crash scenarios share: a map of few keys in one page, each with a word for whatever
+//! a store made of its value.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};

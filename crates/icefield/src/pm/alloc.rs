@@ -6,16 +6,19 @@
 //! before its turn); `free` heads a list of blocks through words of their own ([`Blocks::next`]).
 //!
 //! # Invariants
-//! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an intent.
-//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by a durable intent, so that at a
-//!   crash at most one intent names a block whose list change is unfinished: a block at or above `bump`, or the list's head.
+//! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an
+//!   intent.
+//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by a durable intent, so that
+//!   at a crash at most one intent names a block whose list change is unfinished: a block at or above `bump`, or the
+//!   list's head.
 //!
 //! # Crash
-//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably, and
-//! [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the owner
-//! unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block that an intent names:
-//! owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out (A2); any other goes back on the
-//! list, the head's own intent being settled first. Recovery only repeats these steps, so a crash inside it is no different.
+//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
+//! and [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
+//! owner unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block
+//! that an intent names: owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out
+//! (A2); any other goes back on the list, the head's own intent being settled first. Recovery only repeats these steps,
+//! so a crash inside it is no different.
 //!
 //! # Costs
 //! One fence an allocation (two from the free list), three a free: for structure changes, not for single records.
@@ -174,7 +177,8 @@ impl Allocator {
                     set.free.store(pm, next, Release);
                     pm.persist(&set.free);
                 } else {
-                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump, not out.
+                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump,
+                    // not out.
                     set.bump.store(pm, u64::from(block) + 1, Release);
                     pm.flush_object(&set.bump);
                 }
@@ -247,8 +251,8 @@ impl Allocator {
         Claim { block, intent }
     }
 
-    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The caller
-    /// fences before anybody else uses the allocator.
+    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The
+    /// caller fences before anybody else uses the allocator.
     ///
     /// # Errors
     /// An intent or list names a block outside the region.
@@ -291,8 +295,8 @@ impl Allocator {
         Ok(resolved)
     }
 
-    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before it switches
-    /// durably. [`Allocator::switch`] follows.
+    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
+    /// it switches durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
         let set = &words.sets[1 - self.lock().set];
         set.bump.store(pm, 0, Release);
@@ -317,9 +321,9 @@ fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
 }
 
-/// The last step of every intent; durable before anybody else gets the block. The thread may never fence again, and a newer
-/// intent takes an old one of its own line along, but not one of another line: then a recovery would believe an intent
-/// whose block others have freed or taken since, and push it a second time.
+/// The last step of every intent; durable before anybody else gets the block. The thread may never fence again, and a
+/// newer intent takes an old one of its own line along, but not one of another line: then a recovery would believe an
+/// intent whose block others have freed or taken since, and push it a second time.
 fn erase(pm: &impl Medium, words: &Words, claim: &Claim) {
     words.intents[claim.intent].store(pm, 0, Release);
     pm.persist(&words.intents[claim.intent]);

@@ -20,15 +20,16 @@
 //! # What remains assumed
 //!
 //! The table's files belong to this library while the lock is held. Somebody who truncates one all the same makes the
-//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An opening
-//! takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go on, and
-//! poisons the medium; what is touched between two growths is not covered.
+//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An
+//! opening takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go
+//! on, and poisons the medium; what is touched between two growths is not covered.
 //!
-//! Space is reserved before it is published, so a full device is an error from `grow`. A table that was copied with holes
-//! (`cp` makes them of reserved space) is reserved anew when it is opened for writing: a file with less space than length
-//! has some. What escapes this: holes smaller than what the file system counts besides (metadata, space behind the end),
-//! file systems that cannot reserve, and those that write every block to a new place (btrfs, ZFS, or XFS where a backup
-//! shares blocks), where no reservation promises anything. A store into such a hole on a full device faults likewise.
+//! Space is reserved before it is published, so a full device is an error from `grow`. A table that was copied with
+//! holes (`cp` makes them of reserved space) is reserved anew when it is opened for writing: a file with less space
+//! than length has some. What escapes this: holes smaller than what the file system counts besides (metadata, space
+//! behind the end), file systems that cannot reserve, and those that write every block to a new place (btrfs, ZFS, or
+//! XFS where a backup shares blocks), where no reservation promises anything. A store into such a hole on a full device
+//! faults likewise.
 
 mod backup;
 mod budget;
