@@ -72,7 +72,8 @@ pub struct Args {
     /// A hundredth of the keys, measured once
     #[arg(long)]
     pub quick: bool,
-    /// The program and first arguments that start this command once more, for `recovery` [default: this program, `bench`]
+    /// The program and first arguments that start this command once more, for `recovery` [default: this program,
+    /// `bench`]
     #[arg(skip)]
     pub program: Vec<OsString>,
 }
@@ -126,7 +127,8 @@ pub enum Batch {
     Stream,
 }
 
-/// Operations per call under [`Batch::Stream`]: enough to hide the ring's filling, few enough for the first-level cache.
+/// Operations per call under [`Batch::Stream`]: enough to hide the ring's filling, few enough for the first-level
+/// cache.
 const STREAM_CHUNK: usize = 1024;
 
 impl Batch {

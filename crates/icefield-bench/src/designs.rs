@@ -42,8 +42,8 @@ impl Design for Dash {
         })
     }
 
-    /// The costs in the header of `icefield::dash`. The directory and the headers of our sizes stay in the cache and are
-    /// not counted.
+    /// The costs in the header of `icefield::dash`. The directory and the headers of our sizes stay in the cache and
+    /// are not counted.
     fn cost(&self, call: Call) -> Cost {
         match call {
             // The first lines of two buckets, and the record's.

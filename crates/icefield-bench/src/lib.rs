@@ -1,12 +1,15 @@
 //! `icefield bench`: what Icefield's tables cost, told as shares of what this very machine can do and as exact counts.
 //!
 //! Machines are noisy, so no claim is an absolute time. A result compares a table with bare loops over the same kind of
-//! memory, measured in turns with it (`limit_ratio`, `shape_ratio`), or counts lines, flushes and fences
-//! on the simulated medium, which no noise touches. Keys are made before any clock runs, memory is touched before, threads
-//! are pinned, and every answer is checked.
+//! memory, measured in turns with it (`limit_ratio`, `shape_ratio`), or counts lines, flushes and fences on the
+//! simulated medium, which no noise touches. Keys are made before any clock runs, memory is touched before, threads are
+//! pinned, and every answer is checked.
+//!
+//! The README of this crate lists the fields of a result.
 
 mod args;
 mod designs;
+mod error;
 mod experiments;
 mod keys;
 mod limit;
@@ -19,9 +22,10 @@ mod stats;
 mod table;
 
 pub use args::{Args, Batch, Medium};
+pub use error::Error;
+pub use row::FIELDS;
 
-/// What goes wrong on the way to a result, in words.
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type Outcome<T = ()> = Result<T, Error>;
 
 /// Runs the experiment that `args` names and writes its results where they say. `false` when a table answered wrongly.
 ///
@@ -33,6 +37,6 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 ///
 /// # Errors
 /// An unknown name or impossible option, a result that cannot be written, a table that cannot be made.
-pub fn run(args: Args) -> Result<bool, Box<dyn std::error::Error>> {
+pub fn run(args: Args) -> Result<bool, Error> {
     experiments::run(args)
 }

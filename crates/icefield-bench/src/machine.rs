@@ -26,8 +26,8 @@ impl Machine {
         self.cores.len().max(1)
     }
 
-    /// Runs `work(thread)` on so many pinned threads, all starting together. Gives the time from the common start to the
-    /// last end, and the results in order. Threads that share a core are allowed, and slow.
+    /// Runs `work(thread)` on so many pinned threads, all starting together. Gives the time from the common start to
+    /// the last end, and the results in order. Threads that share a core are allowed, and slow.
     pub fn run<R: Send>(
         &self,
         threads: usize,

@@ -2,68 +2,87 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::Outcome;
 use crate::args::Args;
-use crate::row::Row;
+use crate::row::{FIELDS, PM_FIELDS, Row};
+use crate::{Error, Outcome};
 
 /// All results of a run.
 pub(crate) struct Output {
-    json: Option<Box<dyn Write>>,
-    jsonl: Option<BufWriter<File>>,
-    csv: Option<csv::Writer<File>>,
+    json: Option<Lines>,
+    jsonl: Option<Lines>,
+    csv: Option<(PathBuf, csv::Writer<File>)>,
     /// Whether standard output belongs to JSON.
     quiet: bool,
     progress: bool,
     rows: Vec<Row>,
 }
 
+/// A file of lines, or standard output.
+struct Lines {
+    path: PathBuf,
+    writer: Box<dyn Write>,
+}
+
+impl Lines {
+    fn create(path: PathBuf) -> Outcome<Self> {
+        let writer = Box::new(BufWriter::new(create(&path)?));
+        Ok(Self { path, writer })
+    }
+
+    fn stdout() -> Self {
+        Self { path: STDOUT.into(), writer: Box::new(io::stdout()) }
+    }
+
+    /// Writes a line; it can be read at once.
+    fn put(&mut self, line: &str) -> Outcome {
+        let written = writeln!(self.writer, "{line}").and_then(|()| self.writer.flush());
+        written.map_err(|error| Error::file(&self.path, error))
+    }
+}
+
+/// How standard output is called in errors.
+const STDOUT: &str = "standard output";
+
+/// What the system answered about standard output.
+pub(crate) fn stdout_fault(source: io::Error) -> Error {
+    Error::file(Path::new(STDOUT), source)
+}
+
 impl Output {
     pub fn open(args: &Args) -> Outcome<Self> {
         let quiet = args.json.as_deref() == Some("-");
-        let json: Option<Box<dyn Write>> = match args.json.as_deref() {
+        let json = match args.json.as_deref() {
             None => None,
-            Some("-") => Some(Box::new(io::stdout())),
-            Some(path) => Some(Box::new(create(Path::new(path))?)),
+            Some("-") => Some(Lines::stdout()),
+            Some(path) => Some(Lines::create(path.into())?),
         };
         let (mut jsonl, mut csv) = (None, None);
         if let Some(dir) = &args.out {
-            std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-            jsonl = Some(BufWriter::new(create(&dir.join("results.jsonl"))?));
-            csv = Some(csv::WriterBuilder::new().from_writer(create(&dir.join("results.csv"))?));
+            std::fs::create_dir_all(dir).map_err(|error| Error::file(dir, error))?;
+            jsonl = Some(Lines::create(dir.join("results.jsonl"))?);
+            let path = dir.join("results.csv");
+            let mut writer = csv::WriterBuilder::new().from_writer(create(&path)?);
+            writer.write_record(columns()).map_err(|error| Error::file(&path, error))?;
+            csv = Some((path, writer));
         }
-        let mut output = Self {
-            json,
-            jsonl,
-            csv,
-            quiet,
-            progress: io::stderr().is_terminal(),
-            rows: Vec::new(),
-        };
-        if let Some(csv) = &mut output.csv {
-            csv.write_record(CSV_COLUMNS)?;
-        }
-        Ok(output)
+        Ok(Self { json, jsonl, csv, quiet, progress: io::stderr().is_terminal(), rows: Vec::new() })
     }
 
-    /// Takes a result; JSON readers see it at once.
+    /// Takes a result; readers see it at once.
     pub fn row(&mut self, row: Row) -> Outcome {
-        let line = serde_json::to_string(&row)?;
-        if let Some(json) = &mut self.json {
-            writeln!(json, "{line}")?;
-            json.flush()?;
+        let line = serde_json::to_string(&row).map_err(not_json)?;
+        for lines in [&mut self.json, &mut self.jsonl].into_iter().flatten() {
+            lines.put(&line)?;
         }
-        if let Some(jsonl) = &mut self.jsonl {
-            writeln!(jsonl, "{line}")?;
-        }
-        if let Some(csv) = &mut self.csv {
+        if let Some((path, csv)) = &mut self.csv {
             let cells = flatten(&row)?;
-            csv.write_record(
-                CSV_COLUMNS.iter().map(|column| cell(&cells, column).unwrap_or_default()),
-            )?;
+            let record = columns().into_iter().map(|name| cell(&cells, &name).unwrap_or_default());
+            let written = csv.write_record(record).map_err(io::Error::from);
+            written.and_then(|()| csv.flush()).map_err(|error| Error::file(path, error))?;
         }
         self.rows.push(row);
         Ok(())
@@ -72,10 +91,10 @@ impl Output {
     /// Writes one line of `list`.
     pub fn listed(&mut self, experiment: &str, what: &str) -> Outcome {
         if let Some(json) = &mut self.json {
-            writeln!(json, "{}", serde_json::json!({ "experiment": experiment, "what": what }))?;
+            json.put(&serde_json::json!({ "experiment": experiment, "what": what }).to_string())?;
         }
         if !self.quiet {
-            println!("{experiment:14} {what}");
+            writeln!(io::stdout(), "{experiment:14} {what}").map_err(stdout_fault)?;
         }
         Ok(())
     }
@@ -84,16 +103,11 @@ impl Output {
     pub fn finish_experiment(&mut self) -> Outcome {
         self.progress("");
         let rows = std::mem::take(&mut self.rows);
-        if !self.quiet && !rows.is_empty() {
-            print_table(&rows)?;
+        if self.quiet || rows.is_empty() {
+            return Ok(());
         }
-        if let Some(jsonl) = &mut self.jsonl {
-            jsonl.flush()?;
-        }
-        if let Some(csv) = &mut self.csv {
-            csv.flush()?;
-        }
-        Ok(())
+        let table = table_text(&rows)?;
+        io::stdout().write_all(table.as_bytes()).map_err(stdout_fault)
     }
 
     /// Says on a terminal what is being done; the next call overwrites it.
@@ -112,43 +126,22 @@ impl Output {
 }
 
 fn create(path: &Path) -> Outcome<File> {
-    File::create(path).map_err(|error| format!("{}: {error}", path.display()).into())
+    File::create(path).map_err(|error| Error::file(path, error))
 }
 
-const CSV_COLUMNS: &[&str] = &[
-    "experiment",
-    "table",
-    "op",
-    "peer",
-    "threads",
-    "keys",
-    "ops",
-    "batch",
-    "medium",
-    "dist",
-    "mops",
-    "mops_min",
-    "mops_max",
-    "mean_ns",
-    "p50_ns",
-    "p95_ns",
-    "p99_ns",
-    "p999_ns",
-    "p9999_ns",
-    "max_ns",
-    "bytes_per_key",
-    "load_factor",
-    "pm.line_reads",
-    "pm.line_writes",
-    "pm.flushes",
-    "pm.fences",
-    "pm.media_reads",
-    "pm.media_writes",
-    "ceiling",
-    "limit_ratio",
-    "shape_ratio",
-    "extra",
-];
+/// Only maps with strange keys cannot be written, and no row has one.
+fn not_json(error: serde_json::Error) -> Error {
+    Error::failed(format!("a result that is no JSON: {error}"))
+}
+
+/// The columns: [`FIELDS`], with a column for each field of `pm`.
+fn columns() -> Vec<String> {
+    let of = |field: &&str| match *field {
+        "pm" => PM_FIELDS.iter().map(|count| format!("pm.{count}")).collect(),
+        plain => vec![plain.to_owned()],
+    };
+    FIELDS.iter().flat_map(of).collect()
+}
 
 /// What the printed table leaves out: the same in every row, or spread over `mops`.
 const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "extra"];
@@ -156,7 +149,7 @@ const NOT_PRINTED: &[&str] = &["experiment", "peer", "mops_min", "mops_max", "ex
 /// A row's cells by column: nested counts as `pm.NAME`, `extra` as JSON.
 fn flatten(row: &Row) -> Outcome<Vec<(String, String)>> {
     let mut cells = Vec::new();
-    if let Value::Object(fields) = serde_json::to_value(row)? {
+    if let Value::Object(fields) = serde_json::to_value(row).map_err(not_json)? {
         for (name, value) in fields {
             match value {
                 Value::Object(inner) if name == "pm" => {
@@ -185,32 +178,31 @@ fn cell(cells: &[(String, String)], column: &str) -> Option<String> {
 }
 
 /// A line per row, a column per field that some row has; what is special to the experiment comes last.
-fn print_table(rows: &[Row]) -> Outcome {
+fn table_text(rows: &[Row]) -> Outcome<String> {
     let cells: Vec<_> = rows.iter().map(flatten).collect::<Outcome<_>>()?;
-    let shown = |column: &&&str| {
-        !NOT_PRINTED.contains(*column) && cells.iter().any(|row| cell(row, column).is_some())
+    let shown = |column: &String| {
+        !NOT_PRINTED.contains(&column.as_str())
+            && cells.iter().any(|row| cell(row, column).is_some())
     };
-    let columns: Vec<&str> = CSV_COLUMNS.iter().filter(shown).copied().collect();
-    let mut lines = vec![columns.iter().map(|column| (*column).to_owned()).collect::<Vec<_>>()];
-    lines.extend(
-        cells.iter().map(|row| {
-            columns.iter().map(|column| cell(row, column).unwrap_or_default()).collect()
-        }),
-    );
+    let columns: Vec<String> = columns().into_iter().filter(shown).collect();
+    let values = |row: &Vec<(String, String)>| -> Vec<String> {
+        columns.iter().map(|column| cell(row, column).unwrap_or_default()).collect()
+    };
+    let lines: Vec<Vec<String>> =
+        std::iter::once(columns.clone()).chain(cells.iter().map(values)).collect();
     let widths: Vec<usize> = (0..columns.len())
         .map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0))
         .collect();
-    let mut out = io::stdout().lock();
     let backing = rows.iter().find_map(|row| row.extra.get("backing")?.as_str());
     let backing = backing.map(|backing| format!(" (pmem: {backing})")).unwrap_or_default();
-    writeln!(out, "{}{backing}", rows[0].experiment)?;
+    let mut text = format!("{}{backing}\n", rows[0].experiment);
     for (i, line) in lines.iter().enumerate() {
         let padded: Vec<String> =
             line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
         let extra = i.checked_sub(1).map(|row| extra_text(&rows[row])).unwrap_or_default();
-        writeln!(out, "{}  {extra}", padded.join("  "))?;
+        text += &format!("{}  {extra}\n", padded.join("  "));
     }
-    Ok(())
+    Ok(text)
 }
 
 /// What is special to the experiment, in short: most nested figures are for machines.

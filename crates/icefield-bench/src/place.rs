@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
 
-use crate::Outcome;
+use crate::{Error, Outcome};
 
 const PREFIX: &str = "icefield-bench-";
 
@@ -18,17 +18,17 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// Makes one inside `parent`, and removes those that killed runs left there.
     pub fn new(parent: &Path) -> Outcome<Self> {
-        fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
+        fs::create_dir_all(parent).map_err(|error| Error::file(parent, error))?;
         remove_leftovers(parent);
         for number in 0u32.. {
             let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Self { path }),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(format!("{}: {error}", path.display()).into()),
+                Err(error) => return Err(Error::file(&path, error)),
             }
         }
-        Err(format!("{}: no free name for a directory", parent.display()).into())
+        Err(Error::file(parent, std::io::ErrorKind::AlreadyExists))
     }
 
     /// A path inside that nothing uses yet, if `number` is new.
@@ -77,8 +77,9 @@ impl Drop for RemovedDir {
 pub(crate) fn allocated_bytes(dir: &Path) -> Outcome<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
-    for entry in fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
-        bytes += entry?.metadata()?.blocks() * 512;
+    let fault = |error| Error::file(dir, error);
+    for entry in fs::read_dir(dir).map_err(fault)? {
+        bytes += entry.and_then(|entry| entry.metadata()).map_err(fault)?.blocks() * 512;
     }
     Ok(bytes)
 }

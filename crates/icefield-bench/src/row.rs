@@ -5,6 +5,45 @@ use serde_json::{Map, Value};
 
 use crate::args::Batch;
 
+/// Every field that a line of results may have, in the order of the columns; `pm` and `extra` have fields of their own.
+///
+/// ```
+/// assert!(icefield_bench::FIELDS.contains(&"limit_ratio"));
+/// ```
+pub const FIELDS: &[&str] = &[
+    "experiment",
+    "table",
+    "op",
+    "peer",
+    "threads",
+    "keys",
+    "ops",
+    "batch",
+    "medium",
+    "dist",
+    "mops",
+    "mops_min",
+    "mops_max",
+    "mean_ns",
+    "p50_ns",
+    "p95_ns",
+    "p99_ns",
+    "p999_ns",
+    "p9999_ns",
+    "max_ns",
+    "bytes_per_key",
+    "load_factor",
+    "pm",
+    "ceiling",
+    "limit_ratio",
+    "shape_ratio",
+    "extra",
+];
+
+/// The fields of `pm`.
+pub(crate) const PM_FIELDS: &[&str] =
+    &["line_reads", "line_writes", "flushes", "fences", "media_reads", "media_writes"];
+
 /// A measurement. The fields are those that readers of the results rely on; what was not measured is left out.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Row {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use icefield::Durability;
 use icefield::pm::sim::{Sim, SimOptions};
 
-use crate::Outcome;
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
 use crate::keys::{KeySpace, Tally};
@@ -17,6 +16,7 @@ use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
 use crate::row::Row;
 use crate::table::{BenchTable, Call, Design, Place, Setup};
+use crate::{Error, Outcome};
 
 /// A run.
 pub(crate) struct Session {
@@ -43,10 +43,13 @@ pub(crate) struct Placed {
 impl Session {
     pub fn new(args: Args) -> Outcome<Self> {
         if args.peers.iter().any(|peer| peer != "none") {
-            return Err("--peers: this build has none; say `none`".into());
+            return Err(Error::option("peers", "this build has none; say `none`"));
         }
-        if args.repeat == 0 || args.threads.contains(&0) {
-            return Err("--repeat and --threads must be at least 1".into());
+        for (option, zero) in [("repeat", args.repeat == 0), ("threads", args.threads.contains(&0))]
+        {
+            if zero {
+                return Err(Error::option(option, "must be at least 1"));
+            }
         }
         let parent = args.dir.clone().unwrap_or_else(default_dir);
         Ok(Self {
@@ -187,9 +190,8 @@ impl Session {
         });
         let loaded: u64 = parts.into_iter().sum::<Result<u64, _>>()?;
         if loaded != count as u64 {
-            return Err(
-                format!("loading {count} new records, the table took {loaded} for new").into()
-            );
+            let what = format!("loading {count} new records, the table took {loaded} for new");
+            return Err(Error::failed(what));
         }
         Ok(())
     }
@@ -295,7 +297,8 @@ pub(crate) fn chosen_designs(names: &[String]) -> Outcome<Vec<&'static dyn Desig
     let find = |name: &String| -> Outcome<&'static dyn Design> {
         let known = || DESIGNS.iter().map(|design| design.name()).collect::<Vec<_>>().join(", ");
         let found = DESIGNS.iter().find(|design| design.name() == name);
-        found.copied().ok_or_else(|| format!("--tables: `{name}` is none of {}", known()).into())
+        let unknown = || Error::option("tables", format!("`{name}` is none of {}", known()));
+        found.copied().ok_or_else(unknown)
     };
     names.iter().map(find).collect()
 }

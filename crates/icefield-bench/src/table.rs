@@ -1,7 +1,7 @@
 //! The seam between experiments and tables: [`BenchTable`] is one opened table, [`Design`] makes them.
 //!
-//! The loops are inside the calls, so that a call through `dyn` costs nothing per operation; whatever can take an array of
-//! keys can be measured. A new design joins by implementing [`Design`] and a line in [`super::designs`].
+//! The loops are inside the calls, so that a call through `dyn` costs nothing per operation; whatever can take an array
+//! of keys can be measured. A new design joins by implementing [`Design`] and a line in [`super::designs`].
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -56,8 +56,8 @@ pub(crate) struct Mixed {
 
 /// A table under measurement: 64-bit keys, [`value_of`] each as its value.
 pub(crate) trait BenchTable: Send + Sync {
-    /// Makes `call` for each key in order. `hits` counts gets and updates and removals that found their key, and inserts
-    /// that met none; `sum` adds up the values that they answered.
+    /// Makes `call` for each key in order. `hits` counts gets and updates and removals that found their key, and
+    /// inserts that met none; `sum` adds up the values that they answered.
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally>;
 
     /// Gets and `try_insert`s in order.
@@ -115,8 +115,8 @@ pub(crate) struct Setup {
     pub seed: u64,
 }
 
-/// The documented cost of an operation: it reads `reads` lines, stores to and flushes `writes`, and fences `fences` times;
-/// a batch of 32 shares its fences.
+/// The documented cost of an operation: it reads `reads` lines, stores to and flushes `writes`, and fences `fences`
+/// times; a batch of 32 shares its fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub reads: usize,

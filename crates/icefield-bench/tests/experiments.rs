@@ -1,8 +1,8 @@
-//! Every experiment, small, through the library: the fields are the documented ones, the counts those of the designs, and
-//! no table answers wrongly.
+//! Every experiment, small, through the library: the fields are the documented ones, the counts those of the designs,
+//! and no table answers wrongly.
 //!
-//! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own child
-//! process: `recovery` starts it as `experiments bench recovery-child ...`.
+//! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own
+//! child process: `recovery` starts it as `experiments bench recovery-child ...`.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -10,39 +10,11 @@ use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use clap::Parser;
-use icefield_bench::{Args, Batch, Medium, run};
+use icefield_bench::{Args, Batch, Error, FIELDS, Medium, run};
 use serde_json::{Map, Value};
 
-/// Every field that a row may have, as documented.
-const FIELDS: &[&str] = &[
-    "experiment",
-    "table",
-    "op",
-    "peer",
-    "threads",
-    "keys",
-    "ops",
-    "batch",
-    "medium",
-    "dist",
-    "mops",
-    "mops_min",
-    "mops_max",
-    "mean_ns",
-    "p50_ns",
-    "p95_ns",
-    "p99_ns",
-    "p999_ns",
-    "p9999_ns",
-    "max_ns",
-    "bytes_per_key",
-    "load_factor",
-    "pm",
-    "ceiling",
-    "limit_ratio",
-    "shape_ratio",
-    "extra",
-];
+/// Where the fields of `extra` are listed.
+const README: &str = include_str!("../README.md");
 
 const TESTS: &[(&str, fn())] = &[
     ("list_names_every_experiment", list_names_every_experiment),
@@ -108,6 +80,9 @@ fn rows(mut args: Args) -> Vec<Map<String, Value>> {
         let unknown: Vec<_> =
             row.keys().filter(|field| !FIELDS.contains(&field.as_str())).collect();
         assert!(unknown.is_empty(), "undocumented fields {unknown:?}");
+        let extra = row.get("extra").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let unknown: Vec<_> = extra.filter(|name| !README.contains(&format!("`{name}`"))).collect();
+        assert!(unknown.is_empty(), "fields of `extra` that the README does not list: {unknown:?}");
         assert!(row.values().all(|value| !value.is_null()), "absent fields are left out: {row:?}");
         assert!(row["experiment"].is_string() && row["table"].is_string() && row["op"].is_string());
         assert_eq!(row["peer"], false);
@@ -155,19 +130,27 @@ fn list_names_every_experiment() {
 }
 
 fn wrong_options_are_errors() {
-    assert!(run(Args::new("no-such-experiment")).is_err());
-    for change in [
-        |args: &mut Args| args.tables = vec!["no-such-table".to_owned()],
-        |args: &mut Args| args.peers = vec!["no-such-peer".to_owned()],
-        |args: &mut Args| args.repeat = 0,
-        |args: &mut Args| args.threads = vec![0],
-        // Dash does not offer it.
-        |args: &mut Args| args.medium = Some(Medium::Disk),
-    ] {
+    let error = run(Args::new("no-such-experiment")).unwrap_err();
+    assert!(matches!(error, Error::NoExperiment(name) if name == "no-such-experiment"));
+    type Change = fn(&mut Args);
+    let changes: [(&str, Change); 4] = [
+        ("tables", |args| args.tables = vec!["no-such-table".to_owned()]),
+        ("peers", |args| args.peers = vec!["no-such-peer".to_owned()]),
+        ("repeat", |args| args.repeat = 0),
+        ("threads", |args| args.threads = vec![0]),
+    ];
+    for (name, change) in changes {
         let mut args = small("get");
         change(&mut args);
-        assert!(run(args).is_err());
+        let error = run(args).unwrap_err();
+        assert!(matches!(error, Error::Option { option, .. } if option == name), "{error:?}");
     }
+    // Dash does not offer it.
+    let disk = Args { medium: Some(Medium::Disk), ..small("get") };
+    assert!(matches!(run(disk), Err(Error::Table(_))));
+    let nowhere = Args { json: Some("/no/such/file".to_owned()), ..small("get") };
+    let error = run(nowhere).unwrap_err();
+    assert!(matches!(error, Error::File { path, .. } if path.ends_with("no/such/file")));
 }
 
 fn limits_are_measured_on_every_kind_of_memory() {

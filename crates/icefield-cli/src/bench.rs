@@ -1,10 +1,6 @@
 //! `icefield bench`: the experiments of `icefield_bench` as a command.
 
-use std::error::Error;
-use std::io;
-use std::path::Path;
-
-use icefield_bench::Args;
+use icefield_bench::{Args, Error};
 
 use crate::failure::{Failure, Outcome};
 
@@ -23,19 +19,11 @@ pub fn run(args: &Args) -> Outcome {
     icefield_bench::run(args.clone()).map_err(failure)
 }
 
-fn failure(error: Box<dyn Error>) -> Failure {
-    let error = match error.downcast::<icefield::Error>() {
-        Ok(error) => return Failure::Table(*error),
-        Err(error) => error,
-    };
-    match error.downcast::<io::Error>() {
-        Ok(error) => Failure::io(Path::new("output"), &error),
-        Err(error) if is_usage(&error.to_string()) => Failure::Usage(error.to_string()),
-        Err(error) => Failure::Problem(error.to_string()),
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Table(error) => Failure::Table(error),
+        Error::File { path, source } => Failure::io(&path, &source),
+        Error::NoExperiment(_) | Error::Option { .. } => Failure::Usage(error.to_string()),
+        other => Failure::Problem(other.to_string()),
     }
-}
-
-/// Complaints about an option begin with its name, those about the experiment with these words.
-fn is_usage(complaint: &str) -> bool {
-    complaint.starts_with("--") || complaint.starts_with("no experiment")
 }

@@ -2,8 +2,8 @@
 
 use crate::rows::Row;
 
-/// The narrowest of a few types that every key, and every value, of the sample fits: integers, then (values only) numbers
-/// and booleans, else text.
+/// The narrowest of a few types that every key, and every value, of the sample fits: integers, then (values only)
+/// numbers and booleans, else text.
 pub fn types(sample: &[&Row]) -> (&'static str, &'static str) {
     let keys = || sample.iter().map(|row| row.key.as_slice());
     let values = || sample.iter().map(|row| row.value.as_slice());

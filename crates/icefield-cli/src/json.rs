@@ -12,8 +12,8 @@ use crate::failure::{Failure, Outcome};
 /// The option that every command has.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct JsonArgs {
-    /// Also write machine-readable lines, one JSON object each, to FILE; `-` writes them to standard output instead of the
-    /// ordinary text
+    /// Also write machine-readable lines, one JSON object each, to FILE; `-` writes them to standard output instead of
+    /// the ordinary text
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<PathBuf>,
 }

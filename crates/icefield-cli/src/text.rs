@@ -162,7 +162,8 @@ impl TextType {
             Kind::I16 => i16::from_le_bytes(prefix(bytes)).to_string(),
             Kind::I32 => i32::from_le_bytes(prefix(bytes)).to_string(),
             Kind::I64 => i64::from_le_bytes(prefix(bytes)).to_string(),
-            // The debug form is the shortest that reads back, and has an exponent where the number is very large or small.
+            // The debug form is the shortest that reads back, and has an exponent where the number is very large or
+            // small.
             Kind::F32 => format!("{:?}", f32::from_le_bytes(prefix(bytes))),
             Kind::F64 => format!("{:?}", f64::from_le_bytes(prefix(bytes))),
             Kind::Bool => (bytes.first() == Some(&1)).to_string(),

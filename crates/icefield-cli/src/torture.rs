@@ -1,7 +1,7 @@
 //! `icefield torture`: every scenario of the test arsenal, for as long as one likes.
 //!
-//! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays it
-//! and a shortened trace.
+//! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays
+//! it and a shortened trace.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,8 +1,9 @@
 //! Threads that take turns: one runs at a time, and whoever runs hands over at moments drawn from a seed.
 //!
-//! Real threads on few processors hardly meet inside operations of a microsecond, and the system decides when; here every
-//! history is interleaved finely, as its seed says. A thread that is stopped while it holds a lock of the system would stop
-//! all others for ever, so one that has waited in vain takes the baton by itself; then two run at once, as threads may.
+//! Real threads on few processors hardly meet inside operations of a microsecond, and the system decides when; here
+//! every history is interleaved finely, as its seed says. A thread that is stopped while it holds a lock of the system
+//! would stop all others for ever, so one that has waited in vain takes the baton by itself; then two run at once, as
+//! threads may.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -98,8 +99,8 @@ impl Baton {
         self.await_turn(me);
     }
 
-    /// A running thread but `me`, or `me` if there is none: mostly the one that has begun the fewest operations, so that
-    /// none is left to end alone.
+    /// A running thread but `me`, or `me` if there is none: mostly the one that has begun the fewest operations, so
+    /// that none is left to end alone.
     fn next(&self, me: usize) -> usize {
         let running = self.running.load(Ordering::Acquire) & !(1 << me);
         let others = || (0..self.threads.len()).filter(move |other| running & (1 << other) != 0);

@@ -1,4 +1,5 @@
-//! A directory for real files, in memory where the system has such a place: thousands of tables are made and removed there.
+//! A directory for real files, in memory where the system has such a place: thousands of tables are made and removed
+//! there.
 
 use std::io;
 use std::path::{Path, PathBuf};

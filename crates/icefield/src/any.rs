@@ -37,8 +37,8 @@ pub struct AnyPage {
 }
 
 /// A table of any design and any types, for programs that learn only at run time what they open, the command line first
-/// of all. The calls mean what they mean on [`Table`](crate::Table) and [`Durable`](crate::Durable), and fail as they do
-/// there. Each type has one form in bytes:
+/// of all. The calls mean what they mean on [`Table`](crate::Table) and [`Durable`](crate::Durable), and fail as they
+/// do there. Each type has one form in bytes:
 ///
 /// | type | bytes |
 /// |---|---|
@@ -267,8 +267,8 @@ impl AnyTable {
         self.table.get_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
     }
 
-    /// [`AnyTable::insert`] of each pair in order; durable when it returns. Nothing is inserted when any of the pairs has
-    /// bytes that are no key or no value.
+    /// [`AnyTable::insert`] of each pair in order; durable when it returns. Nothing is inserted when any of the pairs
+    /// has bytes that are no key or no value.
     ///
     /// # Errors
     /// As [`AnyTable::insert`]; the operations before the failing one are durable.

@@ -1,7 +1,7 @@
 //! What can be a key or a value, and how it crosses the border between Rust types and stored words or bytes.
 //!
-//! Every type takes one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes, or
-//! bytes of any length. Tables see only forms; the types below are the whole of the conversion.
+//! Every type takes one of three [`Form`]s: a 64-bit word that is stored in the slot itself, a fixed number of bytes,
+//! or bytes of any length. Tables see only forms; the types below are the whole of the conversion.
 
 use std::fmt;
 use std::ops::Deref;

@@ -20,8 +20,9 @@
 //! |---|---|---|---|
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //!
-//! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The modules
-//! [`base`] and [`pm`] are what tables are made of: public for tests and tools, not covered by version promises.
+//! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The
+//! modules [`base`] and [`pm`] are what tables are made of: public for tests and tools, not covered by version
+//! promises.
 
 pub mod base;
 pub mod pm;

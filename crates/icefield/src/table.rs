@@ -274,7 +274,8 @@ pub trait Table: Send + Sync {
     /// Inserts `key` only if it is absent; else gives the present value.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::KeyTooLong`], ...; nothing was changed then.
+    /// [`Error::NoSpace`], [`Error::ReadOnly`], [`Error::Poisoned`], [`Error::KeyTooLong`], ...; nothing was changed
+    /// then.
     fn try_insert(
         &self,
         key: Arg<'_, Self::Key>,
@@ -319,8 +320,8 @@ pub trait Table: Send + Sync {
     /// As [`Table::remove`].
     fn delete(&self, key: Arg<'_, Self::Key>) -> Result<()>;
 
-    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when another
-    /// thread came between. No lock is held while `f` runs.
+    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
+    /// another thread came between. No lock is held while `f` runs.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -391,8 +392,8 @@ pub trait Table: Send + Sync {
     /// What the table is made of. Constant time.
     fn stats(&self) -> Stats;
 
-    /// About `n` records from `cursor` on. Weakly consistent: over a whole pass every key that is present throughout is seen
-    /// exactly once, also across splits.
+    /// About `n` records from `cursor` on. Weakly consistent: over a whole pass every key that is present throughout is
+    /// seen exactly once, also across splits.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -461,8 +462,8 @@ pub trait Table: Send + Sync {
         found: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::insert`] of each pair in order; durable when it returns, the flushes sharing fences. After a crash inside it
-    /// any subset of the keys may have been inserted, per key a prefix.
+    /// [`Table::insert`] of each pair in order; durable when it returns, the flushes sharing fences. After a crash
+    /// inside it any subset of the keys may have been inserted, per key a prefix.
     ///
     /// # Errors
     /// As [`Table::try_insert`]; the operations before the failing one are durable and filled in.
@@ -539,8 +540,8 @@ pub trait Table: Send + Sync {
 
 /// What a durable table can do beyond [`Table`].
 pub trait Durable: Table {
-    /// Returns when everything done before is durable. Needed only after relaxed writes; otherwise every call is durable
-    /// when it returns.
+    /// Returns when everything done before is durable. Needed only after relaxed writes; otherwise every call is
+    /// durable when it returns.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when a sync failed.

@@ -182,7 +182,8 @@ fn threads_count_together() -> Check {
     Ok(())
 }
 
-/// A split copies the chain of its segment and needs as many new blocks at once: `reserve` once waited for them for ever.
+/// A split copies the chain of its segment and needs as many new blocks at once: `reserve` once waited for them for
+/// ever.
 #[test]
 fn reserve_meets_long_chains() -> Check {
     let table =

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Models of two threads are explored wholly, those of three with at most 3 interruptions of a thread against its will
-//! (`LOOM_MAX_PREEMPTIONS` sets another bound, for all). Loom looks for a race only against the last access of an atomic,
-//! so whose turn comes first matters to what it finds: every model runs in each order of its threads.
+//! (`LOOM_MAX_PREEMPTIONS` sets another bound, for all). Loom looks for a race only against the last access of an
+//! atomic, so whose turn comes first matters to what it finds: every model runs in each order of its threads.
 #![cfg(loom)]
 
 use icefield::base::sync::{AtomicU32, AtomicU64, Ordering};
@@ -50,8 +50,8 @@ impl Bucket {
 
 type Role = fn(&Bucket);
 
-/// Lets `roles` race for a bucket that starts with `words`, then looks at it with `afterwards`. The last role runs on the
-/// main thread, the others on threads of their own; every rotation is explored.
+/// Lets `roles` race for a bucket that starts with `words`, then looks at it with `afterwards`. The last role runs on
+/// the main thread, the others on threads of their own; every rotation is explored.
 fn race<const ROLES: usize>(words: [u64; 2], mut roles: [Role; ROLES], afterwards: Role) {
     for _ in 0..ROLES {
         roles.rotate_left(1);

@@ -1,7 +1,7 @@
 //! What each call does to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg 5.2).
 //!
-//! An insert that meets a split pays for moving half a segment; it is counted apart, as are those that displace or stash.
-//! The row's own figures are means over all calls that met no split.
+//! An insert that meets a split pays for moving half a segment; it is counted apart, as are those that displace or
+//! stash. The row's own figures are means over all calls that met no split.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::growth::{describe_space, detail};
 use super::latency::{CALLS, phase_keys};
-use crate::Outcome;
 use crate::args::{Batch, Medium};
 use crate::keys::Tally;
 use crate::row::{PmCost, Row, rounded};
 use crate::session::{Placed, Session};
 use crate::table::{Call, Design, Place, structure_of};
+use crate::{Error, Outcome};
 
 /// What an insert met, the dearest first.
 const MEETINGS: [(&str, &[&str]); 3] = [
@@ -30,7 +30,7 @@ const DIRECT: &str = "direct";
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     if session.args.medium.is_some_and(|medium| medium != Medium::Sim) {
-        return Err("--medium: amplification counts on the simulated medium only".into());
+        return Err(Error::option("medium", "amplification counts on the simulated medium only"));
     }
     let batches = session.batches(&[Batch::None, Batch::Of(32)]);
     for design in session.designs.clone() {
@@ -47,7 +47,7 @@ fn one_table(session: &mut Session, design: &dyn Design, batch: Batch) -> Outcom
     let ops = session.args.ops.unwrap_or((keys / 4).max(1));
     let placed = session.create(design, Medium::Sim, session.setup(1024))?;
     let Place::Simulated(sim) = &placed.place else {
-        return Err("the table is not on the simulated medium".into());
+        return Err(Error::failed("the table is not on the simulated medium"));
     };
     let grow = session.space.keys(0..keys);
     call_row(session, design, (&placed, sim), ("try_insert", Call::TryInsert, batch), keys, &grow)?;

@@ -9,10 +9,10 @@ mod mixed;
 mod recovery;
 mod throughput;
 
-use crate::Outcome;
 use crate::args::Args;
 use crate::output::Output;
 use crate::session::Session;
+use crate::{Error, Outcome};
 
 /// One experiment.
 struct Experiment {
@@ -108,11 +108,7 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
     let chosen: Vec<_> =
         EXPERIMENTS.iter().filter(|known| all || known.name == args.experiment).collect();
     if chosen.is_empty() {
-        return Err(format!(
-            "no experiment `{}`; `icefield bench list` names all",
-            args.experiment
-        )
-        .into());
+        return Err(Error::NoExperiment(args.experiment));
     }
     let mut session = Session::new(args)?;
     for experiment in chosen {

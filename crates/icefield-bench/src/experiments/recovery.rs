@@ -1,7 +1,8 @@
 //! From a killed process to the first answer and to full speed (Dash Table 1 and Fig 14, Plush Fig 11, Iceberg 6).
 //!
-//! A child process loads a table and goes on inserting and removing until it is killed. This process opens what is left. Lines read
-//! before the first answer are counted on the simulated medium, which gets a copy of the killed table's files.
+//! A child process loads a table and goes on inserting and removing until it is killed. This process opens what is
+//! left. Lines read before the first answer are counted on the simulated medium, which gets a copy of the killed
+//! table's files.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +18,6 @@ use serde_json::json;
 
 use super::amplification::difference;
 use super::growth::describe_space;
-use crate::Outcome;
 use crate::args::{Args, Batch, Medium};
 use crate::keys::{KeySpace, Tally};
 use crate::machine::part;
@@ -26,6 +26,7 @@ use crate::row::{PmCost, rounded};
 use crate::session::{Session, chosen_designs, counting_sim};
 use crate::stats::median;
 use crate::table::{BenchTable, Call, Design, Place, Setup};
+use crate::{Error, Outcome};
 
 /// The hidden experiment that is this one's child process.
 pub(super) const CHILD: &str = "recovery-child";
@@ -42,7 +43,7 @@ const WATCHED: usize = 1024;
 pub(super) fn run(session: &mut Session) -> Outcome {
     let medium = session.medium();
     if !matches!(medium, Medium::Process | Medium::Pmem | Medium::Disk) {
-        return Err("--medium: recovery needs files: process, pmem or disk".into());
+        return Err(Error::option("medium", "recovery needs files: process, pmem or disk"));
     }
     let sizes: Vec<u64> = match session.args.keys {
         Some(keys) => vec![keys],
@@ -182,8 +183,11 @@ fn leave_killed(
 ) -> Outcome {
     let mut program = args.program.clone();
     if program.is_empty() {
-        program = vec![std::env::current_exe()?.into(), "bench".into()];
+        let this = std::env::current_exe();
+        let this = this.map_err(|error| Error::file(Path::new("this program"), error))?;
+        program = vec![this.into(), "bench".into()];
     }
+    let fault = |error| Error::file(Path::new(&program[0]), error);
     let mut child = Command::new(&program[0])
         .args(&program[1..])
         .arg(CHILD)
@@ -198,23 +202,24 @@ fn leave_killed(
         .arg(path)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .spawn()?;
+        .spawn()
+        .map_err(fault)?;
     let ready = wait_until_ready(&mut child);
     std::thread::sleep(GRACE);
-    child.kill()?;
-    child.wait()?;
+    child.kill().and_then(|()| child.wait()).map_err(fault)?;
     ready
 }
 
 fn wait_until_ready(child: &mut Child) -> Outcome {
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut line)?;
+        // What cannot be read is not the word that is waited for.
+        let _ = BufReader::new(stdout).read_line(&mut line);
     }
     if line.trim() == READY {
         Ok(())
     } else {
-        Err("the process that was to load the table ended early".into())
+        Err(Error::failed("the process that was to load the table ended early"))
     }
 }
 
@@ -223,13 +228,14 @@ const READY: &str = "ready";
 /// The child: loads, says so, then inserts and removes until it is killed.
 pub(super) fn child(args: &Args) -> Outcome {
     // Nobody would ever end a child whose parent is gone.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))?;
     let (designs, durability) =
         (chosen_designs(&args.tables)?, args.medium.and_then(Medium::durability));
     let (Some(keys), Some(path), Some(durability), [design]) =
         (args.keys, args.dir.clone(), durability, &*designs)
     else {
-        return Err("recovery-child is started by recovery only".into());
+        return Err(Error::failed("recovery-child is started by recovery only"));
     };
     let setup = Setup {
         capacity: keys,
@@ -242,8 +248,8 @@ pub(super) fn child(args: &Args) -> Outcome {
         let new = space.keys(begin..(begin + CHILD_STEP).min(keys));
         table.run(Call::TryInsert, &new, Batch::Stream)?;
     }
-    println!("{READY}");
-    std::io::stdout().flush()?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(crate::output::stdout_fault)?;
     // In flight when it is killed, and leaves the number of records as it is.
     let more = space.keys(keys..keys + CHILD_STEP);
     loop {
@@ -280,7 +286,7 @@ fn cost_to_first_answer(
         if file.exists() {
             image.set_region(
                 region,
-                std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?,
+                std::fs::read(&file).map_err(|error| Error::file(&file, error))?,
             );
         }
     }

@@ -59,8 +59,8 @@ impl Arena {
 
     /// All lines.
     pub fn lines(&self) -> &[Line] {
-        // SAFETY: the region is page-aligned, at least so long (grown in `on`), mapped while `self.pm` lives, and touched
-        // by nobody but through this slice of atomics.
+        // SAFETY: the region is page-aligned, at least so long (grown in `on`), mapped while `self.pm` lives, and
+        // touched by nobody but through this slice of atomics.
         unsafe {
             std::slice::from_raw_parts(self.region.base().as_ptr().cast::<Line>(), self.lines)
         }

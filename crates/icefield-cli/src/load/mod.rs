@@ -1,8 +1,8 @@
 //! `icefield load`: rows of a file or a pipe into a table.
 //!
-//! One thread reads and converts rows ([`reader`]); this one puts them into the table batch by batch, each durable before
-//! the next begins. So a crash, or Ctrl-C, at any time leaves a table that holds every batch counted so far, and running the
-//! same command again completes it: the same rows give the same records.
+//! One thread reads and converts rows ([`reader`]); this one puts them into the table batch by batch, each durable
+//! before the next begins. So a crash, or Ctrl-C, at any time leaves a table that holds every batch counted so far, and
+//! running the same command again completes it: the same rows give the same records.
 
 mod reader;
 
@@ -139,8 +139,8 @@ fn open_input(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failur
     Ok((Box::new(opened), total))
 }
 
-/// `--create`: the table if it is there, else a new one of the types that were given or that the first rows suggest. Also
-/// gives the rows that this took.
+/// `--create`: the table if it is there, else a new one of the types that were given or that the first rows suggest.
+/// Also gives the rows that this took.
 fn open_or_create(
     args: &Args,
     rows: &mut Rows,

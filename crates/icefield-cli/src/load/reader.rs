@@ -39,8 +39,9 @@ pub enum Event {
 /// How many batches may wait: the reader is at most so far ahead of the table.
 const AHEAD: usize = 4;
 
-/// Starts the thread on `sample`, which has been read already, and then on `rows`. With `strict` it ends after the first
-/// malformed row. Nobody waits for the thread: it may be stuck in a read from a silent pipe when the command ends.
+/// Starts the thread on `sample`, which has been read already, and then on `rows`. With `strict` it ends after the
+/// first malformed row. Nobody waits for the thread: it may be stuck in a read from a silent pipe when the command
+/// ends.
 pub fn spawn(
     rows: Rows,
     sample: Vec<RowResult>,

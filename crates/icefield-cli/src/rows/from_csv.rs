@@ -91,8 +91,8 @@ fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// An input that is watched for what the parser does not tell: how far it has been read, fields without end, and a quote
-/// that is still open at the end.
+/// An input that is watched for what the parser does not tell: how far it has been read, fields without end, and a
+/// quote that is still open at the end.
 struct Watched {
     input: Input,
     consumed: u64,

@@ -1,5 +1,5 @@
-//! Damaged tables are opened and used. None of it may panic, hang, or answer with data that nobody wrote while the table
-//! calls itself clean.
+//! Damaged tables are opened and used. None of it may panic, hang, or answer with data that nobody wrote while the
+//! table calls itself clean.
 
 mod damage;
 mod probe;

@@ -108,7 +108,8 @@ impl<T: Durable<Key: Sample, Value: Sample>> Probe<'_, T> {
         }
     }
 
-    /// Bytes are stored under a checksum: damaged ones must not come back. Words are not; a changed one is just a value.
+    /// Bytes are stored under a checksum: damaged ones must not come back. Words are not; a changed one is just a
+    /// value.
     fn look_at_value(&mut self, value: &<T::Value as Data>::Owned) {
         if T::Value::FORM == Form::Variable && T::Value::number(value).is_none() {
             self.foreign = Some(format!("the value {value:?} was never written"));

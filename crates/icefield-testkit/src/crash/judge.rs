@@ -75,8 +75,8 @@ impl Court {
         Ok(states)
     }
 
-    /// Recovers on one thread and removes every record on another: what the first one changed must be durable without its
-    /// next fence.
+    /// Recovers on one thread and removes every record on another: what the first one changed must be durable without
+    /// its next fence.
     fn hand_over<M: Machine>(
         &self,
         image: &Image,

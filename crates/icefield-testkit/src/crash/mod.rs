@@ -1,11 +1,11 @@
 //! Crash scenarios on the simulated medium.
 //!
-//! A history runs on a tiny table; just before each fence, at each growth and after each return, the images that a crash
-//! could leave are opened with the table's ordinary `open` and judged: what was acknowledged or told is there, what was in
-//! flight is wholly there or wholly absent (batches: per key a prefix; `clear`: all or nothing), nothing is there twice or
-//! from nowhere, the table's own check is clean, and a crash during recovery changes nothing. Few images are enumerated,
-//! many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in a row, or run
-//! several threads.
+//! A history runs on a tiny table; just before each fence, at each growth and after each return, the images that a
+//! crash could leave are opened with the table's ordinary `open` and judged: what was acknowledged or told is there,
+//! what was in flight is wholly there or wholly absent (batches: per key a prefix; `clear`: all or nothing), nothing is
+//! there twice or from nowhere, the table's own check is clean, and a crash during recovery changes nothing. Few images
+//! are enumerated, many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in
+//! a row, or run several threads.
 
 mod blobs;
 mod blocks;
@@ -13,6 +13,7 @@ mod expect;
 mod history;
 mod judge;
 mod machine;
+mod map;
 pub mod mutate;
 mod step;
 mod threads;
@@ -143,7 +144,8 @@ impl Plan {
     }
 }
 
-/// What a history does. Follows from its seed, so that a run that begins with the seed of a failure begins with the failure.
+/// What a history does. Follows from its seed, so that a run that begins with the seed of a failure begins with the
+/// failure.
 enum Kind {
     Plain,
     Row,

@@ -1,5 +1,5 @@
-//! Makes each flush, fence and store order of a table's code ineffective in turn: some crash scenario must notice, or the
-//! site is untested or not needed.
+//! Makes each flush, fence and store order of a table's code ineffective in turn: some crash scenario must notice, or
+//! the site is untested or not needed.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub struct MutateReport {
     pub caught: u64,
     /// Flushes and fences that nobody missed: untested, or not needed.
     pub redundant: Vec<Site>,
-    /// Stores that may as well happen earlier, as far as any scenario can tell: their order against the fence before them,
-    /// or against their line, is not needed.
+    /// Stores that may as well happen earlier, as far as any scenario can tell: their order against the fence before
+    /// them, or against their line, is not needed.
     pub unordered: Vec<Site>,
     /// Sites at which the mutation never changed anything (a store without a fence before it, a flush of a clean line).
     pub idle: Vec<Site>,

@@ -1,5 +1,5 @@
-//! Histories of several threads on few keys, with crashes in the middle: each key must hold a value that some order of the
-//! calls explains, and whatever a call or a read has told must be there.
+//! Histories of several threads on few keys, with crashes in the middle: each key must hold a value that some order of
+//! the calls explains, and whatever a call or a read has told must be there.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,6 +1,6 @@
-//! The Nth system call of the persistent layer fails, once or from then on, for every N, while a table is created, loaded
-//! beyond its first size, copied, closed and opened again. Each time the caller must get an error and no panic, what was
-//! acknowledged must be there, what failed must have changed nothing, and nothing may stay locked.
+//! The Nth system call of the persistent layer fails, once or from then on, for every N, while a table is created,
+//! loaded beyond its first size, copied, closed and opened again. Each time the caller must get an error and no panic,
+//! what was acknowledged must be there, what failed must have changed nothing, and nothing may stay locked.
 
 mod ledger;
 mod trial;

@@ -100,7 +100,8 @@ fn stage_name(stage: Stage) -> &'static str {
     }
 }
 
-/// Rounds on one table, which lives in the empty or absent directory `place`. `command` starts the child with its orders.
+/// Rounds on one table, which lives in the empty or absent directory `place`. `command` starts the child with its
+/// orders.
 ///
 /// # Errors
 /// A lost or invented write, a table that does not open or is not clean, or a child that failed before it was killed.

@@ -1,5 +1,5 @@
-//! Threads run small random histories on a few hot keys of a tiny table, which splits and moves records under them; each
-//! history is judged for linearizability.
+//! Threads run small random histories on a few hot keys of a tiny table, which splits and moves records under them;
+//! each history is judged for linearizability.
 //!
 //! Scans and iteration are weakly consistent and left out. A batch counts as its operations, all within the batch's
 //! interval and in its order; `clear` counts as a removal of each key.

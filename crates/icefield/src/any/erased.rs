@@ -42,8 +42,8 @@ impl Data for AnyBytes {
     }
     fn view<R>(raw: Raw<'_>, f: impl FnOnce(&Self) -> R) -> Option<R> {
         let bytes: *const [u8] = raw.bytes();
-        // SAFETY: `AnyBytes` is a transparent wrapper of `[u8]`, so the pointers have the same metadata and the bytes the
-        // same validity; `raw` outlives the call of `f`.
+        // SAFETY: `AnyBytes` is a transparent wrapper of `[u8]`, so the pointers have the same metadata and the bytes
+        // the same validity; `raw` outlives the call of `f`.
         Some(f(unsafe { &*(bytes as *const Self) }))
     }
     fn own_ref(&self) -> Vec<u8> {

@@ -76,8 +76,8 @@ pub(super) struct DataType {
 }
 
 impl DataType {
-    /// The type named in a superblock. A name that this crate does not know is a user's [`Word`] (nothing else can be added
-    /// from outside), so it is taken as a word of 8 bytes.
+    /// The type named in a superblock. A name that this crate does not know is a user's [`Word`] (nothing else can be
+    /// added from outside), so it is taken as a word of 8 bytes.
     pub(super) fn stored(name: &str) -> Self {
         let known = KNOWN.into_iter().find(|known| known.name == name);
         Self {

@@ -94,8 +94,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.get_owned(key)
     }
 
-    /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table. What other
-    /// threads remove meanwhile is reclaimed after `f` has returned.
+    /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table. What
+    /// other threads remove meanwhile is reclaimed after `f` has returned.
     ///
     /// # Errors
     /// As [`Dash::get`].
@@ -125,12 +125,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.contains_key(key)
     }
 
-    /// Inserts `key` only if it is absent; else gives the present value (§4.6, Algorithm 1). Two flushes and two fences,
-    /// unless it displaces a record or splits a segment.
+    /// Inserts `key` only if it is absent; else gives the present value (§4.6, Algorithm 1). Two flushes and two
+    /// fences, unless it displaces a record or splits a segment.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::KeyTooLong`], [`crate::Error::ValueTooLong`],
-    /// [`crate::Error::Forked`], [`crate::Error::Corrupt`]; nothing was changed then.
+    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::KeyTooLong`],
+    /// [`crate::Error::ValueTooLong`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; nothing was changed then.
     ///
     /// ```
     /// use icefield::Occupied;
@@ -219,8 +219,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.delete_one(key)
     }
 
-    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when another
-    /// thread came between. No lock is held while `f` runs.
+    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
+    /// another thread came between. No lock is held while `f` runs.
     ///
     /// # Errors
     /// As [`Dash::try_insert`].
@@ -335,8 +335,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.stats_now()
     }
 
-    /// All records, weakly consistent: every key that is present throughout is seen exactly once, also across splits. Reads
-    /// one segment at a time, each as it was at one moment.
+    /// All records, weakly consistent: every key that is present throughout is seen exactly once, also across splits.
+    /// Reads one segment at a time, each as it was at one moment.
     ///
     /// ```
     /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -384,8 +384,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.scan_page(cursor, n)
     }
 
-    /// Removes every record by one durable store: a crash leaves all or none of them. Then waits for the writers that came
-    /// before.
+    /// Removes every record by one durable store: a crash leaves all or none of them. Then waits for the writers that
+    /// came before.
     ///
     /// # Errors
     /// As [`Dash::try_insert`].
@@ -450,8 +450,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.read_batch(keys, found)
     }
 
-    /// [`Dash::insert`] of each pair in order; durable when it returns, 32 operations sharing two fences. After a crash inside
-    /// it any subset of the keys may have been inserted, per key a prefix.
+    /// [`Dash::insert`] of each pair in order; durable when it returns, 32 operations sharing two fences. After a crash
+    /// inside it any subset of the keys may have been inserted, per key a prefix.
     ///
     /// # Errors
     /// As [`Dash::try_insert`]; the operations before the failing one are durable and filled in.

@@ -1,10 +1,11 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
-//! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no allocation and leaks
-//! nothing; old directories stay below the new one, half its size in all. Two regions take turns, one per generation of `clear`.
+//! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no
+//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Two regions take turns,
+//! one per generation of `clear`.
 //!
-//! The root word is stored and made durable first, and mirrored in DRAM afterwards; everybody reads the mirror, so nobody
-//! acts on a directory that a crash could take back.
+//! The root word is stored and made durable first, and mirrored in DRAM afterwards; everybody reads the mirror, so
+//! nobody acts on a directory that a crash could take back.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -24,8 +25,8 @@ use crate::{Error, Result};
 const PRESENT: u64 = 1 << 63;
 /// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
 const NO_SOURCE: u32 = u32::MAX;
-/// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead. Random
-/// hashes stay below 4; a crowd of equal hashes would double for ever.
+/// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
+/// Random hashes stay below 4; a crowd of equal hashes would double for ever.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 /// The part of the slots that `capacity` and `reserve` plan to use: far enough below the load at which segments split
 /// that the fullest of many thousands does not.
@@ -141,8 +142,8 @@ impl Eh {
         Ok(true)
     }
 
-    /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a third
-    /// segment stay: it has split off since (recovery may come late).
+    /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
+    /// third segment stay: it has split off since (recovery may come late).
     fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
@@ -161,7 +162,8 @@ impl Eh {
             // Release (E4): the segment behind the entry is complete.
             entry.store(pm, PRESENT | u64::from(to), Release);
         }
-        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same entries.
+        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same
+        // entries.
         pm.flush(entries.as_ptr().cast(), size_of_val(entries));
         Ok(())
     }

@@ -155,7 +155,8 @@ impl Geometry {
         bucket.wrapping_sub(1) & (self.buckets as usize - 1)
     }
 
-    /// The slots that are used, as a mask: the last ones, so that no geometry keeps a record in its metadata's line only.
+    /// The slots that are used, as a mask: the last ones, so that no geometry keeps a record in its metadata's line
+    /// only.
     #[inline]
     pub(super) fn slot_mask(self) -> u32 {
         ((1 << self.slots) - 1) << (SLOTS as u32 - self.slots)
@@ -206,8 +207,8 @@ impl Meta {
 /// A home bucket's overflow metadata (§4.3): four places for fingerprints of records in the stash, and a count of those
 /// that found no place.
 ///
-/// Bits 0-3: place taken. 4-7: the record's home is the previous bucket. 8-15: stash bucket, two bits a place. 16-31: how
-/// many more records of this home are in the stash or its chain; sticks at its maximum.
+/// Bits 0-3: place taken. 4-7: the record's home is the previous bucket. 8-15: stash bucket, two bits a place. 16-31:
+/// how many more records of this home are in the stash or its chain; sticks at its maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OverflowWord(pub(super) u32);
 

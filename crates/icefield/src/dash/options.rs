@@ -97,7 +97,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         self
     }
 
-    /// What the table survives; see [`Durability`]. `Disk` is refused: Dash relies on the order of stores within a line.
+    /// What the table survives; see [`Durability`]. `Disk` is refused: Dash relies on the order of stores within a
+    /// line.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -459,8 +460,8 @@ fn check_types<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<K, V, P, M> {
-    /// Ends the session: all that operations acknowledged is durable already, so only the record count and the clean mark
-    /// are written.
+    /// Ends the session: all that operations acknowledged is durable already, so only the record count and the clean
+    /// mark are written.
     fn drop(&mut self) {
         if self.core.pm.writable().is_ok() {
             let records = self.length.known(self.directory.generation()).unwrap_or(UNCOUNTED);

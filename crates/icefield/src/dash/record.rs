@@ -106,9 +106,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// The bytes behind a reference.
     #[inline]
     fn bytes(&self, pm: &impl Medium, word: u64) -> Result<&[u8]> {
-        // SAFETY: every caller holds a pin taken before it loaded the word from an allocated slot, or the lock of the word's
-        // bucket. A word is stored to a slot only after its blob has been written, and a stored word is always published
-        // and later retired, never discarded: so the blob stays as it is while the pin or the lock is held.
+        // SAFETY: every caller holds a pin taken before it loaded the word from an allocated slot, or the lock of the
+        // word's bucket. A word is stored to a slot only after its blob has been written, and a stored word is always
+        // published and later retired, never discarded: so the blob stays as it is while the pin or the lock is held.
         unsafe { self.store()?.read(pm, BlobRef::from_word(word)) }
     }
 
@@ -170,8 +170,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(Raw::Slice(self.bytes(pm, word)?))
     }
 
-    /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock and
-    /// must be called under none: the blob store may ask the table which blocks are live.
+    /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock
+    /// and must be called under none: the blob store may ask the table which blocks are live.
     #[inline]
     pub(super) fn prepare(
         &self,

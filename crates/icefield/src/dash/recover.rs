@@ -1,13 +1,14 @@
 //! Lazy recovery: what happens to a segment when a session first touches it (§4.8).
 //!
 //! The paper keeps a version number in every segment and compares it with a global one. Here the global number is the
-//! session itself: a mark per segment in DRAM, all zero when a table is opened, so a version cannot wrap and opening stores nothing
-//! per segment. After a clean shutdown the segments are recovered just as well, because locks and overflow metadata are never made
-//! durable: what a power cut right after the shutdown leaves of them is anybody's guess.
+//! session itself: a mark per segment in DRAM, all zero when a table is opened, so a version cannot wrap and opening
+//! stores nothing per segment. After a clean shutdown the segments are recovered just as well, because locks and
+//! overflow metadata are never made durable: what a power cut right after the shutdown leaves of them is anybody's
+//! guess.
 //!
-//! Recovery of one segment: its locks are reset; duplicates that a displacement or a homecoming left are removed; a split
-//! that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been done, so
-//! that crashes inside recovery change nothing.
+//! Recovery of one segment: its locks are reset; duplicates that a displacement or a homecoming left are removed; a
+//! split that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been
+//! done, so that crashes inside recovery change nothing.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -94,8 +95,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-/// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop between
-/// them: recovery reads the same lines whatever the segment holds.
+/// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop
+/// between them: recovery reads the same lines whatever the segment holds.
 fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
     segment: Segment<'_>,
@@ -108,8 +109,8 @@ fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     }
 }
 
-/// Whatever the locks hold is from another session. The metadata is checked here, once, so that no later code meets slots
-/// that the geometry does not have.
+/// Whatever the locks hold is from another session. The metadata is checked here, once, so that no later code meets
+/// slots that the geometry does not have.
 fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
     segment: Segment<'_>,

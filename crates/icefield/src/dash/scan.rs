@@ -1,7 +1,8 @@
-//! Iteration: segment by segment in the order of the hashes (cursors are hashes), each segment read as one consistent whole.
+//! Iteration: segment by segment in the order of the hashes (cursors are hashes), each segment read as one consistent
+//! whole.
 //!
-//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays good whatever happens to the directory; a
-//! record is seen by its hash, never by its place.
+//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays good whatever happens to the
+//! directory; a record is seen by its hash, never by its place.
 
 use super::Dash;
 use super::directory::{Directory, Range};

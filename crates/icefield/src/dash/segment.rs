@@ -156,11 +156,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K
 
 /// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
 fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
-    let needed = count * block_bytes;
+    let too_much =
+        || Error::NoSpace { path: pm.path().join(region.name()), needed_bytes: u64::MAX };
+    let needed = count.checked_mul(block_bytes).ok_or_else(too_much)?;
     if needed <= region.len() {
         return Ok(());
     }
-    let generous = (needed + (needed / 8).min(64 << 20)).min(region.max_bytes()).max(needed);
+    let slack = (needed / 8).min(64 << 20);
+    let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
     pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
 }
 

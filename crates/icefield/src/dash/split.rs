@@ -1,9 +1,9 @@
 //! Splitting a segment in two: the part that extendible and linear hashing share (§4.7).
 //!
 //! The new segment is built beside the old one, private, every record at the position it had (the bucket bits of the
-//! hash do not change), and is durable as a whole before one store makes the split a fact (`Link`, [`State::Splitting`]). From then on it is
-//! rolled forward: by the splitting thread, or after a crash by whoever touches the old segment first. Readers of the old segment go
-//! on until its records are struck out.
+//! hash do not change), and is durable as a whole before one store makes the split a fact (`Link`,
+//! [`State::Splitting`]). From then on it is rolled forward: by the splitting thread, or after a crash by whoever
+//! touches the old segment first. Readers of the old segment go on until its records are struck out.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -18,8 +18,8 @@ use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Claim;
 
-/// A segment with a longer chain is not split: its records agree in their hashes, so that splitting would not help them, and
-/// copying the chain would need many blocks at once.
+/// A segment with a longer chain is not split: its records agree in their hashes, so that splitting would not help
+/// them, and copying the chain would need many blocks at once.
 pub(super) const MAX_CHAIN_TO_SPLIT: usize = 8;
 
 /// A new segment that nobody can reach yet, all its buckets locked.
@@ -217,8 +217,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(claim)
     }
 
-    /// Puts one more bucket at the head of a segment's chain: the way out when splitting does not help. The caller holds all
-    /// locks of the segment.
+    /// Puts one more bucket at the head of a segment's chain: the way out when splitting does not help. The caller
+    /// holds all locks of the segment.
     pub(super) fn extend_chain(&self, segment: Segment<'_>) -> Result<()> {
         let claim = self.new_chain_block(segment.id)?;
         // P7: the empty bucket is durable before the header names it.
@@ -284,7 +284,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             copy_fingerprint(pm, source, slot, target, free);
             target.publish(pm, target.meta(pm).with(free, member));
         }
-        // P10: at home, durably, before they leave the stash; a crash between leaves duplicates, which recovery removes.
+        // P10: at home, durably, before they leave the stash; a crash between leaves duplicates, which recovery
+        // removes.
         pm.fence();
         for &(source, slot, ..) in &moves {
             // P11: durable by the fence of P16, before the locks are released and the slots used again.

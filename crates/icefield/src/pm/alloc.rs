@@ -6,16 +6,19 @@
 //! before its turn); `free` heads a list of blocks through words of their own ([`Blocks::next`]).
 //!
 //! # Invariants
-//! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an intent.
-//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by a durable intent, so that at a
-//!   crash at most one intent names a block whose list change is unfinished: a block at or above `bump`, or the list's head.
+//! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an
+//!   intent.
+//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by a durable intent, so that
+//!   at a crash at most one intent names a block whose list change is unfinished: a block at or above `bump`, or the
+//!   list's head.
 //!
 //! # Crash
-//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably, and
-//! [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the owner
-//! unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block that an intent names:
-//! owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out (A2); any other goes back on the
-//! list, the head's own intent being settled first. Recovery only repeats these steps, so a crash inside it is no different.
+//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
+//! and [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
+//! owner unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block
+//! that an intent names: owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out
+//! (A2); any other goes back on the list, the head's own intent being settled first. Recovery only repeats these steps,
+//! so a crash inside it is no different.
 //!
 //! # Costs
 //! One fence an allocation (two from the free list), three a free: for structure changes, not for single records.
@@ -174,7 +177,8 @@ impl Allocator {
                     set.free.store(pm, next, Release);
                     pm.persist(&set.free);
                 } else {
-                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump, not out.
+                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump,
+                    // not out.
                     set.bump.store(pm, u64::from(block) + 1, Release);
                     pm.flush_object(&set.bump);
                 }
@@ -247,8 +251,8 @@ impl Allocator {
         Claim { block, intent }
     }
 
-    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The caller
-    /// fences before anybody else uses the allocator.
+    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The
+    /// caller fences before anybody else uses the allocator.
     ///
     /// # Errors
     /// An intent or list names a block outside the region.
@@ -259,7 +263,14 @@ impl Allocator {
         blocks: &impl Blocks,
         mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
     ) -> Result<u64> {
-        let set = &words.sets[self.lock().set];
+        let present = self.lock().set;
+        let (set, other) = (&words.sets[present], &words.sets[1 - present]);
+        // The other set means nothing until it is prepared again, but bounds walks: a damaged one would not.
+        for count in [&other.bump, &other.skip] {
+            if count.load(pm, Relaxed) != 0 {
+                count.store(pm, 0, Release);
+            }
+        }
         let mut resolved = 0;
         // The one that may name the head goes first: pushing others would hide that its block is on the list.
         for head_first in [true, false] {
@@ -284,8 +295,8 @@ impl Allocator {
         Ok(resolved)
     }
 
-    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before it switches
-    /// durably. [`Allocator::switch`] follows.
+    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
+    /// it switches durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
         let set = &words.sets[1 - self.lock().set];
         set.bump.store(pm, 0, Release);
@@ -310,7 +321,9 @@ fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
 }
 
-/// The last step of every intent; durable, because the next one may name the same block.
+/// The last step of every intent; durable before anybody else gets the block. The thread may never fence again, and a
+/// newer intent takes an old one of its own line along, but not one of another line: then a recovery would believe an
+/// intent whose block others have freed or taken since, and push it a second time.
 fn erase(pm: &impl Medium, words: &Words, claim: &Claim) {
     words.intents[claim.intent].store(pm, 0, Release);
     pm.persist(&words.intents[claim.intent]);
@@ -322,4 +335,42 @@ fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result
     set.free.store(pm, u64::from(block) + 1, Release);
     pm.persist(&set.free);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pm::sim::{Sim, SimOptions};
+
+    struct Nothing;
+
+    impl Blocks for Nothing {
+        fn next(&self, _: u32) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn set_next(&self, _: u32, _: u64) -> Result<()> {
+            Ok(())
+        }
+
+        fn reserve(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_damaged_count_of_the_other_set_bounds_no_walk() {
+        let sim = Sim::new(SimOptions::default());
+        let root = sim.region("root", 4096).unwrap();
+        sim.grow(&root, 4096).unwrap();
+        let words: &Words = root.at(0).unwrap();
+        let allocator = Allocator::new(0);
+        let claim = allocator.claim(&sim, words, &Nothing, 0).unwrap();
+        allocator.commit(&sim, words, claim);
+        words.sets[1].bump.store(&sim, 1 << 60, Release);
+        words.sets[1].skip.store(&sim, u64::MAX, Release);
+        let allocator = Allocator::new(0);
+        allocator.recover(&sim, words, &Nothing, |_, _| Ok(true)).unwrap();
+        assert_eq!((Allocator::bound(&sim, words), allocator.used(&sim, words)), (1, 1));
+    }
 }

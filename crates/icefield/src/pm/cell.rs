@@ -81,8 +81,8 @@ volatile_cell!(Volatile64, AtomicU64, u64, load_volatile64, store_volatile64, ca
 /// of a mapping.
 ///
 /// # Safety
-/// The type is `repr(C)` or `repr(transparent)`, holds only cells, arrays of them, and other `Overlay` types, and has no
-/// alignment above 64.
+/// The type is `repr(C)` or `repr(transparent)`, holds only cells, arrays of them, and other `Overlay` types, and has
+/// no alignment above 64.
 pub unsafe trait Overlay: Sized {}
 
 // SAFETY: transparent over an atomic integer: every bit pattern is valid, and shared mutation is what atomics are for.

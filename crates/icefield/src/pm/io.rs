@@ -1,9 +1,9 @@
-//! Every system call of the persistent layer, each with a name, so that a test can make the Nth of them fail or kill the
-//! process there ([`FaultPlan`]).
+//! Every system call of the persistent layer, each with a name, so that a test can make the Nth of them fail or kill
+//! the process there ([`FaultPlan`]).
 //!
-//! Calls that undo half-made things (`remove_*`, `restore_*`, `unlock`) run even where a plan says that everything fails:
-//! a plan that disabled them would only prove that nothing can be undone without system calls. They still count, and the
-//! process can still be killed at them.
+//! Calls that undo half-made things (`remove_*`, `restore_*`, `unlock`) run even where a plan says that everything
+//! fails: a plan that disabled them would only prove that nothing can be undone without system calls. They still count,
+//! and the process can still be killed at them.
 
 mod faults;
 
@@ -376,7 +376,8 @@ impl Io {
     /// The range is page-aligned, belongs to the caller, and nothing in it is in use.
     pub(crate) unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         self.enter_undo("unmap");
-        // SAFETY: the caller's contract. It fails only for ranges that are no such thing; then address space stays taken.
+        // SAFETY: the caller's contract. It fails only for ranges that are no such thing; then address space stays
+        // taken.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
     }
 
@@ -401,7 +402,8 @@ impl Io {
     /// The range is page-aligned and mapped by the caller.
     pub(crate) unsafe fn advise_huge_pages(&self, base: NonNull<u8>, bytes: usize) {
         if self.enter("advise_huge_pages").is_ok() {
-            // SAFETY: the advice changes no content. Refused where huge pages are not configured: then small ones serve.
+            // SAFETY: the advice changes no content. Refused where huge pages are not configured: then small ones
+            // serve.
             let _ =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }

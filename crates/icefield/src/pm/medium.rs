@@ -15,8 +15,8 @@ pub enum Durability {
     Auto,
     /// Nothing survives: anonymous memory.
     Memory,
-    /// Survives the death of the process at any instruction, but no power cut: a shared mapping of any file. A fence costs
-    /// nothing.
+    /// Survives the death of the process at any instruction, but no power cut: a shared mapping of any file. A fence
+    /// costs nothing.
     Process,
     /// Survives a power cut: persistent memory. A fence costs line write-backs and a store fence.
     Pmem,
@@ -66,17 +66,28 @@ impl std::str::FromStr for Durability {
 /// simulator can name, skip and reorder each site in the code.
 pub trait Medium: Send + Sync + Sized + 'static {
     /// Maps the region `name`, creating an empty one when the directory has none, and reserves address space for
-    /// `max_bytes`. The same name gives the same region.
+    /// `max_bytes`. The same name gives the same region. A file that somebody copied with holes, opened for writing,
+    /// has space behind every byte afterwards: no store meets a full device.
+    ///
+    /// # Errors
+    /// The file cannot be opened, sized or mapped; [`crate::Error::NoSpace`] when its holes cannot be filled.
+    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
+
+    /// [`Medium::region`] for an owner that punches: holes stay holes, and the owner calls [`Medium::reserve`] before
+    /// it stores to what may be one.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped.
-    fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
+    fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        self.region(name, max_bytes)
+    }
 
-    /// Makes at least the first `bytes` of `region` usable; new bytes are zero. The space is reserved before the length is
-    /// published, so a later store cannot run out of it. Crash-safe: a crash leaves the old or the new length.
+    /// Makes at least the first `bytes` of `region` usable; new bytes are zero. The space is reserved before the length
+    /// is published, so a later store cannot run out of it. Crash-safe: a crash leaves the old or the new length.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room; nothing has changed then.
+    /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room; nothing has changed
+    /// then.
     fn grow(&self, region: &Region, bytes: u64) -> Result<()>;
 
     /// Gives the pages that lie wholly inside the range back to the file system; they read as zero afterwards.
@@ -85,8 +96,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// The system call failed; the range holds what it held.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
-    /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it may
-    /// have been punched, or the file copied sparsely. Media whose bytes always have space need not do anything.
+    /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it
+    /// may have been punched, or the file copied sparsely. Costs nothing where the region has no holes.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] when the file system has no room.
@@ -112,8 +123,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
 
-    /// Returns when every line that this thread has flushed is durable. Failure (on `Disk` only) poisons the medium: later
-    /// calls of [`Medium::writable`] say so, and so must the operation that fenced.
+    /// Returns when every line that this thread has flushed is durable. Failure (on `Disk` only) poisons the medium:
+    /// later calls of [`Medium::writable`] say so, and so must the operation that fenced.
     #[track_caller]
     fn fence(&self);
 
@@ -148,7 +159,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be there.
     ///
     /// # Safety
-    /// No other thread reads or writes the range meanwhile, and nobody holds a reference from [`Medium::read_bytes`] to it.
+    /// No other thread reads or writes the range meanwhile, and nobody holds a reference from [`Medium::read_bytes`] to
+    /// it.
     ///
     /// # Panics
     /// The range lies outside the region.
@@ -228,13 +240,13 @@ pub trait Medium: Send + Sync + Sized + 'static {
         }
     }
 
-    /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what it has
-    /// read so far. Only the simulator's detector listens.
+    /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what
+    /// it has read so far. Only the simulator's detector listens.
     #[inline(always)]
     fn forget_reads(&self) {}
 
-    /// Copies the table's files, as they are, into a new table directory at `path`; tells how many bytes that were. The caller
-    /// sees to it that nobody changes them meanwhile.
+    /// Copies the table's files, as they are, into a new table directory at `path`; tells how many bytes that were. The
+    /// caller sees to it that nobody changes them meanwhile.
     ///
     /// # Errors
     /// The copy could not be written (nothing is left at `path` then), or the medium has no files.

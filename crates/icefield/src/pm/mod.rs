@@ -3,8 +3,8 @@
 //! A table is written once, against [`Medium`], and runs on real files ([`Mapped`]) and on the simulated medium
 //! ([`sim::Sim`]) alike. The rules are those of `docs/crash-model.md`:
 //!
-//! - Every word that threads share lives in a typed cell ([`cell`]); every store to a cell names its medium, so that the
-//!   simulator sees it. A store that bypasses the cells is found by comparing the mapping with its shadow.
+//! - Every word that threads share lives in a typed cell ([`cell`]); every store to a cell names its medium, so that
+//!   the simulator sees it. A store that bypasses the cells is found by comparing the mapping with its shadow.
 //! - [`Cell32`] and [`Cell64`] are durable: what they hold after a crash is some value stored since they were last
 //!   persisted. [`Volatile32`] and [`Volatile64`] live on the medium for locality only: after a crash, *and after every
 //!   reopening*, they hold anything, and the simulator sees to it that they do.

@@ -32,8 +32,8 @@ impl Region {
     /// Wraps a mapping: `len` bytes may be touched now, `max_bytes` of address space are reserved.
     ///
     /// # Safety
-    /// `base` is 4096-aligned; `max_bytes` from it are reserved for this region and the first `len` readable (and, unless
-    /// the medium is read-only, writable) for as long as any clone is used.
+    /// `base` is 4096-aligned; `max_bytes` from it are reserved for this region and the first `len` readable (and,
+    /// unless the medium is read-only, writable) for as long as any clone is used.
     pub(crate) unsafe fn new(
         name: &'static str,
         base: NonNull<u8>,

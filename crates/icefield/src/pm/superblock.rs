@@ -10,21 +10,21 @@
 //!             184  design (96 bytes)            280  key type (256)                 536  value type (256)
 //!             792  zero                        1016  CRC-64/XZ of bytes 0..1016
 //!
-//! session       0  generation                    8  seal of a clean close, or 0      16  records at the last clean close
+//! session       0  generation                    8  seal of a clean close, or 0    16  records at the last clean close
 //! ```
 //!
-//! All numbers are little-endian. Later formats keep the places of magic, version and checksum, so that an older build can
-//! say that a table is too new for it.
+//! All numbers are little-endian. Later formats keep the places of magic, version and checksum, so that an older build
+//! can say that a table is too new for it.
 //!
 //! # Crash
 //!
 //! - P1: both copies but for their magics are durable. A crash before leaves no magic: no table.
-//! - P2, commit point of creation: the magics are durable. A crash between leaves none, one or both; each copy is valid on
-//!   its own.
+//! - P2, commit point of creation: the magics are durable. A crash between leaves none, one or both; each copy is valid
+//!   on its own.
 //! - P3: a session's first persist stores `clean = 0` and the next generation. Either order of the two words is right:
 //!   nothing else has been changed yet.
-//! - P4: closing stores the record count and a seal over count and generation. Torn apart they do not fit, on any medium:
-//!   the session counts as not closed.
+//! - P4: closing stores the record count and a seal over count and generation. Torn apart they do not fit, on any
+//!   medium: the session counts as not closed.
 
 use std::sync::atomic::Ordering;
 

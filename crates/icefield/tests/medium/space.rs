@@ -1,5 +1,11 @@
 //! Full devices and bounds.
 
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use icefield::base::reclaim::Reclaimer;
+use icefield::pm::blob::{BLOBS_REGION, BlobParams, BlobRef, BlobStore, Owner};
+
 use super::*;
 
 #[test]
@@ -96,7 +102,112 @@ fn a_full_device_is_an_error_and_passes() {
     cell(&region, brim).store(&pm, 3, Relaxed);
     drop((pm, region));
     let pm = Mapped::open(&path, process()).unwrap();
-    assert_eq!(cell(&data(&pm), brim).load(&pm, Relaxed), 3);
+    let region = pm.region_with_holes(DATA, 1 << 30).unwrap();
+    assert_eq!(cell(&region, brim).load(&pm, Relaxed), 3);
+}
+
+/// Copies a directory as `cp` does: runs of zeros become holes.
+fn copy_with_holes(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in names(from) {
+        let bytes = fs::read(from.join(&name)).unwrap();
+        let file = fs::File::create_new(to.join(&name)).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        for (page, content) in bytes.chunks(4096).enumerate() {
+            if content.iter().any(|&byte| byte != 0) {
+                file.write_all_at(content, page as u64 * 4096).unwrap();
+            }
+        }
+    }
+}
+
+/// Leaves no space on the device but for a lock file.
+fn fill_up(filler: &Path) {
+    let mut file = fs::File::create(filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
+}
+
+fn missing_bytes(file: &Path) -> u64 {
+    let status = fs::metadata(file).unwrap();
+    status.len().saturating_sub(status.blocks() * 512)
+}
+
+#[test]
+fn a_copy_with_holes_gets_its_space_back_or_is_refused() {
+    let Some(tmpfs) = Tmpfs::mount(4 << 20) else { return };
+    let (path, copy) = (tmpfs.0.path().join("t"), tmpfs.0.path().join("copy"));
+    let filler = tmpfs.0.path().join("filler");
+    drop(make(&path, process(), 1 << 20));
+    copy_with_holes(&path, &copy);
+    let missing = missing_bytes(&copy.join(DATA));
+    assert!(missing > 1 << 19);
+    fill_up(&filler);
+    let pm = Mapped::open(&copy, process()).unwrap();
+    match pm.region(DATA, 1 << 30) {
+        Err(Error::NoSpace { path, needed_bytes }) => {
+            assert_eq!((path, needed_bytes), (copy.join(DATA), missing));
+        }
+        other => panic!("{other:?}"),
+    }
+    pm.writable().unwrap();
+    // Whoever asks for holes gets them, and so do readers.
+    assert_eq!(cell(&pm.region_with_holes(DATA, 1 << 30).unwrap(), 0).load(&pm, Relaxed), 77);
+    drop(pm);
+    assert_eq!(first_word(&copy), 77);
+    assert_eq!(missing_bytes(&copy.join(DATA)), missing);
+    // With space, the opening takes it: no store meets the full device afterwards.
+    fs::remove_file(&filler).unwrap();
+    let pm = Mapped::open(&copy, process()).unwrap();
+    let region = data(&pm);
+    assert_eq!(missing_bytes(&copy.join(DATA)), 0);
+    fill_up(&filler);
+    for offset in (0..region.len()).step_by(4096) {
+        cell(&region, offset).store(&pm, offset, Relaxed);
+    }
+}
+
+/// Says that every blob is referred to.
+struct AllLive;
+
+impl Owner for AllLive {
+    fn is_live(&self, _owner: u64, _blob: BlobRef, mark: &mut dyn FnMut(bool)) {
+        mark(true);
+    }
+}
+
+#[test]
+fn free_blocks_in_holes_are_not_handed_out_on_a_full_device() {
+    let Some(tmpfs) = Tmpfs::mount(4 << 20) else { return };
+    let (path, copy) = (tmpfs.0.path().join("t"), tmpfs.0.path().join("copy"));
+    let filler = tmpfs.0.path().join("filler");
+    let open = |pm: &Mapped| {
+        let params = BlobParams { growth_chunks: 1, ..BlobParams::default() };
+        BlobStore::open(pm, params, Arc::new(Reclaimer::new())).unwrap()
+    };
+    let pm = make(&path, process(), 8);
+    let blob = open(&pm).write(&pm, 1, b"first").unwrap();
+    pm.fence();
+    drop(pm);
+    copy_with_holes(&path, &copy);
+    fill_up(&filler);
+    let pm = Mapped::open(&copy, process()).unwrap();
+    let store = open(&pm);
+    let write = |store: &BlobStore| {
+        store.prepare(&pm, &AllLive, 5)?;
+        store.write(&pm, 2, b"other")
+    };
+    assert!(matches!(write(&store), Err(Error::NoSpace { .. })));
+    // SAFETY: nobody retires anything.
+    assert_eq!(unsafe { store.verify(&pm, 1, blob) }.unwrap(), b"first");
+    fs::remove_file(&filler).unwrap();
+    let store = open(&pm);
+    assert_ne!(write(&store).unwrap(), blob);
+    assert_eq!(missing_bytes(&copy.join(BLOBS_REGION)), 0);
+    fill_up(&filler);
+    // The rest of its chunk is there to be used.
+    let blocks = 1 + (1..).find(|_| write(&store).is_err()).unwrap();
+    assert_eq!(blocks, BlobParams::default().chunk_bytes / 32);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Bugs that others shipped, each in a table of a few lines, beside its corrected form. `BUG` is 0 in the corrected one.
+//! Bugs that others shipped, each in a table of a few lines, beside its corrected form. `BUG` is 0 in the corrected
+//! one.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -181,8 +182,8 @@ impl<const BUG: u32> Small for Mover<BUG> {
     }
 }
 
-/// PM3: a table that doubles. Its records are an array of pairs, given by where it begins and how many fit. Wrong: the two
-/// are published one after the other; right: in one word.
+/// PM3: a table that doubles. Its records are an array of pairs, given by where it begins and how many fit. Wrong: the
+/// two are published one after the other; right: in one word.
 pub struct Doubling<const BUG: u32>;
 
 /// The published array: `start << 32 | capacity`, or two words.
@@ -261,8 +262,8 @@ impl<const BUG: u32> Small for Doubling<BUG> {
     }
 }
 
-/// PM4: a directory of two entries; the first segment splits by the key's lowest bit when it holds four keys. A segment of
-/// depth 1 holds one kind of key only. Wrong: the depth changes before the directory.
+/// PM4: a directory of two entries; the first segment splits by the key's lowest bit when it holds four keys. A segment
+/// of depth 1 holds one kind of key only. Wrong: the depth changes before the directory.
 pub struct Splitting<const BUG: u32>;
 
 /// The segment of odd keys: 0 or 1.
@@ -546,7 +547,8 @@ impl<const BUG: u32> Small for Allocating<BUG> {
     }
 }
 
-/// PM11: a value of two words in one line. Wrong: both change in place, as if the line were atomic. Right: in a new slot.
+/// PM11: a value of two words in one line. Wrong: both change in place, as if the line were atomic. Right: in a new
+/// slot.
 pub struct Wide<const BUG: u32>;
 
 const MASK: u64 = 0xAAAA_AAAA_AAAA_AAAA;
@@ -581,8 +583,8 @@ impl<const BUG: u32> Small for Wide<BUG> {
     }
 }
 
-/// Publishes by the order of two stores to one line: the value, then the key. Right on persistent memory if the second is a
-/// Release store; wrong on a disk (PM11 again) and wrong with a Relaxed one (PM10).
+/// Publishes by the order of two stores to one line: the value, then the key. Right on persistent memory if the second
+/// is a Release store; wrong on a disk (PM11 again) and wrong with a Relaxed one (PM10).
 pub struct SameLine<const RELAXED: bool>;
 
 impl<const RELAXED: bool> Small for SameLine<RELAXED> {

@@ -48,8 +48,8 @@ impl BlobReport {
 type Layout = BTreeMap<u32, (Extent, Bitmap)>;
 
 impl BlobStore {
-    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. Call it when
-    /// nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
+    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. Call it
+    /// when nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
     ///
     /// It verifies I1 to I5 of this module's header.
     pub fn check<M: Medium>(

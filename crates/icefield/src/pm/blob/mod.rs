@@ -3,11 +3,11 @@
 //! # What and when
 //!
 //! A table keeps a word in its slot, a [`BlobRef`]; the bytes live here. **Reachability is ownership**: a block is
-//! allocated if and only if a slot of the table refers to it. No free list, no allocation bit is durable, so allocating and
-//! freeing cost no flush and no fence of their own (but one of each for a *chunk* that begins a new use), and no crash can
-//! leak a block or give one to two owners: after a crash there simply is nobody who says anything but the slots.
-//! The price: free space of former sessions must be found by asking the table, which a lazy, bounded *scan* does while
-//! writes go on.
+//! allocated if and only if a slot of the table refers to it. No free list, no allocation bit is durable, so allocating
+//! and freeing cost no flush and no fence of their own (but one of each for a *chunk* that begins a new use), and no
+//! crash can leak a block or give one to two owners: after a crash there simply is nobody who says anything but the
+//! slots. The price: free space of former sessions must be found by asking the table, which a lazy, bounded *scan* does
+//! while writes go on.
 //!
 //! # Layout
 //!
@@ -19,9 +19,10 @@
 //!   SMALL = { kind: u8 = 1, size: u32, check: u16 }    equal blocks of `size` bytes
 //!   LARGE = { kind: u8 = 2, chunks: u32, check: u16 }  one block over so many chunks
 //! ```
-//! Sizes (`class.rs`): 32, 48, .. 128, then four a doubling up to a quarter of a chunk (waste <= 25 %), then a third and a
-//! half of one; longer blobs take whole contiguous chunks (waste <= 50 %, at most one chunk). The owner word is the hash of
-//! the key that the blob belongs to: it leads the scan to the bucket, and a split to the new segment without hashing again.
+//! Sizes (`class.rs`): 32, 48, .. 128, then four a doubling up to a quarter of a chunk (waste <= 25 %), then a third
+//! and a half of one; longer blobs take whole contiguous chunks (waste <= 50 %, at most one chunk). The owner word is
+//! the hash of the key that the blob belongs to: it leads the scan to the bucket, and a split to the new segment
+//! without hashing again.
 //!
 //! # Invariants
 //!
@@ -30,57 +31,64 @@
 //! - I2 Every reference of the table names a block of the size that its content asks for.
 //! - I3 No two references name the same block.
 //! - I4 A block that is referred to holds what was written, for the owner it was written for (checksum).
-//! - I5 In DRAM: a block is *owned*, or *free*, or neither. Owned blocks are referred to (else they are leaked), free ones
-//!   are not. Neither: not examined, in the hands of the reclaimer, or undecided by the table.
+//! - I5 In DRAM: a block is *owned*, or *free*, or neither. Owned blocks are referred to (else they are leaked), free
+//!   ones are not. Neither: not examined, in the hands of the reclaimer, or undecided by the table.
 //!
 //! # The table's part
 //!
-//! - T1 `write`, then the slot's record (shares its fence), then publish. Before the fence nobody else sees the reference.
-//! - T2 `discard` what was written but not published. `retire` what was unlinked, *after the unlinking is durable* (so a
-//!   block is not used again while a crash could bring the old slot back), under a guard that was pinned *before* it.
-//! - T3 A reader pins before it loads a reference and follows it only if it knows that the slot was published when it loaded
-//!   (it has validated the version): a reference in a slot that is being filled may be discarded and written again.
-//! - T4 A record that moves is always found under the locks of its key: linked at the new place before it leaves the old.
+//! - T1 `write`, then the slot's record (shares its fence), then publish. Before the fence nobody else sees the
+//!   reference.
+//! - T2 `discard` what was written but not published. `retire` what was unlinked, *after the unlinking is durable* (so
+//!   a block is not used again while a crash could bring the old slot back), under a guard that was pinned *before* it.
+//! - T3 A reader pins before it loads a reference and follows it only if it knows that the slot was published when it
+//!   loaded (it has validated the version): a reference in a slot that is being filled may be discarded and written
+//!   again.
+//! - T4 A record that moves is always found under the locks of its key: linked at the new place before it leaves the
+//!   old.
 //! - T5 [`Owner::is_live`] answers and marks under those locks.
 //!
 //! # Operations and crashes
 //!
-//! `write` takes a free block in DRAM, writes content and header, flushes; the caller fences. A crash before the slot is
-//! published: no slot refers to the block, it is free. After: the fence made block and record durable together.
-//! `retire`: a crash at any time after the durable unlinking finds no slot. A block is never written while a slot, in memory
-//! or on the medium, refers to it (T2). The map:
-//! - P1 A chunk's word is durable before a slot refers to a block in it: the thread that takes the chunk flushes the word
-//!   before it flushes a block, and fences if other threads will take blocks too (a large run has only the one, which the
-//!   caller's fence covers). Crash before: the chunk is still free, whatever lies in it; stale headers are just blocks that
-//!   no slot refers to.
+//! `write` takes a free block in DRAM, writes content and header, flushes; the caller fences. A crash before the slot
+//! is published: no slot refers to the block, it is free. After: the fence made block and record durable together.
+//! `retire`: a crash at any time after the durable unlinking finds no slot. A block is never written while a slot, in
+//! memory or on the medium, refers to it (T2). The map:
+//! - P1 A chunk's word is durable before a slot refers to a block in it: the thread that takes the chunk flushes the
+//!   word before it flushes a block, and fences if other threads will take blocks too (a large run has only the one,
+//!   which the caller's fence covers). Crash before: the chunk is still free, whatever lies in it; stale headers are
+//!   just blocks that no slot refers to.
 //! - P2 A chunk (or run) that is given up gets FREE words, durable before it is used again. Otherwise an old LARGE word
 //!   could span chunks that have blocks of their own by then, and the scan would pass over them, or free them.
 //! - Interior words need no store: free chunks have FREE words by P2, fresh ones by birth.
 //!
 //! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
-//! that were never used. All others are *unscanned*: nothing is allocated in them, and the scan goes through them once, in
-//! order ("sweep"), from a place that differs from session to session. Each fresh chunk makes eight unscanned ones due,
-//! opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to 256 blocks while any are due. So a region
-//! grows by about an eighth over what its live blobs need before everything has been scanned, and no operation waits long.
-//! When a class has no known room, the next writes search its own unscanned chunks first, youngest first, eight at most for
-//! each chunk used up ("hunt"): a session goes on in the half-filled chunks of the last one, and a thousand sessions of one
-//! write each do not cost a chunk each. A second crash, or a hundred, change nothing: the scan stores nothing durable but
-//! P2's words.
+//! that were never used. All others are *unscanned*: nothing is allocated in them, and the scan goes through them once,
+//! in order ("sweep"), from a place that differs from session to session. Each fresh chunk makes eight unscanned ones
+//! due, opening makes eight due, and each write ([`BlobStore::prepare`]) examines up to 256 blocks while any are due.
+//! So a region grows by about an eighth over what its live blobs need before everything has been scanned, and no
+//! operation waits long. When a class has no known room, the next writes search its own unscanned chunks first,
+//! youngest first, eight at most for each chunk used up ("hunt"): a session goes on in the half-filled chunks of the
+//! last one, and a thousand sessions of one write each do not cost a chunk each. A second crash, or a hundred, change
+//! nothing: the scan stores nothing durable but P2's words.
 //!
-//! A map word that fails its check ends the sweep's range for the session: what lies behind it might be the inside of a run,
-//! and nothing is given away on a guess. `check` reports it, reads go on.
+//! Holes: reclaimed chunks may be punched, and whoever copies the file may leave more holes. Space is reserved before a
+//! chunk is used anew and before the scan gives blocks of it away, so a full device is an error from `write`, no fault
+//! in it.
+//!
+//! A map word that fails its check ends the sweep's range for the session: what lies behind it might be the inside of a
+//! run, and nothing is given away on a guess. `check` reports it, reads go on.
 //!
 //! # The scan against everybody else
 //!
-//! A block in an unscanned chunk can only lose its owner: allocation happens in examined blocks alone, so the scan never
-//! meets a blob on its way from `write` to its slot, and a block found dead cannot come alive. Let U be the durable unlinking
-//! of block b by a remover R, and S the moment at which the table marks b for the scan. Both happen under the locks of b's
-//! key, so one comes first.
+//! A block in an unscanned chunk can only lose its owner: allocation happens in examined blocks alone, so the scan
+//! never meets a blob on its way from `write` to its slot, and a block found dead cannot come alive. Let U be the
+//! durable unlinking of block b by a remover R, and S the moment at which the table marks b for the scan. Both happen
+//! under the locks of b's key, so one comes first.
 //! - S before U: b was marked live, is owned. R's `retire` follows U, takes the ownership, and the reclaimer frees b.
-//! - U before S: b was marked dead and is condemned. R's `retire`, be it before or after S, finds b without an owner and does
-//!   nothing: not examined, or condemned. That this `retire` cannot come so late that b is free and owned by a third
-//!   party: condemned blocks are freed through the reclaimer, whose grace period began after S, hence after U, hence after
-//!   R's guard was pinned (T2), and R holds that guard until its `retire` is done.
+//! - U before S: b was marked dead and is condemned. R's `retire`, be it before or after S, finds b without an owner
+//!   and does nothing: not examined, or condemned. That this `retire` cannot come so late that b is free and owned by a
+//!   third party: condemned blocks are freed through the reclaimer, whose grace period began after S, hence after U,
+//!   hence after R's guard was pinned (T2), and R holds that guard until its `retire` is done.
 //! - In both cases readers that reached b before U are waited for by the grace period.
 //!
 //! # Locks
@@ -235,7 +243,7 @@ impl BlobStore {
     pub fn open<M: Medium>(pm: &M, params: BlobParams, reclaimer: Arc<Reclaimer>) -> Result<Self> {
         params.validate()?;
         let chunk_bytes = u64::from(params.chunk_bytes);
-        let blobs = pm.region(BLOBS_REGION, params.max_bytes.max(chunk_bytes))?;
+        let blobs = pm.region_with_holes(BLOBS_REGION, params.max_bytes.max(chunk_bytes))?;
         let map_bytes =
             (blobs.max_bytes() / chunk_bytes * WORD_BYTES).next_multiple_of(MAP_PAGE_BYTES);
         let map = pm.region(MAP_REGION, map_bytes)?;
@@ -264,12 +272,12 @@ impl BlobStore {
         Ok(Self { shared: Arc::new(shared), reclaimer, scanner })
     }
 
-    /// Stores `content` for `owner` (the hash of its key) and flushes it. Durable after this thread's next fence; until a
-    /// slot refers to it, the caller must [`BlobStore::discard`] it or link it. Constant work besides copying.
+    /// Stores `content` for `owner` (the hash of its key) and flushes it. Durable after this thread's next fence; until
+    /// a slot refers to it, the caller must [`BlobStore::discard`] it or link it. Constant work besides copying.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`] beyond [`MAX_BLOB_BYTES`]; [`Error::NoSpace`] (the table may try [`BlobStore::make_room`]);
-    /// [`Error::Poisoned`] when the fence for a new chunk failed.
+    /// [`Error::ValueTooLong`] beyond [`MAX_BLOB_BYTES`]; [`Error::NoSpace`] (the table may try
+    /// [`BlobStore::make_room`]); [`Error::Poisoned`] when the fence for a new chunk failed.
     pub fn write<M: Medium>(&self, pm: &M, owner: u64, content: &[u8]) -> Result<BlobRef> {
         if content.len() > MAX_BLOB_BYTES {
             return Err(Error::ValueTooLong { len: content.len(), max: MAX_BLOB_BYTES });
@@ -280,8 +288,8 @@ impl BlobStore {
         };
         header.store(pm, owner, content);
         if !content.is_empty() {
-            // SAFETY: the block was free and is this thread's alone until it is linked; readers of a former content have left
-            // (the reclaimer saw to it before it became free).
+            // SAFETY: the block was free and is this thread's alone until it is linked; readers of a former content
+            // have left (the reclaimer saw to it before it became free).
             unsafe { pm.write_bytes(&self.shared.blobs, offset + HEADER_BYTES, content) };
         }
         pm.flush(std::ptr::from_ref(header).cast(), HEADER_BYTES as usize + content.len());
@@ -294,8 +302,8 @@ impl BlobStore {
     /// [`Error::Corrupt`] when the reference, or the length it leads to, is impossible.
     ///
     /// # Safety
-    /// `blob` was loaded from a published slot (T3), under a guard pinned before, or under the lock of its key; the bytes
-    /// are used no longer than that is held.
+    /// `blob` was loaded from a published slot (T3), under a guard pinned before, or under the lock of its key; the
+    /// bytes are used no longer than that is held.
     #[inline]
     pub unsafe fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<&[u8]> {
         let (offset, header) = self.resolve(blob)?;
@@ -343,8 +351,8 @@ impl BlobStore {
         }
     }
 
-    /// Takes back what a slot referred to: free when every reader of now has left. The unlinking is durable, and `guard`
-    /// was pinned before it (T2).
+    /// Takes back what a slot referred to: free when every reader of now has left. The unlinking is durable, and
+    /// `guard` was pinned before it (T2).
     pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
         if let Some(held) = self.shared.disown(blob) {
             guard.retire(release_later(&self.shared, held));

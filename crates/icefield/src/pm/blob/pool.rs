@@ -189,8 +189,8 @@ impl Shared {
         Ok((number, offset))
     }
 
-    /// Takes a block from its owner; `None` when it has none that the store knows of: not examined yet, retired already,
-    /// or no block at all.
+    /// Takes a block from its owner; `None` when it has none that the store knows of: not examined yet, retired
+    /// already, or no block at all.
     pub(super) fn disown(&self, blob: BlobRef) -> Option<Held> {
         let (number, inside) = self.locate(blob)?;
         let mut chunk = lock(self.chunks.peek(number)?);

@@ -1,8 +1,8 @@
 //! The scan: finding out, piece by piece, which blocks of former sessions are still owned.
 //!
-//! Two ways through the unscanned chunks, sharing one lock and one budget: the *sweep* passes every chunk once and finds
-//! free ones; the *hunt* looks for chunks of one class, the youngest first, when that class needs room. The hunt goes by
-//! words that say SMALL, which never lie inside a run (I1); the sweep skips what the hunt was at.
+//! Two ways through the unscanned chunks, sharing one lock and one budget: the *sweep* passes every chunk once and
+//! finds free ones; the *hunt* looks for chunks of one class, the youngest first, when that class needs room. The hunt
+//! goes by words that say SMALL, which never lie inside a run (I1); the sweep skips what the hunt was at.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -22,13 +22,13 @@ const WORDS_PER_HUNT: u32 = 1024;
 
 /// The table, as far as the scan asks it.
 pub trait Owner {
-    /// Tells whether a slot refers to `blob`, which was written for `owner`: calls `mark` once with the answer, *while it
-    /// holds the locks that keep that answer true*, i.e. those under which a record with this `owner` would be linked,
-    /// moved or unlinked. Slots are compared by [`BlobRef::same_block`].
+    /// Tells whether a slot refers to `blob`, which was written for `owner`: calls `mark` once with the answer, *while
+    /// it holds the locks that keep that answer true*, i.e. those under which a record with this `owner` would be
+    /// linked, moved or unlinked. Slots are compared by [`BlobRef::same_block`].
     ///
-    /// `owner` may be garbage: then no slot refers to the block. When the table cannot tell (a damaged segment), it does
-    /// not call `mark`, and the block is left alone for this session. Before it says `false` the unlinking must be durable,
-    /// which the locks see to if writers hold them over their fence.
+    /// `owner` may be garbage: then no slot refers to the block. When the table cannot tell (a damaged segment), it
+    /// does not call `mark`, and the block is left alone for this session. Before it says `false` the unlinking must be
+    /// durable, which the locks see to if writers hold them over their fence.
     ///
     /// The store calls this with none of its short locks held; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
@@ -71,8 +71,8 @@ enum Verdict {
 }
 
 impl Shared {
-    /// A scan of the chunks below `end`. The sweep begins somewhere that differs from session to session: a store that is
-    /// opened for a few operations at a time sees all of itself in the end.
+    /// A scan of the chunks below `end`. The sweep begins somewhere that differs from session to session: a store that
+    /// is opened for a few operations at a time sees all of itself in the end.
     pub(super) fn scanner<M: Medium>(&self, pm: &M, end: u32) -> Mutex<Scanner> {
         let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE)
             % u64::from(end.max(1));
@@ -109,11 +109,14 @@ impl Shared {
         self.chunks.peek(number).is_none_or(|chunk| matches!(*lock(chunk), Chunk::Unscanned))
     }
 
-    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned.
-    fn begin(&self, number: u32, class: usize) -> Examination {
+    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. Where the
+    /// file was copied with holes, free blocks may lie in them: without space for the whole chunk it is left alone.
+    fn begin<M: Medium>(&self, pm: &M, number: u32, class: usize) -> Option<Examination> {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        pm.reserve(&self.blobs, u64::from(number) * chunk_bytes, chunk_bytes).ok()?;
         let unexamined = SmallChunk::unexamined(class, self.classes.blocks(class));
         *lock(self.chunks.get(number)) = Chunk::Small(Box::new(unexamined));
-        Examination { chunk: number, class, next_block: 0 }
+        Some(Examination { chunk: number, class, next_block: 0 })
     }
 
     /// Takes `chunks` off what is left, and off what is due.
@@ -127,12 +130,12 @@ impl Shared {
 }
 
 impl BlobStore {
-    /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512 blocks of
-    /// former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three loads when nothing
-    /// is due; leaves the scan alone while another thread is at it.
+    /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512
+    /// blocks of former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three
+    /// loads when nothing is due; leaves the scan alone while another thread is at it.
     ///
-    /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but finds
-    /// no space of former sessions.
+    /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but
+    /// finds no space of former sessions.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed.
@@ -185,8 +188,8 @@ impl BlobStore {
     }
 
     /// Scans all that is left, whatever it takes, and asks for retired blocks: for a table that got
-    /// [`crate::Error::NoSpace`] and is about to try once more. What readers still hold does not come back. The caller holds
-    /// no lock of its own.
+    /// [`crate::Error::NoSpace`] and is about to try once more. What readers still hold does not come back. The caller
+    /// holds no lock of its own.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed.
@@ -231,15 +234,16 @@ impl BlobStore {
             }
             if let Some(Ok(Some(Extent::Small(found)))) = self.shared.word_at(pm, hunt.next)
                 && found == class
+                && let Some(examination) = self.shared.begin(pm, hunt.next, class)
             {
-                return Some(self.shared.begin(hunt.next, class));
+                return Some(examination);
             }
         }
         None
     }
 
-    /// Goes on with the sweep; gives the number of blocks (or map words) looked at, at most `budget` and at least one, and
-    /// `None` at its end.
+    /// Goes on with the sweep; gives the number of blocks (or map words) looked at, at most `budget` and at least one,
+    /// and `None` at its end.
     fn sweep<M: Medium>(
         &self,
         pm: &M,
@@ -258,13 +262,17 @@ impl BlobStore {
             match self.shared.word_at(pm, number) {
                 Some(Ok(None)) => self.find_free(number),
                 Some(Ok(Some(Extent::Small(class)))) => {
-                    scanner.swept = Some(self.shared.begin(number, class))
+                    scanner.swept = self.shared.begin(pm, number, class);
+                    if scanner.swept.is_none() {
+                        self.shared.count_scanned(1);
+                    }
                 }
                 Some(Ok(Some(Extent::Large(run)))) if self.is_run(pm, number, run, end) => {
                     self.examine_run(pm, table, number, run);
                     chunks = run;
                 }
-                // What follows may be the inside of a run whose word was damaged: nothing there is given away. `check` tells.
+                // What follows may be the inside of a run whose word was damaged: nothing there is given away. `check`
+                // tells.
                 _ => {
                     chunks = end - number;
                     self.shared.count_scanned(chunks);

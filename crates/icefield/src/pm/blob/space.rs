@@ -119,8 +119,8 @@ impl Shared {
         MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
     }
 
-    /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run: what
-    /// looks unused before that is left to the scan.
+    /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run:
+    /// what looks unused before that is left to the scan.
     pub(super) fn find_fresh<M: Medium>(&self, pm: &M, end: u32) -> u32 {
         let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {
@@ -138,8 +138,8 @@ impl Shared {
         if stop == 0 { 0 } else { (stop + self.longest_run()).min(end) }
     }
 
-    /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and writes that use into the map:
-    /// durable after this thread's next fence.
+    /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and writes that use into the
+    /// map: durable after this thread's next fence.
     pub(super) fn take_chunks<M: Medium>(&self, pm: &M, count: u32, extent: Extent) -> Result<u32> {
         self.settle_ripe(pm)?;
         let start = self.choose_chunks(pm, count)?;
@@ -240,7 +240,8 @@ impl Shared {
                 pm.flush_object(word);
             }
         }
-        // P2: no chunk is used anew while the map may still show it as the beginning, or the inside, of something larger.
+        // P2: no chunk is used anew while the map may still show it as the beginning, or the inside, of something
+        // larger.
         pm.fence();
         pm.writable()?;
         for (start, length) in ripe {

@@ -20,14 +20,16 @@
 //! # What remains assumed
 //!
 //! The table's files belong to this library while the lock is held. Somebody who truncates one all the same makes the
-//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An opening
-//! takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go on, and
-//! poisons the medium; what is touched between two growths is not covered.
+//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An
+//! opening takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go
+//! on, and poisons the medium; what is touched between two growths is not covered.
 //!
-//! Space is reserved before it is published, so a full device is an error from `grow`. Two kinds of holes escape this: a
-//! table that was copied with its holes (`cp` does so) has to be reserved again ([`Medium::reserve`]) before it is stored
-//! to; and on file systems that write every block to a new place (btrfs, ZFS, or XFS where a backup shares blocks) no
-//! reservation promises anything. A store into such a hole on a full device faults likewise.
+//! Space is reserved before it is published, so a full device is an error from `grow`. A table that was copied with
+//! holes (`cp` makes them of reserved space) is reserved anew when it is opened for writing: a file with less space
+//! than length has some. What escapes this: holes smaller than what the file system counts besides (metadata, space
+//! behind the end), file systems that cannot reserve, and those that write every block to a new place (btrfs, ZFS, or
+//! XFS where a backup shares blocks), where no reservation promises anything. A store into such a hole on a full device
+//! faults likewise.
 
 mod backup;
 mod budget;
@@ -196,6 +198,26 @@ impl Mapped {
         }
     }
 
+    /// The region `name`; `prepare` is done to its file when that is mapped for the first time.
+    fn map_region(
+        &self,
+        name: &'static str,
+        max_bytes: u64,
+        prepare: impl FnOnce(&RegionFile, &Setting<'_>) -> Result<(), region_file::Failure>,
+    ) -> Result<Region> {
+        let mut regions = lock(&self.regions);
+        if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
+            return Ok(RegionFile::handle(file));
+        }
+        let file = self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?;
+        self.poison_if(prepare(&file, &self.setting()))?;
+        let file = Arc::new(file);
+        self.budget.take_unchecked(file.region().len());
+        let region = RegionFile::handle(&file);
+        regions.push(file);
+        Ok(region)
+    }
+
     /// The file behind `region`.
     fn file_of(&self, region: &Region) -> Result<Arc<RegionFile>> {
         let regions = lock(&self.regions);
@@ -256,15 +278,11 @@ fn effort(durability: Durability, skip_flush: bool) -> Result<Effort> {
 
 impl Medium for Mapped {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        let mut regions = lock(&self.regions);
-        if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
-            return Ok(RegionFile::handle(file));
-        }
-        let file = Arc::new(self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?);
-        self.budget.take_unchecked(file.region().len());
-        let region = RegionFile::handle(&file);
-        regions.push(file);
-        Ok(region)
+        self.map_region(name, max_bytes, RegionFile::fill_holes)
+    }
+
+    fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
+        self.map_region(name, max_bytes, |_, _| Ok(()))
     }
 
     fn grow(&self, region: &Region, bytes: u64) -> Result<()> {

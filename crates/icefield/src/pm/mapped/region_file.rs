@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::FileType;
@@ -78,6 +79,10 @@ pub(super) struct RegionFile {
     backing: Backing,
     file: Option<OwnedFd>,
     reservation: Reservation,
+    /// Bytes of the file that have no space behind them, as far as its status told when it was opened.
+    missing: u64,
+    /// Whether there may be holes: some bytes were missing, or have been punched since.
+    has_holes: AtomicBool,
     /// One growth at a time.
     growing: Mutex<()>,
     /// Keeps the table locked while anything of it is mapped.
@@ -93,9 +98,9 @@ impl RegionFile {
             Some(directory) => open_file(setting, directory, name, &path)?,
             None => None,
         };
-        let len = match &file {
-            Some(file) => file_length(setting.io, file, &path)?,
-            None => 0,
+        let (len, space) = match &file {
+            Some(file) => length_and_space(setting.io, file, &path)?,
+            None => (0, 0),
         };
         let wanted = round_up(max_bytes.clamp(1, DEFAULT_RESERVATION).max(len), page_size() as u64);
         let shared = file.as_ref().map(|file| (file, setting.backing.sharing()));
@@ -112,6 +117,8 @@ impl RegionFile {
             backing: setting.backing,
             file,
             reservation,
+            missing: len.saturating_sub(space),
+            has_holes: AtomicBool::new(space < len),
             growing,
             _directory: directory,
         };
@@ -239,6 +246,8 @@ impl RegionFile {
             return Ok(());
         }
         let fault = |errno| Failure::from(error(&self.path, errno, 0));
+        // Relaxed: who stores to the range next has learnt from this thread that it is free.
+        self.has_holes.store(true, Ordering::Relaxed);
         match (&self.file, self.backing) {
             (Some(file), Backing::Shared | Backing::SharedSync) => {
                 match setting.io.punch_hole(file.as_fd(), start, end - start) {
@@ -255,19 +264,33 @@ impl RegionFile {
         }
     }
 
-    /// Takes space for a range back that may have been punched.
+    /// Takes space back for a range that may have been punched, or copied with holes.
     pub(super) fn reserve(&self, setting: &Setting<'_>, offset: u64, bytes: u64) -> Outcome<()> {
         let end = offset.saturating_add(bytes).min(self.region.len());
+        self.fill(setting, offset..end, end.saturating_sub(offset))
+    }
+
+    /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
+    pub(super) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
+        self.fill(setting, 0..self.region.len(), self.missing)?;
+        // Relaxed: nobody else has the file yet.
+        self.has_holes.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts space behind a range; `missing` is what an error names.
+    fn fill(&self, setting: &Setting<'_>, range: Range<u64>, missing: u64) -> Outcome<()> {
         let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing) else {
             return Ok(());
         };
-        if offset >= end {
+        // Relaxed: who punched the range has told this thread that it is free.
+        if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match setting.io.allocate(file.as_fd(), offset, end - offset) {
+        match setting.io.allocate(file.as_fd(), range.start, range.end - range.start) {
             // File systems that cannot reserve cannot punch either.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(errno) => Err(error(&self.path, errno, end - offset).into()),
+            Err(errno) => Err(error(&self.path, errno, missing).into()),
         }
     }
 
@@ -323,13 +346,24 @@ pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
     }
 }
 
+/// Bytes in the unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+
 /// The length of a file that must be a plain one.
 pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
+    length_and_space(io, file, path).map(|(len, _)| len)
+}
+
+/// The length of a file that must be a plain one, and how many bytes the file system has set aside for it.
+fn length_and_space(io: &Io, file: &OwnedFd, path: &Path) -> Result<(u64, u64), Error> {
     let status = io.status(file.as_fd()).map_err(|errno| error(path, errno, 0))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(Error::corrupt(path, 0, "not a plain file"));
     }
-    u64::try_from(status.st_size).map_err(|_| Error::corrupt(path, 0, "a negative length"))
+    let len =
+        u64::try_from(status.st_size).map_err(|_| Error::corrupt(path, 0, "a negative length"))?;
+    let space = u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES);
+    Ok((len, space))
 }
 
 /// Reserves space from `len` to `target`; on file systems that cannot, by writing zeros.

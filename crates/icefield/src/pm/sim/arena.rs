@@ -1,5 +1,5 @@
-//! The address space of a simulated medium: one slot per region, committed page by page as it is touched, and the pool in
-//! which used ones wait, because mapping afresh would cost more than a whole crash image does.
+//! The address space of a simulated medium: one slot per region, committed page by page as it is touched, and the pool
+//! in which used ones wait, because mapping afresh would cost more than a whole crash image does.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,8 @@ impl Drop for Arena {
     }
 }
 
-/// Used arenas and logs, waiting for the next medium. Clones share it; hand one to every [`super::SimOptions`] of a run.
+/// Used arenas and logs, waiting for the next medium. Clones share it; hand one to every [`super::SimOptions`] of a
+/// run.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Mutex<Vec<(Arena, State)>>>);
 

@@ -1,5 +1,5 @@
-//! Counts what operations cost the medium: distinct lines read and written, flushes, fences, and the 256-byte blocks in which
-//! real media read and write.
+//! Counts what operations cost the medium: distinct lines read and written, flushes, fences, and the 256-byte blocks in
+//! which real media read and write.
 
 use super::state::{LineId, State};
 use crate::pm::LINE_BYTES;
@@ -12,8 +12,8 @@ const BUFFER_BLOCKS: usize = 64;
 /// What operations have cost so far, summed over all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Lines read, by region: a line counts once per operation ([`super::Sim::begin_op`]), as if nothing were cached between
-    /// operations.
+    /// Lines read, by region: a line counts once per operation ([`super::Sim::begin_op`]), as if nothing were cached
+    /// between operations.
     pub line_reads: Vec<(&'static str, u64)>,
     /// Lines written, each once per operation.
     pub line_writes: u64,

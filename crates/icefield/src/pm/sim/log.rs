@@ -158,7 +158,8 @@ impl State {
         self.event(EventKind::Store, thread, site);
     }
 
-    /// Lets the newest store of a line happen before the preceding one to the line, and before the thread's preceding fence.
+    /// Lets the newest store of a line happen before the preceding one to the line, and before the thread's preceding
+    /// fence.
     fn swap_store(&mut self, id: LineId, thread: usize, site: &'static Location<'static>) {
         let Some(store) = self.pending(id).last().copied() else { return };
         self.swap_in_line(id);

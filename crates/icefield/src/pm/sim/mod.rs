@@ -6,15 +6,15 @@
 //! Every durable store is logged with its line. A flush notes how far its lines' logs go; the same thread's next fence
 //! makes them persistent that far. What is still in a log may be there after a crash or not:
 //!
-//! - [`Model::Pmem`]: per line, a Release store is there only if every earlier atomic store to the line is; Relaxed stores
-//!   after it, and each word of a bulk write, come or stay away freely. Lines are independent.
+//! - [`Model::Pmem`]: per line, a Release store is there only if every earlier atomic store to the line is; Relaxed
+//!   stores after it, and each word of a bulk write, come or stay away freely. Lines are independent.
 //! - [`Model::Disk`]: per 8-byte word any version since the last sync, in no order against any other word.
 //! - Volatile words hold garbage in every image, crash or not.
 //! - A region's length is durable when `grow` returns, and so are punched pages.
 //!
-//! [`CrashPoint`] hands the images out; [`Sim::on_event`] gives the moments. The simulator keeps a shadow of every region
-//! and stops with "unrecorded store" when the mapping differs from it. [`Sim::op_returned`] reports what a thread has read
-//! and built upon before it was persistent. [`Mutation`] makes single sites of the code ineffective.
+//! [`CrashPoint`] hands the images out; [`Sim::on_event`] gives the moments. The simulator keeps a shadow of every
+//! region and stops with "unrecorded store" when the mapping differs from it. [`Sim::op_returned`] reports what a
+//! thread has read and built upon before it was persistent. [`Mutation`] makes single sites of the code ineffective.
 //!
 //! # Cost of the simulation
 //!
@@ -151,7 +151,8 @@ struct Inner {
     pool: Pool,
 }
 
-// SAFETY: `base` points into `arena`, which is Send; access to the bytes is by atomics, or under the medium's contracts.
+// SAFETY: `base` points into `arena`, which is Send; access to the bytes is by atomics, or under the medium's
+// contracts.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -254,8 +255,8 @@ impl Sim {
         image
     }
 
-    /// Calls `observer` at every store, flush, fence, growth and punch, with every other thread stopped. The observer must
-    /// not use this medium; opening images on others is what it is for.
+    /// Calls `observer` at every store, flush, fence, growth and punch, with every other thread stopped. The observer
+    /// must not use this medium; opening images on others is what it is for.
     pub fn on_event(&self, observer: impl FnMut(&CrashPoint<'_>) + Send + 'static) {
         self.state().observer = Some(Box::new(observer));
     }
@@ -285,8 +286,8 @@ impl Sim {
         }
     }
 
-    /// Ends an operation of the calling thread: what it has read, or stored on the strength of, and a crash could still take
-    /// back. Needs `detecting`.
+    /// Ends an operation of the calling thread: what it has read, or stored on the strength of, and a crash could still
+    /// take back. Needs `detecting`.
     #[must_use]
     pub fn op_returned(&self) -> Vec<ReadAhead> {
         if self.modes() & mode::DETECT == 0 { Vec::new() } else { self.state().op_returned() }

@@ -1,5 +1,5 @@
-//! Mutation of the simulator's input: a flush or fence in the code that has no effect, a store that happens too early. Each
-//! must make some test fail; one that does not is untested or not needed.
+//! Mutation of the simulator's input: a flush or fence in the code that has no effect, a store that happens too early.
+//! Each must make some test fail; one that does not is untested or not needed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,12 +1,12 @@
 //! Crash points and the images that a crash there can leave.
 //!
-//! A crash takes, for every line with pending stores, any of the contents that its stores' order allows, independently of
-//! every other line. On [`Model::Pmem`] a Release store drags every earlier atomic store to its line along; Relaxed stores
-//! after it, and the words of bulk writes, come or stay away one by one. On [`Model::Disk`] every 8-byte word takes any of
-//! its own versions.
+//! A crash takes, for every line with pending stores, any of the contents that its stores' order allows, independently
+//! of every other line. On [`Model::Pmem`] a Release store drags every earlier atomic store to its line along; Relaxed
+//! stores after it, and the words of bulk writes, come or stay away one by one. On [`Model::Disk`] every 8-byte word
+//! takes any of its own versions.
 //!
-//! Pending stores only add images until a fence takes some away, and what a table must keep only grows as calls return. So
-//! looking just before each fence and after each return sees every image of every crash point between, under the
+//! Pending stores only add images until a fence takes some away, and what a table must keep only grows as calls return.
+//! So looking just before each fence and after each return sees every image of every crash point between, under the
 //! strictest demands.
 
 use std::panic::Location;
@@ -174,8 +174,8 @@ impl CrashSpace<'_> {
         self.count
     }
 
-    /// Writes one image, reusing the memory of `into`. Volatile words hold garbage that depends on the medium's seed and on
-    /// the pick.
+    /// Writes one image, reusing the memory of `into`. Volatile words hold garbage that depends on the medium's seed
+    /// and on the pick.
     pub fn image(&self, pick: Pick, into: &mut Image) {
         let regions = self.state.regions();
         into.regions.resize_with(regions.len(), ImageRegion::default);

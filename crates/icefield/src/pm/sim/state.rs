@@ -313,7 +313,8 @@ impl State {
         region.volatile[..words].copy_from_slice(&image.volatile[..words]);
     }
 
-    /// Whether the mapping should be compared with its shadow at this fence: always for tiny tables, rarely for large ones.
+    /// Whether the mapping should be compared with its shadow at this fence: always for tiny tables, rarely for large
+    /// ones.
     pub(super) fn shadow_due(&mut self) -> bool {
         if !self.recording {
             return false;

@@ -94,7 +94,8 @@ fn look_at(point: &CrashPoint<'_>, promise: &Mutex<Promise>, pool: &Pool, seed: 
     }
 }
 
-/// One session of a few operations on what `image` holds, looking at every crash in it. Gives a crash image of its middle.
+/// One session of a few operations on what `image` holds, looking at every crash in it. Gives a crash image of its
+/// middle.
 fn session(
     image: &Image,
     promise: &Arc<Mutex<Promise>>,
@@ -153,7 +154,8 @@ fn session(
     }))
 }
 
-/// Three sessions, the second and third on crash images of the one before. Gives the number of images, or what was wrong.
+/// Three sessions, the second and third on crash images of the one before. Gives the number of images, or what was
+/// wrong.
 fn history(
     seed: u64,
     pool: &Pool,

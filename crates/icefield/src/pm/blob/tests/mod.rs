@@ -130,7 +130,8 @@ impl<M: Medium> Toy<M> {
         assert!(report.is_clean(), "{report:?}");
     }
 
-    /// Scans everything and demands that each chunk is accounted for: nothing owned but what is referred to, all else free.
+    /// Scans everything and demands that each chunk is accounted for: nothing owned but what is referred to, all else
+    /// free.
     pub fn check_nothing_lost(&self) {
         // Twice: the first one's dead blocks are given back by its end.
         self.store.make_room(&*self.pm, self).expect("room");

@@ -1,0 +1,190 @@
+//! The machine that the allocators' crash scenarios share: a map of few keys in one page, each with a word for whatever
+//! a store made of its value.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use icefield::pm::cell::Overlay;
+use icefield::pm::sim::Sim;
+use icefield::pm::{Cell64, Medium, Region};
+use icefield::{Error, Result};
+
+use super::machine::Machine;
+use crate::call::{Call, Reply};
+
+const ENTRIES: usize = 32;
+const PAGE_BYTES: u64 = 4096;
+
+#[repr(C)]
+struct Root {
+    made: Cell64,
+    _reserved: [Cell64; 7],
+    entries: [Entry; ENTRIES],
+}
+
+/// A key, plus one, and the store's word for its value, or 0.
+#[repr(C)]
+pub(super) struct Entry {
+    key: Cell64,
+    pub(super) word: Cell64,
+}
+
+// SAFETY: `repr(C)`, cells only.
+unsafe impl Overlay for Entry {}
+// SAFETY: `repr(C)`, cells and overlays only.
+unsafe impl Overlay for Root {}
+
+/// The page.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) pm: Sim,
+    root: Region,
+}
+
+/// What the values lie in. Called under the map's one lock.
+pub(super) trait Store: Send + Sync + Sized + 'static {
+    const NAME: &'static str;
+
+    fn map(pm: &Sim) -> Result<Self>;
+
+    fn recover(&self, _frame: &Frame) -> Result<()> {
+        Ok(())
+    }
+
+    /// The value that an entry's word stands for.
+    fn read(&self, frame: &Frame, word: u64) -> Result<u64>;
+
+    /// Stores a value and makes the entry's word stand for it, durably.
+    fn put(&self, frame: &Frame, key: u64, entry: &Entry, value: u64) -> Result<()>;
+
+    /// Makes the entry's word 0, durably, and takes back what it stood for.
+    fn remove(&self, frame: &Frame, entry: &Entry) -> Result<()>;
+
+    /// What is wrong with the store.
+    fn faults(&self, frame: &Frame) -> Result<Vec<String>>;
+}
+
+impl Frame {
+    /// Where in the page a store may keep words of its own.
+    pub(super) const FREE_OFFSET: u64 = 1024;
+
+    /// What lies in the page at `offset`.
+    pub(super) fn at<T: Overlay>(&self, offset: u64) -> Result<&T> {
+        self.root.at(offset).ok_or_else(|| damaged(&self.root))
+    }
+
+    /// Each key that has a value, with its word.
+    pub(super) fn live(&self) -> Result<Vec<(u64, u64)>> {
+        let words =
+            self.at::<Root>(0)?.entries.iter().map(|entry| {
+                (entry.key.load(&self.pm, Acquire), entry.word.load(&self.pm, Acquire))
+            });
+        Ok(words.filter(|&(_, word)| word != 0).map(|(key, word)| (key - 1, word)).collect())
+    }
+
+    fn entry(&self, key: u64) -> Result<Option<&Entry>> {
+        let entries = &self.at::<Root>(0)?.entries;
+        Ok(entries.iter().find(|entry| entry.key.load(&self.pm, Acquire) == key + 1))
+    }
+
+    /// The key's entry, which it keeps for good.
+    fn entry_or_new(&self, key: u64) -> Result<&Entry> {
+        if let Some(entry) = self.entry(key)? {
+            return Ok(entry);
+        }
+        let mut entries = self.at::<Root>(0)?.entries.iter();
+        let free = entries.find(|entry| entry.key.load(&self.pm, Relaxed) == 0);
+        let free = free.ok_or(Error::Full)?;
+        free.key.store(&self.pm, key + 1, Release);
+        self.pm.persist(&free.key);
+        Ok(free)
+    }
+}
+
+const _: () = assert!(size_of::<Root>() as u64 <= Frame::FREE_OFFSET);
+
+pub(super) fn damaged(region: &Region) -> Error {
+    Error::Unsupported(format!("{} is too short", region.name()))
+}
+
+/// A map whose every value lies in the store.
+#[derive(Debug)]
+pub(super) struct Map<S> {
+    frame: Frame,
+    store: S,
+    lock: Mutex<()>,
+}
+
+impl<S: Store> Map<S> {
+    fn on(pm: Sim) -> Result<Self> {
+        let root = pm.region("root", PAGE_BYTES)?;
+        let store = S::map(&pm)?;
+        Ok(Self { frame: Frame { pm, root }, store, lock: Mutex::new(()) })
+    }
+
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        match self.frame.entry(key)?.map(|entry| entry.word.load(&self.frame.pm, Acquire)) {
+            None | Some(0) => Ok(None),
+            Some(word) => self.store.read(&self.frame, word).map(Some),
+        }
+    }
+
+    fn set(&self, key: u64, value: Option<u64>) -> Result<()> {
+        let entry = self.frame.entry_or_new(key)?;
+        match value {
+            Some(value) => self.store.put(&self.frame, key, entry, value),
+            None => self.store.remove(&self.frame, entry),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store> Machine for Map<S> {
+    const NAME: &'static str = S::NAME;
+    const SIMPLE: bool = true;
+
+    fn create(sim: Sim, _variant: u64) -> Result<Self> {
+        let map = Self::on(sim)?;
+        let pm = &map.frame.pm;
+        pm.grow(&map.frame.root, PAGE_BYTES)?;
+        let made = &map.frame.at::<Root>(0)?.made;
+        made.store(pm, 1, Release);
+        pm.persist(made);
+        pm.publish_created()?;
+        Ok(map)
+    }
+
+    fn open(sim: Sim) -> Result<Self> {
+        let map = Self::on(sim)?;
+        let made = map.frame.at::<Root>(0).map_or(0, |root| root.made.load(&map.frame.pm, Acquire));
+        if made == 0 {
+            return Err(Error::NotFound { path: map.frame.pm.path().into() });
+        }
+        map.store.recover(&map.frame)?;
+        Ok(map)
+    }
+
+    fn ask(&self, call: Call) -> Result<Reply> {
+        let _lock = self.lock();
+        let value = self.get(call.key)?;
+        let (after, reply) = call.action.step(value);
+        if after != value {
+            self.set(call.key, after)?;
+        }
+        Ok(reply)
+    }
+
+    fn records(&self) -> Result<Vec<(u64, u64)>> {
+        let _lock = self.lock();
+        let live = self.frame.live()?.into_iter();
+        live.map(|(key, word)| Ok((key, self.store.read(&self.frame, word)?))).collect()
+    }
+
+    fn faults(&self) -> Result<Vec<String>> {
+        let _lock = self.lock();
+        self.store.faults(&self.frame)
+    }
+}
