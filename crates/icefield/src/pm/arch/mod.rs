@@ -21,6 +21,13 @@ pub(crate) use native::{Instruction, store_fence};
 
 use super::LINE_BYTES;
 
+/// Starts the write-back of the line that holds `byte`.
+#[inline(always)]
+pub(crate) fn flush_line(instruction: Instruction, byte: *const u8) {
+    // SAFETY: the caller has mapped the byte, and with it its line.
+    unsafe { instruction.write_back(byte) }
+}
+
 /// Starts the write-back of every line that overlaps `bytes` bytes from `start`.
 // Out of line: a call costs next to nothing beside a write-back, and media that need none keep their callers small.
 #[inline(never)]

@@ -337,8 +337,7 @@ impl Medium for Mapped {
     fn flush_line(&self, byte: *const u8) {
         match self.effort {
             Effort::None | Effort::FenceOnly => {}
-            // SAFETY: the medium's cells and bulk bytes are mapped, and the processor was asked when the medium opened.
-            Effort::Lines(instruction) => unsafe { instruction.write_back(byte) },
+            Effort::Lines(instruction) => arch::flush_line(instruction, byte),
             Effort::Sync => self.note_dirty(byte, 1),
         }
     }
