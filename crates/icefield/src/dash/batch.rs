@@ -1,12 +1,13 @@
 //! Batches: the ring in front, windows of up to 32 operations that share two fences behind it.
 //!
-//! Each operation of a window locks its two buckets and decides what it will do. Only the first lock of a window is waited for; every
-//! other one is tried, and a failure closes the window: a thread never waits while it holds something, so no order of locking is
-//! needed. New records are written to slots that are still free; one fence makes them all durable; then every touched bucket
-//! gets its changes under its changing bit, and a second fence makes these durable before anybody may read them.
+//! Each operation of a window locks its two buckets and decides what it will do. Only the first lock of a window is
+//! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
+//! something, so no order of locking is needed. New records are written to slots that are still free; one fence makes
+//! them all durable; then every touched bucket gets its changes under its changing bit, and a second fence makes these
+//! durable before anybody may read them.
 //!
-//! What a window cannot do closes it and is done the single way: a displacement, a split, a record for the chain. A second operation on a
-//! key of the window closes it, too.
+//! What a window cannot do closes it and is done the single way: a displacement, a split, a record for the chain. A
+//! second operation on a key of the window closes it, too.
 
 use std::ops::ControlFlow;
 
@@ -100,8 +101,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove); `answer` gets
-    /// what became of each, in order, once it is durable.
+    /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove);
+    /// `answer` gets what became of each, in order, once it is durable.
     fn write_batch<'k, 'v>(
         &self,
         count: usize,

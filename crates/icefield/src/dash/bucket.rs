@@ -85,8 +85,8 @@ impl Bucket {
         records: &Records<K, V>,
         probe: &Probe<'_>,
     ) -> Result<bool> {
-        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob, which our
-        // pin keeps.
+        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob,
+        // which our pin keeps.
         records.matches(pm, self.slots[slot].key.load(pm, PROTECTED), probe)
     }
 
@@ -113,8 +113,8 @@ impl Bucket {
         place.value.store(pm, value, Release);
     }
 
-    /// Sets a slot's fingerprint. In the line of the metadata word and stored before it: a crash that keeps the record keeps
-    /// the fingerprint.
+    /// Sets a slot's fingerprint. In the line of the metadata word and stored before it: a crash that keeps the record
+    /// keeps the fingerprint.
     #[inline]
     pub(super) fn set_fingerprint(&self, pm: &impl Medium, slot: usize, hash: u64) {
         let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);

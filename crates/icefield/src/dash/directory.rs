@@ -43,8 +43,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         core: &Core<K, V, M>,
     ) -> Result<(Self, u64)>;
 
-    /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading versions
-    /// or locking. `None` says nothing: ask [`Directory::locate`].
+    /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading
+    /// versions or locking. `None` says nothing: ask [`Directory::locate`].
     fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located>;
 
     /// [`Directory::glance`] until it says something, or the directory is found to be damaged.
@@ -84,7 +84,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         located: Located,
     ) -> Result<()>;
 
-    /// Finishes a split that a crash interrupted after its commit point. Called once, before anybody else uses the segment.
+    /// Finishes a split that a crash interrupted after its commit point. Called once, before anybody else uses the
+    /// segment.
     ///
     /// # Errors
     /// The files are damaged.

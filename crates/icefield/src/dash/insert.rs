@@ -1,5 +1,5 @@
-//! The ways of a record into a segment: its home or probing bucket, displacement of one record, the stash, displacement of
-//! several, the chain (Algorithms 1, 2).
+//! The ways of a record into a segment: its home or probing bucket, displacement of one record, the stash, displacement
+//! of several, the chain (Algorithms 1, 2).
 //!
 //! The paper stops at the stash. Two more moves once it is full let segments fill further (`docs/decisions.md` has the
 //! figures), and cost something only then. Batches stash first (`batch`).
@@ -34,8 +34,8 @@ pub(super) fn choose(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> 
     Bucket::free_slot(metas[target], slot_mask).map(|slot| (target, slot))
 }
 
-/// How many bits each of two 14-bit words has, counted side by side: not every processor that we are compiled for counts
-/// bits by itself.
+/// How many bits each of two 14-bit words has, counted side by side: not every processor that we are compiled for
+/// counts bits by itself.
 #[inline]
 fn counts([a, b]: [u32; 2]) -> [u32; 2] {
     let mut sums = a | b << 16;
@@ -51,7 +51,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     #[inline]
     pub(super) fn new(core: &'a Core<K, V, M>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
-        // A write touches both buckets' first lines and some line of a record: fetched together, not one after the other.
+        // A write touches both buckets' first lines and some line of a record: fetched together, not one after the
+        // other.
         home.fetch_for_write();
         prefetch_write(probing);
         let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
@@ -70,8 +71,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         self.core.find_locked(self.segment.id, self.buckets, probe)
     }
 
-    /// Sets the changing bit of whichever bucket makes readers of the found record retry: its own, or the home bucket of a
-    /// stashed one.
+    /// Sets the changing bit of whichever bucket makes readers of the found record retry: its own, or the home bucket
+    /// of a stashed one.
     fn begin_change(&self, found: &Found<'_>) {
         let which = usize::from(std::ptr::eq(found.bucket, self.buckets[1]));
         self.guards[which].begin_change();
@@ -201,11 +202,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         true
     }
 
-    /// Moves records of the neighbourhood one bucket on, or one back, so that a slot of one of the two buckets becomes free,
-    /// and takes it. Three flushes and fences a moved record, two for the new one.
+    /// Moves records of the neighbourhood one bucket on, or one back, so that a slot of one of the two buckets becomes
+    /// free, and takes it. Three flushes and fences a moved record, two for the new one.
     ///
-    /// Onwards, a record moves that is at home in its bucket, from the probing bucket; back, one that is a member, from the home
-    /// bucket: either way to its other bucket. The paper moves one record; a few more fill segments further.
+    /// Onwards, a record moves that is at home in its bucket, from the probing bucket; back, one that is a member, from
+    /// the home bucket: either way to its other bucket. The paper moves one record; a few more fill segments further.
     #[cold]
     fn displace(&mut self, hash: u64, record: Unlinked, steps: usize) -> bool {
         self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)
@@ -225,8 +226,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
             }
             number = if from == 1 { geometry.next(number) } else { geometry.previous(number) };
             let bucket = &self.segment.buckets[number];
-            // The paper forgets these locks. Only tried: to wait here, out of order, could be for ever. (They also end paths
-            // that come round to our own buckets.)
+            // The paper forgets these locks. Only tried: to wait here, out of order, could be for ever. (They also end
+            // paths that come round to our own buckets.)
             let Some(guard) = bucket.try_lock(&core.pm) else { return false };
             guards.push(guard);
             path.push(number);

@@ -11,8 +11,8 @@ use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::table::{Arg, Computed, Decision, Occupied, Owned, TryInsert};
 
-/// So often an insert that finds no room makes some. More than the directory can double, and enough for other threads to
-/// take the room away now and then; a damaged table would go on for ever.
+/// So often an insert that finds no room makes some. More than the directory can double, and enough for other threads
+/// to take the room away now and then; a damaged table would go on for ever.
 const MAX_ROUNDS: u32 = 512;
 
 /// What to do with a key.
@@ -147,8 +147,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    /// Writes one record. A by-reference record is written to the blob store before any lock is taken, unless a look without
-    /// locks already tells that it will not be needed.
+    /// Writes one record. A by-reference record is written to the blob store before any lock is taken, unless a look
+    /// without locks already tells that it will not be needed.
     #[inline]
     pub(super) fn write(
         &self,

@@ -1,4 +1,5 @@
-//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, later `lh`) do with them.
+//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, later `lh`) do with
+//! them.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
@@ -56,8 +57,8 @@ pub struct Segment<'a> {
     pub(super) buckets: &'a [Bucket],
 }
 
-/// Where a key belongs: a segment, and its home and probing bucket there. Buckets stay where they are while the table is
-/// open, so this may grow stale but not dangle.
+/// Where a key belongs: a segment, and its home and probing bucket there. Buckets stay where they are while the table
+/// is open, so this may grow stale but not dangle.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) located: Located,
@@ -282,9 +283,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
     }
 
-    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after the
-    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards: that
-    /// of its bucket for a record in one of the two, both for everything else.
+    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
+    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
+    /// afterwards: that of its bucket for a record in one of the two, both for everything else.
     #[inline(always)]
     pub(super) fn search<T>(
         &self,
@@ -327,8 +328,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         home | probing << 16
     }
 
-    /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be is
-    /// anybody's guess.
+    /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be
+    /// is anybody's guess.
     #[inline]
     fn find_in_pair(
         &self,
@@ -347,8 +348,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's version,
-    /// which every change to its overflow records steps, is validated by the caller.
+    /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's
+    /// version, which every change to its overflow records steps, is validated by the caller.
     #[cold]
     fn search_stash(
         &self,
@@ -482,15 +483,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.records.pin()
     }
 
-    /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain, whose
-    /// buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a split may free
-    /// them before this guard ends.
+    /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain,
+    /// whose buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a
+    /// split may free them before this guard ends.
     pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<super::bucket::Guard<'a, M>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
     }
 
-    /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence of
-    /// its slot; an update in place has none before its commit point.
+    /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence
+    /// of its slot; an update in place has none before its commit point.
     #[inline]
     pub(super) fn persist_prepared(&self) {
         if self.records.blobs().is_some() {

@@ -74,8 +74,8 @@ pub(super) fn hint(pm: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -
     StashHint { buckets, all: at_home.count() > 0 }
 }
 
-/// Notes that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both locks and has set both
-/// changing bits.
+/// Notes that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both
+/// locks and has set both changing bits.
 pub(super) fn note(
     pm: &impl Medium,
     home: &Bucket,

@@ -237,8 +237,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         (self.changes, self.inserts) = (true, true);
     }
 
-    /// Makes all that was staged durable and visible, and lets go of the locks. Two fences; one when no record is new; none
-    /// when nothing changes. The staged operations' answers stand.
+    /// Makes all that was staged durable and visible, and lets go of the locks. Two fences; one when no record is new;
+    /// none when nothing changes. The staged operations' answers stand.
     pub(super) fn commit(&mut self, pin: &Pin<'_>) {
         if self.changes {
             let pm = &self.core.pm;
@@ -265,13 +265,15 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         self.held.clear();
     }
 
-    /// Before the metadata words change: other words, and the versions of records that are not in the bucket that changes.
+    /// Before the metadata words change: other words, and the versions of records that are not in the bucket that
+    /// changes.
     fn begin(&self, staged: &Staged) {
         let pm = &self.core.pm;
         match staged.plan {
             Plan::Replace { place, value: Address(bucket, slot), word, .. } => {
                 self.held[usize::from(place)].guard.begin_change();
-                // SAFETY: the address of a bucket of this table's mapping, found in this window; mappings outlive the table.
+                // SAFETY: the address of a bucket of this table's mapping, found in this window; mappings outlive the
+                // table.
                 let cell = unsafe { &*bucket }.value(slot);
                 // Release (E3): the blob behind a reference was written before.
                 cell.store(pm, word, Release);

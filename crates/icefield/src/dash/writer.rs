@@ -1,7 +1,7 @@
 //! The writes of a batch behind its ring: collected, then locked together, staged together, committed together.
 //!
-//! Doing each step for a whole window keeps the processor busy: a locked instruction lets nothing pass it, so one between any two
-//! operations would run them one after the other.
+//! Doing each step for a whole window keeps the processor busy: a locked instruction lets nothing pass it, so one
+//! between any two operations would run them one after the other.
 
 use super::Dash;
 use super::directory::Directory;
@@ -79,8 +79,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         Ok(())
     }
 
-    /// Runs what has been taken up. `key_of` gives an operation's key again; `answer` gets what became of each, in order, once
-    /// it is durable.
+    /// Runs what has been taken up. `key_of` gives an operation's key again; `answer` gets what became of each, in
+    /// order, once it is durable.
     pub(super) fn run_all<'k>(
         &mut self,
         key_of: &impl Fn(usize) -> Arg<'k, K>,
@@ -215,7 +215,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         answer(index, wrote?)
     }
 
-    /// Writes what a record needs beyond its slot. Only with no lock held may the blob store ask the table about old blocks.
+    /// Writes what a record needs beyond its slot. Only with no lock held may the blob store ask the table about old
+    /// blocks.
     fn prepare(
         &mut self,
         probe: &Probe<'_>,
