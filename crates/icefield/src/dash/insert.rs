@@ -10,7 +10,6 @@ use super::record::{Pin, Probe, Unlinked};
 use super::segment::{Core, Found, Segment, Site};
 use super::stash;
 use crate::Result;
-use crate::base::pipeline::prefetch_write;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -51,10 +50,10 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     #[inline]
     pub(super) fn new(core: &'a Core<K, V, M>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
-        // A write touches both buckets' first lines and some line of a record: fetched together, not one after the
-        // other.
+        // A write touches both buckets' first lines and some line of a record in one of them: fetched together, not one
+        // after the other. (A bucket is one block of the medium, whichever of its lines are asked for.)
         home.fetch_for_write();
-        prefetch_write(probing);
+        probing.fetch_for_write();
         let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
             let first = home.lock(&core.pm);
             [first, probing.lock(&core.pm)]

@@ -208,8 +208,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 }
                 (None, Mode::Update) => return Ok(Wrote::Absent),
                 (None, Mode::TryInsert | Mode::Upsert) => {
-                    if locked.insert(probe.hash, record)? {
-                        self.length.add(located.generation, 1);
+                    // Counted before the fences: a locked instruction behind the last one would hold back the next
+                    // operation's loads until that fence is done.
+                    self.length.add(located.generation, 1);
+                    let inserted = locked.insert(probe.hash, record);
+                    if !matches!(inserted, Ok(true)) {
+                        self.length.add(located.generation, -1);
+                    }
+                    if inserted? {
                         return Ok(Wrote::Inserted);
                     }
                 }
@@ -259,8 +265,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let (located, mut locked) = self.lock(probe.hash)?;
         let Some(found) = locked.find(probe)? else { return Ok(None) };
         let (_, word) = found.bucket.record(&self.core.pm, found.slot);
-        locked.remove(&found, probe.hash, pin);
+        // Before the fence, as in `write_prepared`.
         self.length.add(located.generation, -1);
+        locked.remove(&found, probe.hash, pin);
         Ok(Some(word))
     }
 
@@ -353,8 +360,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             return Ok(locked.find(probe)?.is_none());
         }
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };
-        locked.remove(&found, probe.hash, pin);
         self.length.add(located.generation, -1);
+        locked.remove(&found, probe.hash, pin);
         Ok(true)
     }
 
