@@ -4,9 +4,27 @@ use std::io;
 use std::path::PathBuf;
 
 /// The result of every fallible call of this crate.
+///
+/// ```
+/// fn count(path: &std::path::Path) -> icefield::Result<u64> {
+///     icefield::DashEh::<u64, u64>::open_read_only(path)?.len()
+/// }
+/// assert!(count("no/such.ice".as_ref()).is_err());
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a table failed. Nothing was changed unless the variant says otherwise.
+///
+/// ```
+/// use icefield::{DashEh, Error};
+///
+/// match DashEh::<u64, u64>::open("no/such.ice") {
+///     Err(Error::NotFound { path }) => println!("nothing at {}", path.display()),
+///     Err(Error::Locked { pid }) => println!("process {pid} has it"),
+///     Err(other) => println!("{other}"),
+///     Ok(_) => unreachable!(),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -7,6 +7,13 @@ use std::fmt;
 use std::ops::Deref;
 
 /// How a type is stored.
+///
+/// ```
+/// use icefield::{Data, Form};
+/// assert_eq!(u32::FORM, Form::Word);
+/// assert_eq!(<[u8; 32]>::FORM, Form::Fixed(32));
+/// assert_eq!(str::FORM, Form::Variable);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// In the slot, as a 64-bit word.
@@ -18,6 +25,12 @@ pub enum Form {
 }
 
 /// A key or value on its way between the user and a slot.
+///
+/// ```
+/// use icefield::Data;
+/// assert_eq!(u32::raw(7).word(), 7);
+/// assert_eq!(str::raw("seven").bytes(), b"seven");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Raw<'a> {
     /// The word of a [`Form::Word`] type.
@@ -60,6 +73,12 @@ impl Raw<'_> {
 ///
 /// Implemented here for every [`Word`], for `u128` and byte arrays of 16, 32 and 64, for `[u8]` and for `str`; user
 /// types join by implementing [`Word`].
+///
+/// ```
+/// use icefield::Data;
+/// assert_eq!(str::own(str::raw("seven")), Some(String::from("seven")));
+/// assert_eq!(bool::own(icefield::Raw::Word(2)), None, "no `bool` is stored as 2");
+/// ```
 pub trait Data: 'static {
     /// How calls take it: by value for words and arrays, `&[u8]`, `&str`.
     type Arg<'a>: Copy + fmt::Debug + Send + Sync;
@@ -83,6 +102,15 @@ pub trait Data: 'static {
 }
 
 /// A type that can be a key.
+///
+/// ```
+/// fn new_table<K: icefield::Key + ?Sized>() -> icefield::Result<icefield::DashEh<K, u64>> {
+///     icefield::DashEh::in_memory()
+/// }
+/// new_table::<u64>()?.put(7, 1)?;
+/// new_table::<str>()?.put("seven", 1)?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub trait Key: Data {
     /// Does not compile for a word whose equal values may have different bits.
     #[doc(hidden)]
@@ -90,6 +118,15 @@ pub trait Key: Data {
 }
 
 /// A type that can be a value.
+///
+/// ```
+/// fn index<V: icefield::Value + ?Sized>() -> icefield::Result<icefield::DashEh<u64, V>> {
+///     icefield::DashEh::in_memory()
+/// }
+/// index::<f64>()?.put(7, 0.5)?;
+/// index::<[u8]>()?.put(7, b"seven")?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub trait Value: Data {}
 
 /// A type that fits into 64 bits and is stored in the slot itself.

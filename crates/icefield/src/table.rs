@@ -10,14 +10,48 @@ use crate::pm::Durability;
 use crate::{Error, Result};
 
 /// How calls take a `D`.
+///
+/// ```
+/// use icefield::{Arg, DashEh, Key};
+///
+/// fn knows<K: Key + ?Sized>(table: &DashEh<K, u64>, key: Arg<'_, K>) -> icefield::Result<bool> {
+///     table.contains(key)
+/// }
+/// assert!(!knows::<str>(&DashEh::in_memory()?, "nobody")?); // `&str` for `str`,
+/// assert!(!knows::<u64>(&DashEh::in_memory()?, 7)?); // `u64` for `u64`.
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type Arg<'a, D> = <D as Data>::Arg<'a>;
 /// How calls give a `D` back.
+///
+/// ```
+/// let names = icefield::DashEh::<u64, str>::in_memory()?;
+/// names.put(1, "one")?;
+/// let owned: Option<icefield::Owned<str>> = names.get(1)?;
+/// assert_eq!(owned, Some(String::from("one")));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type Owned<D> = <D as Data>::Owned;
 
 /// A key and its value, as batches take them.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let records: [icefield::RecordArg<'_, u64, u64>; 2] = [(1, 10), (2, 20)];
+/// table.put_batch(&records)?;
+/// assert_eq!(table.len()?, 2);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type RecordArg<'a, K, V> = (Arg<'a, K>, Arg<'a, V>);
 
 /// The key is present; holds its value.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// table.put(1, 10)?;
+/// assert_eq!(table.try_insert(1, 11)?, Err(icefield::Occupied(10)));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied<O>(pub O);
 
@@ -37,9 +71,31 @@ impl<O> fmt::Display for Occupied<O> {
 impl<O: fmt::Debug> std::error::Error for Occupied<O> {}
 
 /// What [`Table::try_insert`] says of one key.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let mut outcomes: [icefield::TryInsert<u64>; 2] = [Ok(()); 2];
+/// table.try_insert_batch(&[(1, 10), (1, 11)], &mut outcomes)?;
+/// assert_eq!(outcomes, [Ok(()), Err(icefield::Occupied(10))]);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
 
 /// What a [`Table::compute`] closure decides.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// use icefield::Decision;
+/// let halve = |value: Option<&u64>| match value {
+///     None => Decision::Keep,
+///     Some(0) => Decision::Remove,
+///     Some(value) => Decision::Put(value / 2),
+/// };
+/// table.put(1, 10)?;
+/// table.compute(1, halve)?;
+/// assert_eq!(table.get(1)?, Some(5));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision<O> {
     /// Leave the key as it is.
@@ -51,6 +107,14 @@ pub enum Decision<O> {
 }
 
 /// What [`Table::compute`] did, with the value before.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// use icefield::{Computed, Decision};
+/// assert_eq!(table.compute(1, |_| Decision::Put(10))?, Computed::Put(None));
+/// assert_eq!(table.compute(1, |_| Decision::Remove)?.before(), Some(10));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Computed<O> {
     /// Nothing; the value, if present.
@@ -71,6 +135,16 @@ impl<O> Computed<O> {
 }
 
 /// One operation of a mixed batch ([`Table::execute`]); the last field of each is filled in when it runs.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// use icefield::{OnFailure, Op};
+/// let mut ops = [Op::put(1, 10), Op::get(1), Op::remove(2)];
+/// table.execute(&mut ops, OnFailure::Continue)?;
+/// assert!(matches!(ops[1], Op::Get(1, Some(10))));
+/// assert!(ops[2].failed());
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
     /// [`Table::get`].
@@ -136,6 +210,15 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
 }
 
 /// Whether a mixed batch goes on after an operation that found its key occupied or absent.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// use icefield::{OnFailure, Op};
+/// let mut ops = [Op::update(1, 10), Op::put(2, 20)];
+/// assert_eq!(table.execute(&mut ops, OnFailure::Stop)?, 1, "ends at the absent key");
+/// assert_eq!(table.execute(&mut ops, OnFailure::Continue)?, 2);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// Run every operation.
@@ -145,6 +228,19 @@ pub enum OnFailure {
 }
 
 /// Where a [`Table::scan`] goes on. Survives resizes, splits and reopening.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20), (3, 30)])?;
+/// let (mut seen, mut next) = (0, Some(icefield::Cursor::START));
+/// while let Some(cursor) = next {
+///     let page = table.scan(cursor, 2)?;
+///     seen += page.records.len();
+///     next = page.next;
+/// }
+/// assert_eq!(seen, 3);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub u64);
 
@@ -154,6 +250,14 @@ impl Cursor {
 }
 
 /// A part of a table, from [`Table::scan`].
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// table.put(1, 10)?;
+/// let page = table.scan(icefield::Cursor::START, 100)?;
+/// assert_eq!((page.records, page.next), (vec![(1, 10)], None));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
     /// The records, in the table's own order.
@@ -163,6 +267,14 @@ pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
 }
 
 /// What a table is made of just now. Constant time.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let stats = table.stats();
+/// assert_eq!(stats.len_estimate, 0);
+/// assert!(stats.details.iter().any(|(name, _)| *name == "splits"));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -182,6 +294,13 @@ pub struct Stats {
 }
 
 /// What opening found, and what it did.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let report = table.recovery();
+/// println!("opened in {:?}, {} changes settled", report.open_time, report.resolved);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -196,6 +315,13 @@ pub struct RecoveryReport {
 }
 
 /// What [`Durable::check`] found.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let report = table.check()?;
+/// assert!(report.is_clean(), "{:#?}", report.faults);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
@@ -216,6 +342,14 @@ impl CheckReport {
 }
 
 /// What [`Durable::backup`] did.
+///
+/// ```
+/// let directory = tempfile::tempdir()?;
+/// let table = icefield::DashEh::<u64, u64>::open_or_create(directory.path().join("a.ice"))?;
+/// let report = table.backup(directory.path().join("copy.ice"))?;
+/// println!("{} bytes; writers waited {:?}", report.bytes, report.pause);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BackupReport {
@@ -226,6 +360,16 @@ pub struct BackupReport {
 }
 
 /// What [`Durable::salvage`] rescued.
+///
+/// ```
+/// let directory = tempfile::tempdir()?;
+/// let table = icefield::DashEh::<u64, u64>::open_or_create(directory.path().join("a.ice"))?;
+/// table.put(1, 10)?;
+/// let report = table.salvage(directory.path().join("rescued.ice"))?;
+/// assert_eq!(report.records, 1);
+/// assert!(report.lost.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SalvageReport {
@@ -239,6 +383,20 @@ pub struct SalvageReport {
 /// linearizable, and on a durable table what a returned call did, or told, survives any crash that the medium covers.
 ///
 /// The types' inherent methods have the same names, so the trait is only needed for generic code.
+///
+/// ```
+/// use icefield::{DashEh, Table};
+///
+/// fn total(table: &impl Table<Key = u64, Value = u64>, keys: &[u64]) -> icefield::Result<u64> {
+///     let mut found = vec![None; keys.len()];
+///     table.get_batch(keys, &mut found)?;
+///     Ok(found.into_iter().flatten().sum())
+/// }
+/// let table = DashEh::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20)])?;
+/// assert_eq!(total(&table, &[1, 2, 3])?, 30);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub trait Table: Send + Sync {
     /// The key type.
     type Key: Key + ?Sized;
@@ -539,6 +697,16 @@ pub trait Table: Send + Sync {
 }
 
 /// What a durable table can do beyond [`Table`].
+///
+/// ```
+/// use icefield::{DashEh, Durable};
+///
+/// fn is_sound(table: &impl Durable) -> icefield::Result<bool> {
+///     Ok(table.check()?.is_clean())
+/// }
+/// assert!(is_sound(&DashEh::<u64, u64>::in_memory()?)?);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub trait Durable: Table {
     /// Returns when everything done before is durable. Needed only after relaxed writes; otherwise every call is
     /// durable when it returns.
@@ -573,6 +741,15 @@ pub trait Durable: Table {
 }
 
 /// A word that can be added to.
+///
+/// ```
+/// use icefield::Counter;
+/// assert_eq!(250_u8.wrapping_add(10), 4);
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// assert_eq!(table.fetch_add(1, 5)?, u64::ZERO, "what it was");
+/// assert_eq!(table.get(1)?, Some(5));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub trait Counter: Word {
     /// Nothing.
     const ZERO: Self;

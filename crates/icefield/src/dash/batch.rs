@@ -44,7 +44,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             RING,
             PEEK,
             |index| self.ahead(self.core.records.probe(keys[index]).hash, prefetch_read),
-            |_, ahead| self.peek(ahead),
+            |_, ahead| self.core.pm.peek(|| self.peek(ahead)),
             |index, ahead| {
                 let probe = Probe { hash: ahead.hash, key: K::raw(keys[index]) };
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
@@ -67,7 +67,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// The first stage: asks for a key's buckets.
     #[inline]
     fn ahead(&self, hash: u64, hint: impl Fn(*const Bucket)) -> Ahead<'_> {
-        let sighted = self.sight(hash);
+        let sighted = self.core.pm.peek(|| self.sight(hash));
         if let Some(Target { pair: [home, probing], .. }) = sighted {
             hint(home);
             hint(probing);
@@ -120,7 +120,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             RING,
             PEEK,
             |index| self.ahead(self.core.records.probe(operation(index).0).hash, prefetch_read),
-            |_, ahead| self.peek_room(ahead),
+            |_, ahead| self.core.pm.peek(|| self.peek_room(ahead)),
             |index, ahead| {
                 let (key, write) = operation(index);
                 let mut took = writer.take_up(index, ahead, K::raw(key), write);

@@ -33,6 +33,11 @@ const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 const PLANNED_LOAD_PERCENT: u64 = 75;
 
 /// The extendible-hashing directory.
+///
+/// ```
+/// let table: icefield::Dash<u64, u64, icefield::Eh> = icefield::DashEh::in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct Eh {
     /// [`RootWord`], a copy of the durable one, never ahead of it.
     mirror: AtomicU64,

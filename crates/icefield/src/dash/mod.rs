@@ -66,8 +66,7 @@
 //! # 5. Operations
 //!
 //! Each with its linearization point. *get*: the second look at the lock word that finds it unchanged (validating, as
-//! it does, the directory entry read after the first look); for a hit, that of the record's bucket; for a miss, or a
-//! stashed record, those of both buckets. *try_insert*, *insert*, *put* of an absent
+//! it does, the directory entry read after the first look); misses likewise. *try_insert*, *insert*, *put* of an absent
 //! key: the store of the metadata word of the bucket that takes the record. For a stashed record: of the stash bucket,
 //! but readers wait for the overflow metadata that follows under the same changing bits. *update* and *insert* of a
 //! present key: the store of the value word. *remove*: the store of the metadata word. *compute*: as what it decides;
@@ -166,6 +165,13 @@ pub use options::DashOptions;
 pub use scan::Iter;
 
 /// A Dash table; use it as [`DashEh`].
+///
+/// ```
+/// let table = icefield::DashEh::<str, u64>::in_memory()?;
+/// assert_eq!(table.insert("answer", 42)?, None);
+/// assert_eq!(table.get("answer")?, Some(42));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct Dash<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium = Mapped> {
     length: Length,
     directory: P,

@@ -119,6 +119,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 }
 
 /// An iterator over a table's records, from [`Dash::iter`]; reads ahead a page at a time.
+///
+/// ```
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20)])?;
+/// let sum: u64 = table.iter().map(|record| record.map(|(_, value)| value)).sum::<icefield::Result<u64>>()?;
+/// assert_eq!(sum, 30);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct Iter<'a, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     pub(super) table: &'a Dash<K, V, P, M>,
     pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,

@@ -283,9 +283,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
     }
 
-    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
-    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
-    /// afterwards: that of its bucket for a record in one of the two, both for everything else.
+    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after the
+    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards.
     #[inline(always)]
     pub(super) fn search<T>(
         &self,
@@ -298,22 +297,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let locks = pair.map(|bucket| bucket.version_lock(pm));
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
         let versions = locks.map(version_lock::read_begin);
-        let valid = |which: usize| version_lock::validate(locks[which], versions[which]);
+        let valid = || {
+            locks.iter().zip(versions).all(|(&lock, version)| version_lock::validate(lock, version))
+        };
         if !current() {
             return Ok(Search::Again);
         }
-        let (found, valid) = match self.find_in_pair(pair, probe) {
-            Ok(Some((which, slot))) => {
-                (Ok(Some(pair[which].value(slot).load(pm, PROTECTED))), valid(which))
-            }
+        let found = match self.find_in_pair(pair, probe) {
+            Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(pm, PROTECTED))),
             Ok(None) => match stash::hint(pm, pair, probe.hash) {
-                hint if hint.is_empty() => (Ok(None), valid(0) && valid(1)),
-                hint => (self.search_stash(located.segment, probe, hint), valid(0) && valid(1)),
+                hint if hint.is_empty() => Ok(None),
+                hint => self.search_stash(located.segment, probe, hint),
             },
-            Err(error) => (Err(error), valid(0) && valid(1)),
+            Err(error) => Err(error),
         };
         // Hits, misses and faults alike count only when nobody wrote meanwhile.
-        if !valid {
+        if !valid() {
             pm.forget_reads();
             return Ok(Search::Again);
         }

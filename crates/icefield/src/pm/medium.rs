@@ -8,6 +8,15 @@ use super::{LINE_BYTES, Region};
 use crate::Result;
 
 /// What a table's files survive, and what a fence costs for it.
+///
+/// ```
+/// use icefield::{DashEh, Durability};
+/// let directory = tempfile::tempdir()?;
+/// let options = DashEh::<u64, u64>::options().durability(Durability::Process);
+/// let table = options.create(directory.path().join("survives-a-kill.ice"))?;
+/// assert_eq!(table.stats().durability, Some(Durability::Process));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// `Pmem` where the kernel grants `MAP_SYNC` on the directory's file system, `Process` elsewhere.
@@ -244,6 +253,13 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// it has read so far. Only the simulator's detector listens.
     #[inline(always)]
     fn forget_reads(&self) {}
+
+    /// Runs `look`, whose loads decide nothing: it only finds out what to ask for ahead of time. Only the simulator's
+    /// detector listens.
+    #[inline(always)]
+    fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
+        look()
+    }
 
     /// Copies the table's files, as they are, into a new table directory at `path`; tells how many bytes that were. The
     /// caller sees to it that nobody changes them meanwhile.

@@ -66,6 +66,18 @@ impl State {
         self.thread_mut(thread).observed.clear();
     }
 
+    /// How many reads of the calling thread are remembered.
+    pub(super) fn reads(&mut self) -> usize {
+        let thread = self.thread();
+        self.thread_mut(thread).observed.len()
+    }
+
+    /// The calling thread throws away what it has read since there were so many.
+    pub(super) fn forget_reads_since(&mut self, before: usize) {
+        let thread = self.thread();
+        self.thread_mut(thread).observed.truncate(before);
+    }
+
     /// Called at each durable store: whatever its thread has read must be persistent by now.
     pub(super) fn note_store_ahead(&mut self, thread: usize) {
         let mut observed = std::mem::take(&mut self.thread_mut(thread).observed);

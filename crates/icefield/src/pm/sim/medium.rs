@@ -448,6 +448,16 @@ impl Medium for Sim {
         }
     }
 
+    fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
+        if self.modes() & mode::DETECT == 0 {
+            return look();
+        }
+        let before = self.state().reads();
+        let found = look();
+        self.state().forget_reads_since(before);
+        found
+    }
+
     fn publish_created(&self) -> Result<()> {
         self.state().published = true;
         Ok(())

@@ -265,6 +265,8 @@ fn answers_built_on_unpersisted_words_are_reported() {
             read();
             sim.forget_reads();
             assert!(sim.op_returned().is_empty(), "thrown away");
+            assert_eq!(sim.peek(read), 1);
+            assert!(sim.op_returned().is_empty(), "decided nothing");
             read();
             store(&sim, &region, 8, 1);
             assert!(sim.op_returned().iter().any(|read| read.stored), "built upon");
