@@ -1,18 +1,23 @@
 //! Atomics, fences and waiting: the standard library's, or loom's when a model is being checked.
 //!
 //! Protocols that `tests/loom.rs` explores take their atomics from here. Words that live on a medium or in zeroed memory
-//! are the standard library's in every build, because loom's atomics are not plain words.
+//! are the standard library's in every build, because loom's atomics are not plain words; [`Lines`] are the exception,
+//! made so that they can be either.
+
+mod line;
+
+pub use line::{Line, Lines};
 
 #[cfg(loom)]
 pub use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     thread::yield_now,
 };
 #[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     thread::yield_now,
 };
 
