@@ -37,3 +37,20 @@ pub fn wait(rounds: u32) {
         yield_now();
     }
 }
+
+/// Loads a pointer to something that may be retired, after the thread has announced itself to the reclaimer. Of order
+/// [`PROTECTED`](super::reclaim::PROTECTED).
+#[cfg(not(loom))]
+#[inline(always)]
+pub fn load_protected<T>(pointer: &AtomicPtr<T>) -> *mut T {
+    pointer.load(super::reclaim::PROTECTED)
+}
+/// Loads a pointer to something that may be retired. A model does not know the reclaimer's barriers, so a load could give it
+/// a pointer from before; an exchange sees the newest.
+#[cfg(loom)]
+pub fn load_protected<T>(pointer: &AtomicPtr<T>) -> *mut T {
+    let nothing = std::ptr::null_mut();
+    match pointer.compare_exchange(nothing, nothing, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(current) | Err(current) => current,
+    }
+}

@@ -10,8 +10,7 @@ use super::mode::Mode;
 use super::plan::{Plan, capacity};
 use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
 use super::write::{Outcome, Rule};
-use crate::base::reclaim::PROTECTED;
-use crate::base::sync::{AtomicPtr, Line, Ordering};
+use crate::base::sync::{AtomicPtr, Line, Ordering, load_protected};
 use crate::{Error, Result};
 
 /// A table from words to words.
@@ -49,9 +48,11 @@ impl<M: Mode> Core<M> {
     /// Where every request begins.
     #[inline(always)]
     pub(super) fn current<'g>(&self, _guard: &'g M::Guard<'_>) -> &'g Index {
-        // PROTECTED (E4): pairs with `advance`. SAFETY: an `Arc` that the table holds until it is replaced, and then retired;
+        // PROTECTED (E4): pairs with `advance`.
+        let current = load_protected(&self.current);
+        // SAFETY: an `Arc` that the table holds until it is replaced, and then retired;
         // the guard was taken before this load.
-        unsafe { &*self.current.load(PROTECTED) }
+        unsafe { &*current }
     }
 
     /// Lets requests begin at the next index, once every bin of the current one has been moved.
