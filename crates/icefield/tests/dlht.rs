@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use icefield::base::hash::HashKind;
-use icefield::{Cursor, Decision, Dlht, DlhtHash, DlhtLocal, Error, NotShadowed, Table};
+use icefield::{Cursor, Decision, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, NotShadowed, Table};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::call::{Action, BatchKind, Call, Rule, ask, ask_batch};
 use icefield_testkit::linear::Counts;
@@ -371,4 +371,19 @@ fn link_buckets_fill_the_table_as_far_as_poisson_says() {
         let reached = grown.expect("it grows") as f64 / f64::from(1 << 14);
         assert!((reached / per_bin - 1.0).abs() < 0.05, "{reached} at {ratio}");
     }
+}
+
+#[test]
+fn one_of_many_takes_a_lock() {
+    let set = DlhtSet::<u32>::new();
+    let taken: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| (0..20_000).filter(|&key| set.insert(key)).count() as u64))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert_eq!((taken, set.len()), (20_000, 20_000));
+    let mut keys: Vec<u32> = set.iter().collect();
+    keys.sort_unstable();
+    assert!(keys.into_iter().eq(0..20_000));
 }

@@ -22,7 +22,7 @@ use crate::table::{
 /// The value, or a panic that says why the call was refused.
 #[inline(always)]
 #[track_caller]
-fn plain<T>(result: Result<T>) -> T {
+pub(super) fn plain<T>(result: Result<T>) -> T {
     match result {
         Ok(value) => value,
         Err(error) => refuse(&error),

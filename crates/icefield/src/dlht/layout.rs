@@ -24,7 +24,7 @@ pub(super) const PRIMARY_SHIFT: u32 = 2;
 pub(super) const LINK_SLOTS: u64 = 0x1555_5540;
 
 /// Slots of a primary bucket, and of it and the first link bucket.
-const PRIMARY_SLOTS: u32 = 3;
+pub(super) const PRIMARY_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 7;
 
 // Every third of these holds by the one type that all of them are.

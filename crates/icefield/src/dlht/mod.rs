@@ -114,6 +114,7 @@ mod mode;
 mod options;
 mod plan;
 mod scan;
+mod set;
 mod shadow;
 mod snapshot;
 mod transfer;
@@ -131,6 +132,7 @@ pub use hasher::DlhtHash;
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};
 pub use options::DlhtOptions;
+pub use set::{DlhtSet, DlhtSetIter};
 pub use shadow::{NotShadowed, Shadow};
 pub use snapshot::{Snapshot, SnapshotIter};
 

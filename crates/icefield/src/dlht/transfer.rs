@@ -6,9 +6,9 @@
 
 use super::core::Core;
 use super::get::Step;
-use super::header::{BinState, Header, SlotState};
+use super::header::{BinState, Header, SLOTS_PER_BIN, SlotState};
 use super::index::{Entry, Index, Size};
-use super::layout::HEADER;
+use super::layout::{HEADER, PRIMARY_SLOTS};
 use super::mode::Mode;
 use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
@@ -19,6 +19,38 @@ pub(super) const HELP_WHEN_FULL: u64 = 64;
 pub(super) const HELP_WHEN_MOVED: u64 = 8;
 /// Bins that a thread takes at once when it wants the whole index moved.
 pub(super) const CHUNK: u64 = 1 << 14;
+
+/// A record on its way.
+#[derive(Clone, Copy)]
+struct Moving {
+    key: u64,
+    value: u64,
+    state: SlotState,
+}
+
+/// The records of one bin.
+struct Batch {
+    records: [Moving; SLOTS_PER_BIN as usize],
+    len: usize,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let nothing = Moving { key: 0, value: 0, state: SlotState::Invalid };
+        Self { records: [nothing; SLOTS_PER_BIN as usize], len: 0 }
+    }
+}
+
+impl Batch {
+    fn push(&mut self, record: Moving) {
+        self.records[self.len] = record;
+        self.len += 1;
+    }
+
+    fn as_mut(&mut self) -> &mut [Moving] {
+        &mut self.records[..self.len]
+    }
+}
 
 impl<M: Mode> Core<M> {
     /// The index after `index`; makes one when there is none. Whoever moves bins may not be refused by an option.
@@ -172,37 +204,50 @@ impl<M: Mode> Core<M> {
         next: &Index,
         shadows_only: bool,
     ) -> Result<()> {
-        let slots = || {
-            let wanted = move |&slot: &u32| !shadows_only || frozen.slot(slot) == SlotState::Shadow;
-            frozen.held_slots().filter(wanted)
-        };
-        for slot in slots() {
-            let place = index.pool.used_place(line, slot);
-            // Relaxed: the bin is frozen.
-            let key = place.key().load(Ordering::Relaxed);
-            let value = place.value().load(Ordering::Relaxed);
-            if let Err(error) = self.adopt(next, key, value, frozen.slot(slot)) {
-                for copied in slots().take_while(|&copied| copied != slot) {
-                    let place = index.pool.used_place(line, copied);
-                    self.disown(next, place.key().load(Ordering::Relaxed));
-                }
-                return Err(error);
+        let mut records = Batch::default();
+        for slot in frozen.held_slots() {
+            let state = frozen.slot(slot);
+            if !shadows_only || state == SlotState::Shadow {
+                let place = index.pool.used_place(line, slot);
+                // Relaxed, both: the bin is frozen.
+                let key = place.key().load(Ordering::Relaxed);
+                let value = place.value().load(Ordering::Relaxed);
+                records.push(Moving { key, value, state });
             }
+        }
+        // With the same order of hashes and no fewer bins, nothing else comes to the bins that these records go to.
+        let alone =
+            next.hasher.generation == index.hasher.generation && next.size.bits >= index.size.bits;
+        let mut rest = records.as_mut();
+        while let Some((&mut first, _)) = rest.split_first_mut() {
+            let bin = next.bin_of(first.key);
+            let together = if alone { bring_together(rest, next, bin) } else { 1 };
+            let (some, others) = rest.split_at_mut(together);
+            if !(alone && next.fill::<M>(bin, some)) {
+                for record in some.iter() {
+                    if let Err(error) = self.adopt(next, *record) {
+                        // Those that were not copied are not there: nothing is taken back for them.
+                        records.as_mut().iter().for_each(|copied| self.disown(next, copied.key));
+                        return Err(error);
+                    }
+                }
+            }
+            rest = others;
         }
         Ok(())
     }
 
     /// Puts a record into `index` or one after it. Its key is in none of them, and nobody else can bring it there while its
     /// old bin is in transfer.
-    fn adopt(&self, index: &Index, key: u64, value: u64, state: SlotState) -> Result<()> {
+    fn adopt(&self, index: &Index, record: Moving) -> Result<()> {
         let mut index = index;
         loop {
-            match index.adopt::<M>(key, value, state) {
+            match index.adopt::<M>(record) {
                 Step::Done(()) => return Ok(()),
                 Step::Moved => index = index.next().unwrap_or(index),
                 Step::Full => {
                     let next = self.successor(index, true)?;
-                    self.move_one(index, index.bin_of(key))?;
+                    self.move_one(index, index.bin_of(record.key))?;
                     index = next;
                 }
             }
@@ -218,10 +263,40 @@ impl<M: Mode> Core<M> {
     }
 }
 
+/// Brings the records of bin `bin` to the front; how many they are.
+fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
+    let mut together = 0;
+    for at in 0..records.len() {
+        if next.bin_of(records[at].key) == bin {
+            records.swap(together, at);
+            together += 1;
+        }
+    }
+    together
+}
+
 impl Index {
+    /// Puts `records` into bin `bin` by one exchange, if it is untouched and they fit into its primary bucket. Nobody else
+    /// inserts there meanwhile; at most the bin itself may begin to move on.
+    fn fill<M: Mode>(&self, bin: u64, records: &[Moving]) -> bool {
+        let line = self.bin(bin);
+        if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {
+            return false;
+        }
+        let mut header = Header(0);
+        for (slot, record) in (0..).zip(records) {
+            let place = self.pool.used_place(line, slot);
+            // Relaxed: the exchange publishes them, and no reader has looked at these slots before.
+            place.key().store(record.key, Ordering::Relaxed);
+            place.value().store(record.value, Ordering::Relaxed);
+            header = header.with(slot, record.state);
+        }
+        Self::change::<M>(line, Header(0), header)
+    }
+
     /// Inserts a record whose key is not there and will not come there.
-    fn adopt<M: Mode>(&self, key: u64, value: u64, state: SlotState) -> Step<()> {
-        let line = self.bin(self.bin_of(key));
+    fn adopt<M: Mode>(&self, record: Moving) -> Step<()> {
+        let line = self.bin(self.bin_of(record.key));
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             let Some(slot) = header.first_free() else { return Step::Full };
@@ -231,10 +306,10 @@ impl Index {
                 continue;
             }
             // Release (E2): as in `Index::store`.
-            place.key().store(key, Ordering::Release);
-            place.value().store(value, Ordering::Release);
+            place.key().store(record.key, Ordering::Release);
+            place.value().store(record.value, Ordering::Release);
             let mut header = reserved;
-            while !Self::change::<M>(line, header, header.with(slot, state)) {
+            while !Self::change::<M>(line, header, header.with(slot, record.state)) {
                 match self.settled::<M>(line) {
                     Some(settled) => header = settled,
                     None => return Step::Moved,
