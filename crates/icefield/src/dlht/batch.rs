@@ -99,13 +99,14 @@ impl<M: Mode> Core<M> {
                 RING,
                 STAGE2,
                 |at| {
-                    let line = index.bin(index.bin_of(key(ran + at)));
+                    let key = key(ran + at);
+                    let line = index.bin(index.bin_of(key));
                     prefetch_write(line);
-                    line
+                    (line, key)
                 },
-                |_, line| peek(index, line),
-                |at, line| {
-                    let turn = Turn { core: self, index, line, tally: &tally, key: key(ran + at) };
+                |_, (line, _)| peek(index, line),
+                |at, (line, key)| {
+                    let turn = Turn { core: self, index, line, tally: &tally, key };
                     match run(ran + at, turn) {
                         Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
                         Ok(ControlFlow::Break(())) => end = Some(Ok(())),
@@ -178,7 +179,7 @@ impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Read
                 |_, line| peek(index, line),
                 |at, line| {
                     let value = match Index::get_quick::<M>(isa, line, key(at)) {
-                        Some(value) => Some(value),
+                        Some(answer) => answer,
                         None => get_slowly::<M>(index, line, key(at)),
                     };
                     (self.found)(ran + at, value);

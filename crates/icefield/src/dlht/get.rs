@@ -41,10 +41,10 @@ impl Picture {
 }
 
 impl Index {
-    /// The value of `key`, if it is in the primary bucket of `line` and nothing goes on there; else the caller takes
-    /// [`Index::get`]. No branch depends on which slot it is.
+    /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else `None`,
+    /// and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is.
     #[inline(always)]
-    pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<u64> {
+    pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
         let header = Self::header(line);
         M::pause();
         let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
@@ -57,19 +57,23 @@ impl Index {
         // Acquire (E2): pairs with the release stores of slots: whoever saw one sees the header that came before it.
         fence(Ordering::Acquire);
         let later = Header(line.0[HEADER].load(Ordering::Relaxed));
-        (found != 0 && header.is_quiet_until(later)).then_some(value)
+        let quiet = header.is_quiet_until(later);
+        if quiet & (found != 0) {
+            return Some(Some(value));
+        }
+        (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
     }
 
     /// The value of `key` in this index, in every case.
     #[inline]
     pub(super) fn get<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         match Self::get_quick::<M>(Native::default(), line, key) {
-            Some(value) => Step::Done(Some(value)),
+            Some(answer) => Step::Done(answer),
             None => self.get_slowly::<M>(line, key),
         }
     }
 
-    /// Misses, records in link buckets, bins in which something goes on.
+    /// Keys that may be in link buckets, bins in which something goes on.
     #[inline(never)]
     pub(super) fn get_slowly<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         loop {
@@ -148,7 +152,8 @@ impl Index {
     pub(super) fn find<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {
         let isa = Native::default();
         let keys = (slots << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
-        let found = if keys == 0 { 0 } else { line.find_keys(isa, key) & keys };
+        // Also when there are no keys: a branch on that would be a guess, and a wrong one costs a memory access.
+        let found = line.find_keys(isa, key) & keys;
         if found != 0 {
             let word = found.trailing_zeros();
             return Some(Hit { place: Place::new(line, word as usize), slot: word / 2 - 1 });
