@@ -11,7 +11,7 @@ use crate::pool::Pool;
 /// The table's name in commands and reports.
 pub const NAME: &str = "dlht";
 /// One table in so many leaves the choice of who runs to the system.
-const FREE_ONE_IN: u64 = 16;
+const FREE_ONE_IN: u64 = 32;
 
 /// Threads hand over as their baton says.
 #[derive(Clone, Copy, Debug)]

@@ -114,6 +114,7 @@ impl<T: Turns> Synchronization for Interleaved<T> {
     type Count = ShardedCounter;
 
     fn pin(reclaimer: &SharedReclaimer) -> Guard<'_> {
+        T::give_way();
         Shared::pin(reclaimer)
     }
 
