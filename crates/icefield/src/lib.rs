@@ -21,6 +21,7 @@
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
+//! | [`DlhtMap`] | DLHT, records by reference | memory | anything |
 //!
 //! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The modules
 //! [`base`] and [`pm`] are what tables are made of: public for tests and tools, not covered by version promises.
@@ -41,8 +42,9 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 pub use dlht::{
-    Dlht, DlhtHash, DlhtIter, DlhtLocal, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local,
-    NotShadowed, Shadow, Shared, Snapshot, SnapshotIter,
+    Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter, DlhtLocal, DlhtMap,
+    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local, NotShadowed,
+    Shadow, Shared, Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, Turns};

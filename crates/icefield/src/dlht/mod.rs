@@ -4,8 +4,8 @@
 //! # 1. What and when
 //!
 //! Best at: words under many threads, batches of any operation (a get costs about one prefetched line), growing while it is
-//! used. Worst at: records longer than 8 bytes, ordered access (there is none), memory that must be filled to the last slot
-//! (it grows at 1.9 records a bin, 38 bytes a record).
+//! used. Worst at: ordered access (there is none), memory that must be filled to the last slot (it grows at 1.9 records a
+//! bin, 38 bytes a record), blind updates of longer records ([`DlhtMap`] makes a new one each time).
 //!
 //! # 2. Origin
 //!
@@ -23,6 +23,8 @@
 //! | §3.4.3 hash functions | `hasher` | Strong and keyed unless asked otherwise. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
 //! | §3.4.5 single thread | `mode` | |
+//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash, of namespace and key; pointers are whole. Reclamation by guards. |
+//! | §3.1 HashSet mode | `set` | Slots keep their value word. |
 //! | silent | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and another hash function. |
 //!
 //! # 3. Layout
@@ -110,6 +112,7 @@ mod hasher;
 mod header;
 mod index;
 mod layout;
+mod map;
 mod mode;
 mod options;
 mod plan;
@@ -128,6 +131,7 @@ use crate::table::Cursor;
 use self::core::Core;
 
 pub use hasher::DlhtHash;
+pub use map::{DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtNamespace};
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};

@@ -299,6 +299,33 @@ fn a_clear_takes_all_or_nothing() {
     );
 }
 
+/// Two keys in two bins, which are frozen one after the other, disappear together.
+#[test]
+fn a_clear_is_of_one_moment() {
+    let both: fn(&Words) = |table| (0..2).for_each(|key| table.put(key, 10));
+    let clear: fn(&Words) -> Option<u64> = |table| {
+        table.clear();
+        None
+    };
+    let gone: fn(&Words, [Option<u64>; 2]) =
+        |table, _| assert_eq!((table.len(), table.get(0)), (0, None));
+    let seen: [fn(&Words) -> Option<u64>; 2] = [
+        |table| {
+            let (first, second) = (table.get(0), table.get(1));
+            assert!(first.is_some() || second.is_none());
+            None
+        },
+        |table| {
+            let (second, first) = (table.get(1), table.get(0));
+            assert!(second.is_some() || first.is_none());
+            None
+        },
+    ];
+    for reader in seen {
+        race(1, both, [clear, reader], gone);
+    }
+}
+
 /// A snapshot has both records of a batch in order, or the first, or none.
 #[test]
 fn a_snapshot_is_of_one_moment() {
