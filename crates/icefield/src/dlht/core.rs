@@ -74,14 +74,11 @@ impl<M: Mode> Core<M> {
             let (old, new) =
                 (std::ptr::from_ref(index).cast_mut(), Arc::into_raw(shared).cast_mut());
             // SeqCst (E4): newcomers find the next index.
-            let replaced =
-                self.current.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
-            if replaced.is_ok() {
+            match self.current.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
                 // SAFETY: the reference that `current` held.
-                M::retire(&guard, unsafe { Arc::from_raw(old) });
-            } else {
+                Ok(old) => M::retire(&guard, unsafe { Arc::from_raw(old) }),
                 // SAFETY: the reference made above, which nobody has taken.
-                drop(unsafe { Arc::from_raw(new) });
+                Err(_) => drop(unsafe { Arc::from_raw(new) }),
             }
         }
     }
@@ -300,13 +297,14 @@ impl<M: Mode> Core<M> {
     /// Moves to a new index of the same size, for the sake of what `entry` does meanwhile; the old index.
     pub(super) fn replace(&self, entry: Entry) -> Result<Arc<Index>> {
         loop {
-            let guard = self.pin();
-            let index = self.current(&guard);
+            let _guard = self.pin();
+            let pointer = load_protected(&self.current);
+            // SAFETY: as in `current`, which does the same.
+            let index = unsafe { &*pointer };
             if index.next().is_some() {
                 self.finish(index)?;
                 continue;
             }
-            let pointer = std::ptr::from_ref(index);
             // SAFETY: the pointer is that of an `Arc`, which the guard keeps alive.
             let old = unsafe {
                 Arc::increment_strong_count(pointer);

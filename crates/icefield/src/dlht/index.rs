@@ -128,7 +128,11 @@ impl Index {
 
     /// Another reference to the index after this one.
     pub(super) fn share_next(&self) -> Option<Arc<Index>> {
-        let next = std::ptr::from_ref(self.next()?);
+        // SeqCst (E4): as in `next`. The pointer itself, not one made from a reference: that could not be an `Arc` again.
+        let next = self.next.load(Ordering::SeqCst);
+        if next.is_null() {
+            return None;
+        }
         // SAFETY: the pointer is that of an `Arc` which this index keeps alive meanwhile.
         unsafe {
             Arc::increment_strong_count(next);

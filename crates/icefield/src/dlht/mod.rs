@@ -124,6 +124,9 @@ mod transfer;
 mod typed;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 use std::marker::PhantomData;
 
 use crate::table::Cursor;
