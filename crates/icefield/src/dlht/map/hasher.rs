@@ -1,0 +1,69 @@
+//! The hash of keys of any type: the keyed function of [`crate::base::hash`] behind the standard library's traits.
+
+use std::hash::{BuildHasher, Hasher};
+
+use crate::base::hash::{Hash, HashKind, random_seed};
+
+/// Makes hashers with one random seed.
+///
+/// ```
+/// use std::hash::BuildHasher;
+/// let build = icefield::DlhtBuildHasher::default();
+/// assert_eq!(build.hash_one("key"), build.hash_one("key"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct DlhtBuildHasher(Hash);
+
+impl Default for DlhtBuildHasher {
+    fn default() -> Self {
+        Self(Hash::new(HashKind::Strong, random_seed()))
+    }
+}
+
+impl BuildHasher for DlhtBuildHasher {
+    type Hasher = DlhtHasher;
+
+    #[inline]
+    fn build_hasher(&self) -> DlhtHasher {
+        DlhtHasher { hash: self.0, state: 0 }
+    }
+}
+
+/// A hasher of [`DlhtBuildHasher`].
+#[derive(Clone, Debug)]
+pub struct DlhtHasher {
+    hash: Hash,
+    state: u64,
+}
+
+impl Hasher for DlhtHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.write_u64(self.hash.bytes(bytes));
+    }
+    #[inline]
+    fn write_u8(&mut self, n: u8) {
+        self.write_u64(u64::from(n));
+    }
+    #[inline]
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(u64::from(n));
+    }
+    #[inline]
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        // The state is a hash already, or zero: mixing it in by addition keeps (a, b) and (b, a) apart.
+        self.state = self.hash.word(self.state.rotate_left(32).wrapping_add(n));
+    }
+    #[inline]
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}

@@ -1,0 +1,77 @@
+//! Small scenes with every kind of table, short enough to be interpreted.
+
+use std::thread;
+
+use super::{Dlht, DlhtLocal, DlhtMap};
+
+const KEYS: u64 = 40;
+
+#[test]
+fn two_threads_grow_one_table() {
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    thread::scope(|scope| {
+        for first in [0, 1] {
+            let table = &table;
+            scope.spawn(move || {
+                for key in (first..KEYS).step_by(2) {
+                    assert_eq!(table.insert(key, key), None);
+                    table.update(key, key + 1);
+                    assert_eq!(table.get(key), Some(key + 1));
+                }
+            });
+        }
+        let table = &table;
+        scope.spawn(move || {
+            for _ in 0..3 {
+                assert!(table.iter().all(|(key, value)| value == key || value == key + 1));
+                assert!(table.snapshot().iter().count() as u64 <= KEYS);
+            }
+        });
+    });
+    assert_eq!(table.len(), KEYS);
+    let keys: Vec<u64> = (0..KEYS).collect();
+    let mut found = vec![None; keys.len()];
+    table.remove_batch(&keys, &mut found);
+    assert!((0..KEYS).zip(found).all(|(key, found)| found == Some(key + 1)));
+    table.clear();
+}
+
+#[test]
+fn a_local_table_grows_shrinks_and_clears() {
+    let table = DlhtLocal::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    (0..KEYS).for_each(|key| table.put(key, key));
+    (0..KEYS / 2).for_each(|key| table.delete(key));
+    table.shrink_to_fit();
+    let shadow = table.try_insert_shadow(0, 1).expect("absent");
+    table.clear();
+    shadow.commit();
+    assert_eq!(table.iter().collect::<Vec<_>>(), [(0, 1)]);
+}
+
+#[test]
+fn two_threads_replace_one_map_s_records() {
+    let map = DlhtMap::<String, Vec<u64>>::new();
+    thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let map = &map;
+            scope.spawn(move || {
+                for round in 0..KEYS {
+                    let guard = map.pin();
+                    let key = (round % 3).to_string();
+                    map.insert(key.clone(), vec![thread, round], &guard);
+                    if let Some(value) = map.get(key.as_str(), &guard) {
+                        assert_eq!(value.len(), 2);
+                    }
+                    if round % 5 == 0 {
+                        map.remove(key.as_str(), &guard);
+                    }
+                    if round == 20 {
+                        map.clear();
+                    }
+                }
+            });
+        }
+    });
+    let guard = map.pin();
+    assert_eq!(map.iter(&guard).count() as u64, map.len());
+}
