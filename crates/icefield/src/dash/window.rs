@@ -22,7 +22,7 @@ pub(super) enum Plan {
     /// Nothing: the answer is known.
     Answer(Wrote),
     /// A record, already in a free slot.
-    Insert { site: Site },
+    Insert { place: u16, slot: u8, site: Site },
     /// Another value word.
     Replace { place: u16, value: Address, before: u64, word: u64 },
     /// The end of a record.
@@ -152,10 +152,10 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
             (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
                 let taken = hold.pair.map(|place| self.taken(place));
                 if let Some((which, slot)) = choose(taken, self.core.geometry.slot_mask()) {
-                    self.fill(hold.pair[which], slot, which == 1, probe.hash, record);
-                    Plan::Insert { site: Site::Normal }
+                    self.fill(hold.pair[which], slot, which == 1, record);
+                    Plan::Insert { place: hold.pair[which], slot: slot as u8, site: Site::Normal }
                 } else {
-                    match self.stage_stashed(located.segment, probe.hash, record)? {
+                    match self.stage_stashed(located.segment, record)? {
                         Some(plan) => plan,
                         None => return Ok(false),
                     }
@@ -202,7 +202,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
 
     /// Writes a record into a free slot of the stash.
     #[cold]
-    fn stage_stashed(&mut self, segment: u32, hash: u64, record: Unlinked) -> Result<Option<Plan>> {
+    fn stage_stashed(&mut self, segment: u32, record: Unlinked) -> Result<Option<Plan>> {
         let (core, mask) = (self.core, self.core.geometry.slot_mask());
         for (number, bucket) in core.stash(core.segment(segment)?).iter().enumerate() {
             // A look without the lock: a full bucket is passed by.
@@ -212,9 +212,10 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
             let Some(place) = self.hold(bucket) else { return Ok(None) };
             if let Some(slot) = Bucket::free_slot(self.taken(place), mask) {
                 core.counts.stash_inserts.add(1);
-                self.fill(place, slot, false, hash, record);
+                self.fill(place, slot, false, record);
                 self.special = true;
-                return Ok(Some(Plan::Insert { site: Site::Stash(number) }));
+                let site = Site::Stash(number);
+                return Ok(Some(Plan::Insert { place, slot: slot as u8, site }));
             }
         }
         Ok(None)
@@ -226,14 +227,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         held.bucket.meta(&self.core.pm).allocated() | Meta(held.added).allocated()
     }
 
-    /// Fills a free slot. Readers do not look at free slots, nor at their fingerprints.
+    /// Fills a free slot: readers do not look there.
     #[inline]
-    fn fill(&mut self, place: u16, slot: usize, member: bool, hash: u64, record: Unlinked) {
+    fn fill(&mut self, place: u16, slot: usize, member: bool, record: Unlinked) {
         let (pm, held) = (&self.core.pm, &mut self.held[usize::from(place)]);
         held.added |= Meta(0).with(slot, member).0;
         // Flushed in `commit`: the next operation's lock would wait for the write-back.
         held.bucket.store_record(pm, slot, record.key, record.value);
-        held.bucket.set_fingerprint(pm, slot, hash);
         (self.changes, self.inserts) = (true, true);
     }
 
@@ -247,9 +247,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
                 // P1, P18 for the whole window: records and blobs are durable before any word says that they exist.
                 pm.fence();
             }
-            if self.special {
-                self.staged.iter().for_each(|staged| self.begin(staged));
-            }
+            self.staged.iter().for_each(|staged| self.begin(staged));
             for held in self.held.iter().filter(|held| held.added | held.removed != 0) {
                 held.guard.begin_change();
                 let meta = held.bucket.meta(pm).without(held.removed);
@@ -270,6 +268,11 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
     fn begin(&self, staged: &Staged) {
         let pm = &self.core.pm;
         match staged.plan {
+            Plan::Insert { place, slot, .. } => {
+                let held = &self.held[usize::from(place)];
+                held.guard.begin_change();
+                held.bucket.set_fingerprint(pm, usize::from(slot), staged.hash);
+            }
             Plan::Replace { place, value: Address(bucket, slot), word, .. } => {
                 self.held[usize::from(place)].guard.begin_change();
                 // SAFETY: the address of a bucket of this table's mapping, found in this window; mappings outlive the
@@ -280,7 +283,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
                 pm.flush_object(cell);
             }
             Plan::Remove { site: Site::Stash(_) | Site::Chain, .. } => self.begin_pair(staged),
-            Plan::Answer(_) | Plan::Insert { .. } | Plan::Remove { .. } => {}
+            Plan::Answer(_) | Plan::Remove { .. } => {}
         }
     }
 
@@ -296,7 +299,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         let (pm, records) = (&self.core.pm, &self.core.records);
         let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
         match staged.plan {
-            Plan::Insert { site } if site != Site::Normal => {
+            Plan::Insert { site, .. } if site != Site::Normal => {
                 self.begin_pair(staged);
                 stash::note(pm, home, probing, staged.hash, site.stash_bucket());
             }
