@@ -15,7 +15,7 @@ use icefield_testkit::crash::{self, CrashOptions, mutate};
 use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
+use icefield_testkit::{Failure as Violation, corrupt, dlht, faults, iterate, kill, linear, model};
 use icefield_testkit::{FileOptions, FileSubject, Subject};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -30,6 +30,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   icefield torture crash --table dash-eh --states 1000000
   icefield torture linear --table dash-eh --records bytes --seconds 600
+  icefield torture linear --table dlht --histories 1000000
   icefield torture kill --table dash-eh --rounds 500 --json result.ndjson
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
@@ -142,6 +143,8 @@ struct Common {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TableName {
     DashEh,
+    /// In memory: `linear` only
+    Dlht,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -182,13 +185,33 @@ pub fn run(args: &Args) -> Outcome {
         (TableName::DashEh, Records::Bytes) => {
             torture::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(&args.kind, common, out)
         }
+        (TableName::Dlht, records) => torture_in_memory(&args.kind, common, records, out),
     })
+}
+
+/// For tables that nothing outlives.
+fn torture_in_memory(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
+    let table = name(&common.table);
+    match (kind, records) {
+        (Kind::Linear { histories, .. }, Records::Words) => {
+            let rounds = Rounds::new(common, "histories", *histories, 100_000)?;
+            run_linear(&rounds, dlht::linear, out)
+        }
+        (Kind::Linear { .. }, Records::Bytes) => {
+            Err(Failure::Usage(format!("--records: {table} is tortured with words only")))
+        }
+        _ => Err(Failure::Usage(format!(
+            "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; try `icefield torture \
+             linear --table {table}`"
+        ))),
+    }
 }
 
 fn child(table: TableName, records: Records, orders: &str) -> Outcome {
     let done = match (table, records) {
         (TableName::DashEh, Records::Words) => kill::child::<DashEh<u64, u64>>(orders),
         (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
+        (TableName::Dlht, _) => Err("a table in memory has nothing to be killed for".to_owned()),
     };
     done.map(|()| true).map_err(Failure::Problem)
 }
@@ -221,7 +244,13 @@ fn torture<S: Subject, F: FileSubject>(kind: &Kind, common: &Common, out: &mut O
             run_kill::<F>(&Rounds::new(common, "children", *rounds, 200)?, out)
         }
         Kind::Linear { histories, .. } => {
-            run_linear::<S>(&Rounds::new(common, "histories", *histories, 100_000)?, out)
+            let model = common.model.into();
+            let rounds = Rounds::new(common, "histories", *histories, 100_000)?;
+            run_linear(
+                &rounds,
+                |seed, size, pool| linear::scenario::<S>(seed, size, model, pool),
+                out,
+            )
         }
         Kind::Corrupt { mutations, .. } => {
             run_corrupt::<S, F>(&Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
@@ -452,11 +481,15 @@ fn run_kill<F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     rounds.end(out, line, lost)
 }
 
-fn run_linear<S: Subject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_linear(
+    rounds: &Rounds<'_>,
+    scenario: impl Fn(u64, u64, &Pool) -> Result<linear::Counts, Violation>,
+    out: &mut Output,
+) -> Outcome {
     let threads = Pool::new(3);
     let mut counts = linear::Counts::default();
     let result = rounds.each(1024, |seed, size| {
-        counts.add(linear::scenario::<S>(seed, size, rounds.common.model.into(), &threads)?);
+        counts.add(scenario(seed, size, &threads)?);
         Ok(())
     });
     let violations = tell(result.and_then(|()| counts.meaningful(rounds.common.seed)));
