@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     end: Option<Instant>,
+    least: u64,
     rounds: u64,
     done: u64,
 }
@@ -14,13 +15,19 @@ impl Budget {
     /// At most `rounds` rounds, however long they take.
     #[must_use]
     pub fn rounds(rounds: u64) -> Self {
-        Self { end: None, rounds, done: 0 }
+        Self { end: None, least: 0, rounds, done: 0 }
     }
 
     /// As many rounds as fit into `time`, and one at least.
     #[must_use]
     pub fn time(time: Duration) -> Self {
-        Self { end: Instant::now().checked_add(time), rounds: u64::MAX, done: 0 }
+        Self { end: Instant::now().checked_add(time), least: 1, rounds: u64::MAX, done: 0 }
+    }
+
+    /// So many rounds in any case, however slow the machine is.
+    #[must_use]
+    pub fn at_least(self, rounds: u64) -> Self {
+        Self { least: self.least.max(rounds), ..self }
     }
 
     /// At most so many rounds.
@@ -31,7 +38,7 @@ impl Budget {
 
     /// The number of the next chunk of at most `size` rounds, with its size; `None` when the budget is spent.
     pub fn chunk(&mut self, size: u64) -> Option<(u64, u64)> {
-        let late = self.done > 0 && self.end.is_some_and(|end| Instant::now() >= end);
+        let late = self.done >= self.least && self.end.is_some_and(|end| Instant::now() >= end);
         let size = size.min(self.rounds - self.done);
         if late || size == 0 {
             return None;
@@ -56,9 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_time_allows_one_chunk() {
+    fn a_spent_time_allows_what_there_must_be() {
         let mut budget = Budget::time(Duration::ZERO);
         assert!(budget.chunk(1).is_some());
         assert!(budget.chunk(1).is_none());
+        let mut budget = Budget::time(Duration::ZERO).at_least(5);
+        assert_eq!(budget.chunk(4), Some((0, 4)));
+        assert_eq!(budget.chunk(4), Some((4, 4)));
+        assert_eq!(budget.chunk(4), None);
     }
 }

@@ -11,7 +11,7 @@ use icefield_testkit::{FileSubject, Subject};
 
 fn images<T: Subject>(what: &str, first_seed: u64) {
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(14)).at_most(10_000);
+    let mut budget = Budget::time(Duration::from_secs(14)).at_least(1000).at_most(10_000);
     while let Some((number, mutations)) = budget.chunk(500) {
         let done = scenario::<T>(first_seed + number, mutations);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
@@ -21,7 +21,7 @@ fn images<T: Subject>(what: &str, first_seed: u64) {
 
 fn files<T: FileSubject>(what: &str, first_seed: u64) {
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(5)).at_most(600);
+    let mut budget = Budget::time(Duration::from_secs(5)).at_least(50).at_most(600);
     while let Some((number, mutations)) = budget.chunk(50) {
         let place = Scratch::new().expect("a scratch directory");
         let done = scenario_on_files::<T>(first_seed + number, mutations, place.path());

@@ -161,7 +161,7 @@ fn one_thread_is_enough_for_the_local_table() {
 fn every_history_has_an_order() {
     let pool = Pool::new(3);
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(8)).at_most(60_000);
+    let mut budget = Budget::time(Duration::from_secs(8)).at_least(2048).at_most(60_000);
     while let Some((number, histories)) = budget.chunk(512) {
         let done = dlht::linear(1_000_000 + number, histories, &pool);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
@@ -176,7 +176,7 @@ fn every_history_has_an_order() {
 fn scans_among_writers_see_what_stays() {
     let pool = Pool::new(3);
     let mut counts = iterate::Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(3)).at_most(500);
+    let mut budget = Budget::time(Duration::from_secs(3)).at_least(100).at_most(500);
     while let Some((seed, _)) = budget.chunk(1) {
         let table = dlht::tiny(seed).expect("small");
         let done = iterate::passes_on(seed, table, &pool);

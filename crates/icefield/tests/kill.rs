@@ -38,7 +38,8 @@ fn rounds<T: FileSubject>(records: &str, seconds: u64, most: u64, first_seed: u6
         command
     };
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(seconds)).at_most(most);
+    let mut budget =
+        Budget::time(Duration::from_secs(seconds)).at_least(most.min(64)).at_most(most);
     while let Some((number, rounds)) = budget.chunk(8) {
         let done =
             kill::scenario::<T>(first_seed + number, rounds, &place.path().join("round"), &command);

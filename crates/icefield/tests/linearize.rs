@@ -12,7 +12,7 @@ use icefield_testkit::pool::Pool;
 fn histories<T: Subject>(what: &str, seconds: u64, most: u64, first_seed: u64) -> Counts {
     let pool = Pool::new(3);
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(seconds)).at_most(most);
+    let mut budget = Budget::time(Duration::from_secs(seconds)).at_least(2048).at_most(most);
     while let Some((number, histories)) = budget.chunk(512) {
         let done = scenario::<T>(first_seed + number, histories, Model::Pmem, &pool);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));

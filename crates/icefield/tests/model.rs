@@ -20,7 +20,7 @@ where
     P: Place<T>,
 {
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(seconds)).at_most(4000);
+    let mut budget = Budget::time(Duration::from_secs(seconds)).at_least(100).at_most(4000);
     while let Some((number, _)) = budget.chunk(1) {
         let seed = first_seed + number;
         let done = scenario(seed, STEPS, || place(seed));
@@ -100,7 +100,7 @@ fn bytes_in_files() {
 fn scans_among_writers() {
     let (pool, memory) = (Pool::new(3), Memory::default());
     let mut counts = iterate::Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(6)).at_most(3000);
+    let mut budget = Budget::time(Duration::from_secs(6)).at_least(100).at_most(3000);
     while let Some((seed, _)) = budget.chunk(1) {
         let done = if seed % 4 == 0 {
             iterate::scenario::<DashEh<[u8], [u8], Sim>>(seed, &pool, &memory)

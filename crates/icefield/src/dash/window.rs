@@ -71,6 +71,19 @@ pub(super) struct Hold {
     again: bool,
 }
 
+/// What became of an attempt to stage an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// It is in the window.
+    Staged,
+    /// Not in this window: another one has its buckets, or its key is staged already.
+    Later,
+    /// Its key is elsewhere by now.
+    Stale,
+    /// In no window.
+    Alone,
+}
+
 /// A write as the window sees it.
 #[derive(Clone, Copy)]
 pub(super) enum Write {
@@ -128,8 +141,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         Some(Hold { pair: [at_home, self.hold(probing)?], again: at_home < before })
     }
 
-    /// Decides what an operation will do, and prepares it. `false`: it cannot be done in this window, or if this is its
-    /// first, not in any.
+    /// Decides what an operation will do, and prepares it.
     #[inline(always)]
     pub(super) fn stage(
         &mut self,
@@ -138,15 +150,15 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         hold: Hold,
         current: impl FnOnce() -> bool,
         write: Write,
-    ) -> Result<bool> {
+    ) -> Result<Attempt> {
         if self.staged.is_empty() {
             self.generation = located.generation;
         }
-        if located.generation != self.generation
-            || !current()
-            || (hold.again && self.has_staged(probe.hash))
-        {
-            return Ok(false);
+        if located.generation != self.generation || !current() {
+            return Ok(Attempt::Stale);
+        }
+        if hold.again && self.has_staged(probe.hash) {
+            return Ok(Attempt::Later);
         }
         let plan = match (self.core.find_locked(located.segment, pair, probe)?, write) {
             (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
@@ -156,19 +168,19 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
                     Plan::Insert { place: hold.pair[which], slot: slot as u8, site: Site::Normal }
                 } else {
                     match self.stage_stashed(located.segment, record)? {
-                        Some(plan) => plan,
-                        None => return Ok(false),
+                        Ok(plan) => plan,
+                        Err(otherwise) => return Ok(otherwise),
                     }
                 }
             }
             (None, Write::Remove | Write::Put(Mode::Update, _)) => Plan::Answer(Wrote::Absent),
             (Some(found), write) => match self.stage_present(&found, hold.pair, write) {
                 Some(plan) => plan,
-                None => return Ok(false),
+                None => return Ok(Attempt::Later),
             },
         };
         self.staged.push(Staged { plan, hash: probe.hash, hold });
-        Ok(true)
+        Ok(Attempt::Staged)
     }
 
     /// What an operation does that finds its key.
@@ -202,23 +214,27 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
 
     /// Writes a record into a free slot of the stash.
     #[cold]
-    fn stage_stashed(&mut self, segment: u32, record: Unlinked) -> Result<Option<Plan>> {
+    fn stage_stashed(
+        &mut self,
+        segment: u32,
+        record: Unlinked,
+    ) -> Result<std::result::Result<Plan, Attempt>> {
         let (core, mask) = (self.core, self.core.geometry.slot_mask());
         for (number, bucket) in core.stash(core.segment(segment)?).iter().enumerate() {
             // A look without the lock: a full bucket is passed by.
             if Bucket::free_slot(bucket.meta(&core.pm).allocated(), mask).is_none() {
                 continue;
             }
-            let Some(place) = self.hold(bucket) else { return Ok(None) };
+            let Some(place) = self.hold(bucket) else { return Ok(Err(Attempt::Later)) };
             if let Some(slot) = Bucket::free_slot(self.taken(place), mask) {
                 core.counts.stash_inserts.add(1);
                 self.fill(place, slot, false, record);
                 self.special = true;
                 let site = Site::Stash(number);
-                return Ok(Some(Plan::Insert { place, slot: slot as u8, site }));
+                return Ok(Ok(Plan::Insert { place, slot: slot as u8, site }));
             }
         }
-        Ok(None)
+        Ok(Err(Attempt::Alone))
     }
 
     #[inline]

@@ -9,11 +9,15 @@ use super::op::{Mode, Wrote};
 use super::record::{Pin, Probe, Unlinked};
 use super::recover::touch;
 use super::segment::Target;
-use super::window::{Hold, WINDOW, Window, Write};
+use super::window::{Attempt, Hold, WINDOW, Window, Write};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::table::Arg;
 use crate::{Error, Result};
+
+/// Operations whose locks are taken in a row. Enough to overlap them; those behind one that ends the window were taken in
+/// vain.
+const LOCKED_TOGETHER: usize = 8;
 
 /// What is known of an operation that lies ahead.
 #[derive(Clone, Copy)]
@@ -91,30 +95,30 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
     {
         let mut fresh = false;
         while !self.waiting.is_empty() {
-            let staged = self.stage_all(key_of);
+            let attempt = self.stage_all(key_of);
             let ran = self.window.staged.len();
-            self.commit(answer).and(staged).inspect_err(|_| self.give_up())?;
-            if ran > 0 {
-                fresh = false;
-            } else if !fresh {
-                // Sighted long ago, perhaps before a split.
+            self.commit(answer).inspect_err(|_| self.give_up())?;
+            let attempt = attempt.inspect_err(|_| self.give_up())?;
+            if attempt == Attempt::Stale && !fresh {
                 for waiting in &mut self.waiting {
                     waiting.ahead.sighted = self.table.sight(waiting.ahead.hash);
                 }
                 fresh = true;
-            } else {
+            } else if attempt == Attempt::Alone || ran == 0 {
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
                 let probe = Probe { hash: ahead.hash, key: K::raw(key_of(index)) };
                 self.run_alone(index, &probe, write, answer).inspect_err(|_| self.give_up())?;
+                fresh = false;
+            } else {
                 fresh = false;
             }
         }
         Ok(())
     }
 
-    /// Locks as much as can be, and stages as much of that as can be, from the first on.
+    /// Stages as many as can be, from the first on; what the first other one met.
     #[inline]
-    fn stage_all<'k>(&mut self, key_of: &impl Fn(usize) -> Arg<'k, K>) -> Result<()>
+    fn stage_all<'k>(&mut self, key_of: &impl Fn(usize) -> Arg<'k, K>) -> Result<Attempt>
     where
         K: 'k,
     {
@@ -123,27 +127,32 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         if let Some(Waiting { ahead: Ahead { sighted: Some(target), .. }, .. }) = waiting.first() {
             touch(core, &table.directory, target.located.segment)?;
         }
-        let mut holds = [Hold::default(); WINDOW];
-        let mut held = 0;
-        for waiting in waiting.iter() {
-            let Some(target) = waiting.ahead.sighted else { break };
-            if !core.is_touched(target.located.segment) {
-                break;
+        for waiting in waiting.chunks(LOCKED_TOGETHER) {
+            let mut holds = [Hold::default(); LOCKED_TOGETHER];
+            let mut held = 0;
+            for Waiting { ahead, .. } in waiting {
+                let Some(target) = ahead.sighted else { break };
+                if !core.is_touched(target.located.segment) {
+                    break;
+                }
+                let Some(hold) = window.hold_pair(target.pair) else { break };
+                holds[held] = hold;
+                held += 1;
             }
-            let Some(hold) = window.hold_pair(target.pair) else { break };
-            holds[held] = hold;
-            held += 1;
-        }
-        for (waiting, hold) in waiting.iter().zip(&holds[..held]) {
-            let Waiting { index, ahead, write } = waiting;
-            let Some(target) = ahead.sighted else { break };
-            let probe = Probe { hash: ahead.hash, key: K::raw(key_of(*index)) };
-            let current = || table.directory.is_current(&core.pm, ahead.hash, target.located);
-            if !window.stage(&probe, target, *hold, current, *write)? {
-                break;
+            for (Waiting { index, ahead, write }, hold) in waiting.iter().zip(&holds[..held]) {
+                let Some(target) = ahead.sighted else { return Ok(Attempt::Stale) };
+                let probe = Probe { hash: ahead.hash, key: K::raw(key_of(*index)) };
+                let current = || table.directory.is_current(&core.pm, ahead.hash, target.located);
+                let attempt = window.stage(&probe, target, *hold, current, *write)?;
+                if attempt != Attempt::Staged {
+                    return Ok(attempt);
+                }
+            }
+            if held < waiting.len() {
+                return Ok(Attempt::Later);
             }
         }
-        Ok(())
+        Ok(Attempt::Staged)
     }
 
     /// Runs one write: in the open window, in a new one, or alone.
@@ -164,12 +173,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         };
         for _ in 0..2 {
             let refused = match self.stage_one(probe, write) {
-                Ok(true) => {
+                Ok(Attempt::Staged) => {
                     let ahead = Ahead { hash: probe.hash, sighted: None };
                     self.waiting.push(Waiting { index, ahead, write });
                     return Ok(());
                 }
-                Ok(false) => self.commit(answer),
+                Ok(_) => self.commit(answer),
                 Err(error) => Err(error),
             };
             refused.inspect_err(|_| self.table.give_up(write))?;
@@ -177,18 +186,18 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         self.run_alone(index, probe, write, answer)
     }
 
-    fn stage_one(&mut self, probe: &Probe<'_>, write: Write) -> Result<bool> {
+    fn stage_one(&mut self, probe: &Probe<'_>, write: Write) -> Result<Attempt> {
         let Self { table, window, .. } = self;
         let core = &table.core;
         let located = table.directory.locate(core, probe.hash)?;
         if !core.is_touched(located.segment) {
             if !window.is_empty() {
-                return Ok(false);
+                return Ok(Attempt::Later);
             }
             touch(core, &table.directory, located.segment)?;
         }
-        let Some(target) = core.target(located, probe.hash) else { return Ok(false) };
-        let Some(hold) = window.hold_pair(target.pair) else { return Ok(false) };
+        let Some(target) = core.target(located, probe.hash) else { return Ok(Attempt::Stale) };
+        let Some(hold) = window.hold_pair(target.pair) else { return Ok(Attempt::Later) };
         let current = || table.directory.is_current(&core.pm, probe.hash, located);
         window.stage(probe, target, hold, current, write)
     }
