@@ -5,6 +5,7 @@ pub mod budget;
 pub mod call;
 pub mod corrupt;
 pub mod crash;
+pub mod dlht;
 pub mod failure;
 pub mod faults;
 pub mod faulty;

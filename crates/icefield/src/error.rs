@@ -81,6 +81,16 @@ pub enum Error {
     /// A table of fixed size has no slot left for this key.
     #[error("the table is full and may not grow")]
     Full,
+    /// A shadow insert that has neither committed nor aborted holds the key.
+    #[error("a shadow insert holds the key until it commits or aborts")]
+    Shadowed,
+    /// The system has no memory for a larger table in DRAM. The table is as it was, and takes records again when there is
+    /// memory.
+    #[error("no memory for {needed_bytes} more bytes")]
+    NoMemory {
+        /// How many bytes were asked for.
+        needed_bytes: u64,
+    },
     /// A key is longer than the design stores.
     #[error("a key of {len} bytes; at most {max} are possible")]
     KeyTooLong {

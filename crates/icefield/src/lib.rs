@@ -19,6 +19,8 @@
 //! | table | design | lives in | keys and values |
 //! |---|---|---|---|
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
+//! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
+//! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
 //!
 //! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The
 //! modules [`base`] and [`pm`] are what tables are made of: public for tests and tools, not covered by version
@@ -29,6 +31,7 @@ pub mod pm;
 
 mod any;
 mod dash;
+mod dlht;
 
 mod error;
 mod key;
@@ -38,6 +41,12 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
+pub use dlht::{
+    Dlht, DlhtHash, DlhtIter, DlhtLocal, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local,
+    NotShadowed, Shadow, Shared, Snapshot, SnapshotIter,
+};
+#[doc(hidden)]
+pub use dlht::{Interleaved, Turns};
 pub use error::{Error, Result};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;

@@ -598,6 +598,11 @@ counter!(u8, u16, u32, u64, i8, i16, i32, i64);
 pub(crate) const SCAN_PAGE: usize = 1024;
 
 /// A future that is pending exactly once.
+pub(crate) fn yield_once() -> impl Future<Output = ()> + Send {
+    YieldOnce(false)
+}
+
+/// As [`yield_once`] says.
 struct YieldOnce(bool);
 
 impl Future for YieldOnce {

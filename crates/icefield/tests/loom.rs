@@ -10,6 +10,9 @@
 //! atomic, so whose turn comes first matters to what it finds: every model runs in each order of its threads.
 #![cfg(loom)]
 
+#[path = "loom/dlht.rs"]
+mod dlht;
+
 use icefield::base::sync::{AtomicU32, AtomicU64, Ordering};
 use icefield::base::version_lock::{lock, read_begin, try_lock, validate};
 use loom::sync::Arc;

@@ -1,9 +1,12 @@
 //! AVX2: 32 bytes, or four words, in one comparison.
 
+use core::arch::asm;
 use core::arch::x86_64::{
     __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64, _mm256_movemask_epi8,
     _mm256_movemask_pd, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi64x,
 };
+
+use std::sync::atomic::AtomicU64;
 
 use super::{Isa, Kernel, Sse2};
 
@@ -67,6 +70,12 @@ impl Isa for Avx2 {
         // SAFETY: `self` proves AVX2.
         unsafe { find4([a, b, c, d], key) | find4([e, f, g, h], key) << 4 }
     }
+
+    #[inline(always)]
+    fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { find_keys(line, key) }
+    }
 }
 
 #[inline]
@@ -86,4 +95,24 @@ fn match32(words: [u64; 4], byte: u8) -> u32 {
 fn find4(words: [u64; 4], key: u64) -> u32 {
     let equal = _mm256_cmpeq_epi64(vector(words), _mm256_set1_epi64x(key as i64));
     _mm256_movemask_pd(_mm256_castsi256_pd(equal)) as u32
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
+    let (low, high): (__m256i, __m256i);
+    // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
+    unsafe {
+        asm!(
+            "vmovdqu {low}, [{line}]",
+            "vmovdqu {high}, [{line} + 32]",
+            low = out(ymm_reg) low,
+            high = out(ymm_reg) high,
+            line = in(reg) line.as_ptr(),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    let key = _mm256_set1_epi64x(key as i64);
+    let equal = |words| _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(words, key)));
+    (equal(low) | equal(high) << 4) as u32
 }

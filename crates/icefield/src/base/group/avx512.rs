@@ -1,9 +1,12 @@
 //! AVX-512 (F, BW): a whole line, or eight words, in one comparison that gives the mask directly.
 
+use core::arch::asm;
 use core::arch::x86_64::{
     __m512i, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask, _mm512_set1_epi8, _mm512_set1_epi64,
     _mm512_setr_epi64,
 };
+
+use std::sync::atomic::AtomicU64;
 
 use super::avx2::has_bit_manipulation;
 use super::{Avx2, Isa, Kernel};
@@ -61,6 +64,12 @@ impl Isa for Avx512 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { find8(words, key) }
     }
+
+    #[inline(always)]
+    fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { find_keys(line, key) }
+    }
 }
 
 #[inline]
@@ -80,4 +89,20 @@ fn match64(words: [u64; 8], byte: u8) -> u64 {
 #[target_feature(enable = "avx512f")]
 fn find8(words: [u64; 8], key: u64) -> u32 {
     u32::from(_mm512_cmpeq_epi64_mask(vector(words), _mm512_set1_epi64(key as i64)))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
+    let words: __m512i;
+    // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
+    unsafe {
+        asm!(
+            "vmovdqu64 {words}, [{line}]",
+            words = out(zmm_reg) words,
+            line = in(reg) line.as_ptr(),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    u32::from(_mm512_cmpeq_epi64_mask(words, _mm512_set1_epi64(key as i64)))
 }

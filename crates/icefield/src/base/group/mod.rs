@@ -11,6 +11,9 @@
 //! - [`dispatch`] runs a whole loop compiled for the best set that the processor has: one decision per batch instead of
 //!   one per bucket. Inside, `matches_on(isa)` is inlined.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
 mod generic;
 mod mask;
 pub mod prefetch;
@@ -49,6 +52,20 @@ pub trait Isa: Copy + Send + Sync + 'static {
 
     /// Bit `i` says whether word `i` is `key`.
     fn find8(self, words: [u64; 8], key: u64) -> u32;
+
+    /// Bit `2 * i` says whether word `2 * i` of `line` is `key`; the odd bits mean nothing. Other threads may be storing to
+    /// the line: each word is read once and whole, after every load that came before and was an acquire, and before every
+    /// load that comes after an acquire fence.
+    ///
+    /// This is the one place where vectors are loaded from raced memory: by instructions that the compiler does not look
+    /// into, so that the language's rules for plain loads do not apply, on processors that load aligned words whole
+    /// whatever the width of the load. Everywhere else the words are loaded one by one, as here.
+    #[inline(always)]
+    fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
+        // Relaxed: the caller orders the reads and checks what they saw.
+        let equal = |word: usize| u32::from(line[word].load(Relaxed) == key) << word;
+        equal(0) | equal(2) | equal(4) | equal(6)
+    }
 }
 
 /// What the program was compiled for.

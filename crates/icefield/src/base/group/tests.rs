@@ -57,6 +57,9 @@ impl Kernel for AgainstLoop {
                 let expected: u32 =
                     words.iter().enumerate().map(|(i, &word)| u32::from(word == key) << i).sum();
                 assert_eq!(isa.find8(words, key), expected, "{}: {key:#x} {words:x?}", I::NAME);
+                let line = words.map(AtomicU64::new);
+                let even = isa.find_keys(&line, key) & 0x55;
+                assert_eq!(even, expected & 0x55, "{}: {key:#x} {words:x?}", I::NAME);
             }
         }
         I::NAME

@@ -1,0 +1,74 @@
+//! Cache lines of eight words, and big arrays of them: zeroed memory, or the words of a model.
+
+use super::AtomicU64;
+use crate::base::group::Isa;
+
+/// A cache line of eight words.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Line(pub [AtomicU64; 8]);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Line>() == 64);
+
+#[cfg(not(loom))]
+mod lines {
+    use super::{Isa, Line};
+    use crate::base::memory::{Zeroable, ZeroedArray};
+
+    // SAFETY: eight atomic words: zero is a valid value, there is nothing to drop, and 64 is below 4096.
+    unsafe impl Zeroable for Line {}
+
+    /// An array of lines that starts zeroed, on huge pages where the system has them.
+    pub type Lines = ZeroedArray<Line>;
+
+    impl Line {
+        /// [`Isa::find_keys`] of this line.
+        #[inline(always)]
+        pub fn find_keys(&self, isa: impl Isa, key: u64) -> u32 {
+            isa.find_keys(&self.0, key)
+        }
+    }
+}
+
+#[cfg(loom)]
+mod lines {
+    use std::io;
+    use std::ops::Deref;
+
+    use super::super::Ordering::Relaxed;
+    use super::{AtomicU64, Isa, Line};
+
+    /// An array of lines that starts zeroed.
+    #[derive(Debug)]
+    pub struct Lines(Box<[Line]>);
+
+    impl Lines {
+        /// `len` zeroed lines.
+        ///
+        /// # Errors
+        /// None.
+        pub fn new(len: usize) -> io::Result<Self> {
+            let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
+            Ok(Self((0..len).map(line).collect()))
+        }
+    }
+
+    impl Deref for Lines {
+        type Target = [Line];
+
+        fn deref(&self) -> &[Line] {
+            &self.0
+        }
+    }
+
+    impl Line {
+        /// The positions of those even words that are `key`.
+        pub fn find_keys(&self, _: impl Isa, key: u64) -> u32 {
+            let equal = |word: usize| u32::from(self.0[word].load(Relaxed) == key) << word;
+            equal(0) | equal(2) | equal(4) | equal(6)
+        }
+    }
+}
+
+pub use lines::Lines;

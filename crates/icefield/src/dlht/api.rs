@@ -1,0 +1,682 @@
+//! The public face: inherent methods, which give plain values, and the common trait, which gives errors too.
+//!
+//! A table in memory that may grow refuses nothing, so a [`crate::Result`] around every value would only be in the way. The
+//! few refusals that there are (a table of fixed size that is full, a key held by a shadow insert, no memory left) are errors
+//! of the trait's calls; the inherent calls of the same names panic then, as the standard library's collections do.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use super::mode::Mode;
+use super::options::DlhtOptions;
+use super::shadow::{NotShadowed, Shadow};
+use super::snapshot::Snapshot;
+use super::{DlhtIter, DlhtTable};
+use crate::Result;
+use crate::key::Word;
+use crate::table::{
+    Computed, Counter, Cursor, Decision, Occupied, OnFailure, Op, Page, SCAN_PAGE, Stats, Table,
+    TryInsert, yield_once,
+};
+
+/// The value, or a panic that says why the call was refused.
+#[inline(always)]
+#[track_caller]
+pub(super) fn plain<T>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => refuse(&error),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn refuse(error: &crate::Error) -> ! {
+    panic!("{error}")
+}
+
+impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The operations, with the meanings of [`Table`].
+///
+/// # Panics
+/// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the system
+/// has no memory; [`Table`]'s calls of the same names return these as errors. Batches panic also when their slices differ in
+/// length.
+impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
+    /// An empty table that grows as needed.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert!(table.is_empty());
+    /// ```
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty table that takes `records` records before it must grow.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::with_capacity(1000);
+    /// assert!(table.capacity() >= 1000);
+    /// ```
+    pub fn with_capacity(records: u64) -> Self {
+        plain(Self::options().capacity(records).build())
+    }
+
+    /// A builder for tables of this type.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::options().link_ratio(0.2).build()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn options() -> DlhtOptions<K, V, M> {
+        DlhtOptions::default()
+    }
+
+    /// The value of `key` (§3.2.1). Never waits and stores nothing shared; mostly one cache line.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!(table.get(1), None);
+    /// ```
+    #[inline]
+    pub fn get(&self, key: K) -> Option<V> {
+        self.get_one(key)
+    }
+
+    /// Shows the value of `key` to `f`, which may call the table.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// assert_eq!(table.get_with(1, |value| value + 1), Some(11));
+    /// ```
+    #[inline]
+    pub fn get_with<R>(&self, key: K, f: impl FnOnce(&V) -> R) -> Option<R> {
+        self.get_one(key).map(|value| f(&value))
+    }
+
+    /// Whether `key` is present.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// assert!(table.contains(1));
+    /// ```
+    #[inline]
+    pub fn contains(&self, key: K) -> bool {
+        self.core.get(key.to_word()).is_some()
+    }
+
+    /// Inserts `key` only if it is absent; else gives the present value (§3.2.2). Lock-free.
+    ///
+    /// ```
+    /// use icefield::Occupied;
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!(table.try_insert(1, 10), Ok(()));
+    /// assert_eq!(table.try_insert(1, 20), Err(Occupied(10)));
+    /// ```
+    #[inline]
+    pub fn try_insert(&self, key: K, value: V) -> TryInsert<V> {
+        plain(self.try_insert_one(key, value))
+    }
+
+    /// Inserts or replaces; gives the previous value.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!(table.insert(1, 10), None);
+    /// assert_eq!(table.insert(1, 20), Some(10));
+    /// ```
+    #[inline]
+    pub fn insert(&self, key: K, value: V) -> Option<V> {
+        plain(self.insert_one(key, value))
+    }
+
+    /// Inserts or replaces, saying nothing of the previous value.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.put(1, 10);
+    /// assert_eq!(table.get(1), Some(10));
+    /// ```
+    #[inline]
+    pub fn put(&self, key: K, value: V) {
+        plain(self.insert_one(key, value));
+    }
+
+    /// Replaces the value only if `key` is present; gives the previous one (§3.2.4, the paper's Put).
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!(table.update(1, 10), None);
+    /// assert!(table.is_empty());
+    /// ```
+    #[inline]
+    pub fn update(&self, key: K, value: V) -> Option<V> {
+        plain(self.update_one(key, value))
+    }
+
+    /// Removes `key`; gives the value it had (§3.2.3). Its slot can be used again at once.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// assert_eq!(table.remove(1), Some(10));
+    /// assert_eq!(table.remove(1), None);
+    /// ```
+    #[inline]
+    pub fn remove(&self, key: K) -> Option<V> {
+        self.remove_one(key)
+    }
+
+    /// Removes `key`, saying nothing of whether it was there.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// table.delete(1);
+    /// assert!(table.is_empty());
+    /// ```
+    #[inline]
+    pub fn delete(&self, key: K) {
+        self.remove_one(key);
+    }
+
+    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when another thread
+    /// came between. Nothing is locked while `f` runs: it may call the table.
+    ///
+    /// ```
+    /// use icefield::{Computed, Decision};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let doubled = table.compute(1, |value| Decision::Put(value.map_or(1, |value| value * 2)));
+    /// assert_eq!(doubled, Computed::Put(None));
+    /// ```
+    pub fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Decision<V>) -> Computed<V> {
+        plain(self.compute_one(key, f))
+    }
+
+    /// Replaces the value by `new` if it is `current`; `Err` holds what it was instead.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// assert_eq!(table.compare_exchange(1, 10, 11), Ok(()));
+    /// assert_eq!(table.compare_exchange(1, 10, 12), Err(Some(11)));
+    /// ```
+    pub fn compare_exchange(
+        &self,
+        key: K,
+        current: V,
+        new: V,
+    ) -> std::result::Result<(), Option<V>> {
+        let computed = self.compute(key, |value| match value {
+            Some(value) if *value == current => Decision::Put(new),
+            _ => Decision::Keep,
+        });
+        match computed {
+            Computed::Put(_) => Ok(()),
+            other => Err(other.before()),
+        }
+    }
+
+    /// Adds `delta` to the value of `key` (absent counts as zero), wrapping around; gives the value before.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!((table.fetch_add(1, 5), table.fetch_add(1, 5)), (0, 5));
+    /// ```
+    pub fn fetch_add(&self, key: K, delta: V) -> V
+    where
+        V: Counter,
+    {
+        let computed = self.compute(key, |value| {
+            Decision::Put(value.copied().unwrap_or(V::ZERO).wrapping_add(delta))
+        });
+        computed.before().unwrap_or(V::ZERO)
+    }
+
+    /// How many records there are: exact when quiescent. Constant time.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// assert_eq!(table.len(), 1);
+    /// ```
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.core.len()
+    }
+
+    /// Whether there is no record: exact when quiescent.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert!(table.is_empty());
+    /// ```
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many records fit before the table must grow.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert!(table.capacity() >= 64);
+    /// ```
+    pub fn capacity(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    /// What the table is made of.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!(table.stats().len_estimate, 0);
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.stats_now()
+    }
+
+    /// An iterator over the records, weakly consistent (§3.4.4): every key that is present throughout is seen exactly once, also
+    /// across a resize.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// assert_eq!(table.iter().collect::<Vec<_>>(), [(1, 10)]);
+    /// ```
+    pub fn iter(&self) -> DlhtIter<'_, K, V, M> {
+        DlhtIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
+    }
+
+    /// Calls `f` with every record, as [`DlhtTable::iter`] sees them, until it breaks. Nothing is locked meanwhile.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// let mut sum = 0;
+    /// table.for_each(|_, value| {
+    ///     sum += value;
+    ///     ControlFlow::Continue(())
+    /// });
+    /// assert_eq!(sum, 10);
+    /// ```
+    pub fn for_each(&self, mut f: impl FnMut(&K, &V) -> ControlFlow<()>) {
+        for (key, value) in self.iter() {
+            if f(&key, &value).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// About `n` records from `cursor` on, as [`DlhtTable::iter`] sees them; where the next page begins. Cursors survive every
+    /// resize. When the table has changed its hash function since, the page holds all that is left.
+    ///
+    /// ```
+    /// use icefield::Cursor;
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// let page = table.scan(Cursor::START, 100);
+    /// assert_eq!((page.records, page.next), (vec![(1, 10)], None));
+    /// ```
+    pub fn scan(&self, cursor: Cursor, n: usize) -> Page<K, V> {
+        plain(self.page(cursor, n))
+    }
+
+    /// A strong snapshot: all records at one moment, while the table goes on. Reads do not wait for it, writers do until all
+    /// records have been moved to a new index; the old one is the snapshot.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
+    /// let snapshot = table.snapshot();
+    /// table.insert(2, 20);
+    /// assert_eq!(snapshot.iter().count(), 1);
+    /// ```
+    pub fn snapshot(&self) -> Snapshot<K, V> {
+        plain(Snapshot::take(&self.core))
+    }
+
+    /// Removes every record, all at one moment.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// table.clear();
+    /// assert!(table.is_empty());
+    /// ```
+    pub fn clear(&self) {
+        plain(self.core.clear());
+    }
+
+    /// Makes room for `additional` more records, moving all to a larger index if need be; returns when they have moved.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.reserve(1000);
+    /// assert!(table.capacity() >= 1000);
+    /// ```
+    pub fn reserve(&self, additional: u64) {
+        plain(self.core.reserve(self.len().saturating_add(additional)));
+    }
+
+    /// Moves all records to the smallest index that takes them.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::with_capacity(100_000);
+    /// table.shrink_to_fit();
+    /// assert!(table.capacity() < 1000);
+    /// ```
+    pub fn shrink_to_fit(&self) {
+        plain(self.core.shrink());
+    }
+
+    /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::from_iter((0..10_u64).map(|key| (key, key)));
+    /// table.retain(|key, _| key % 2 == 0);
+    /// assert_eq!(table.len(), 5);
+    /// ```
+    pub fn retain(&self, mut f: impl FnMut(K, &V) -> bool) {
+        for (key, _) in self.iter() {
+            self.compute(key, |value| match value {
+                Some(value) if !f(key, value) => Decision::Remove,
+                _ => Decision::Keep,
+            });
+        }
+    }
+
+    /// Inserts `key` so that only its holder knows (§3.2.2): reads, updates and removals find it absent, other inserts are refused.
+    ///
+    /// ```
+    /// use icefield::{Dlht, Error, NotShadowed, Table};
+    /// let table = Dlht::<u64, u64>::new();
+    /// let shadow = table.try_insert_shadow(1, 10)?;
+    /// assert!(matches!(Table::insert(&table, 1, 11), Err(Error::Shadowed)));
+    /// shadow.commit();
+    /// assert_eq!(table.try_insert_shadow(1, 12).err(), Some(NotShadowed::Occupied(10)));
+    /// # Ok::<(), NotShadowed<u64>>(())
+    /// ```
+    pub fn try_insert_shadow(
+        &self,
+        key: K,
+        value: V,
+    ) -> std::result::Result<Shadow<'_, K, V, M>, NotShadowed<V>> {
+        plain(Shadow::insert(self, key, value))
+    }
+
+    /// [`DlhtTable::get`] of each key in order, memory latencies overlapped (§3.3): the fast way to read.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// let mut found = [None; 2];
+    /// table.get_batch(&[1, 2], &mut found);
+    /// assert_eq!(found, [Some(10), None]);
+    /// ```
+    pub fn get_batch(&self, keys: &[K], found: &mut [Option<V>]) {
+        plain(self.get_all(keys, found));
+    }
+
+    /// [`DlhtTable::insert`] of each pair in order.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let mut previous = [None; 2];
+    /// table.insert_batch(&[(1, 10), (1, 11)], &mut previous);
+    /// assert_eq!(previous, [None, Some(10)]);
+    /// ```
+    pub fn insert_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) {
+        plain(self.insert_all(pairs, previous));
+    }
+
+    /// [`DlhtTable::put`] of each pair in order.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.put_batch(&[(1, 10), (2, 20)]);
+    /// assert_eq!(table.len(), 2);
+    /// ```
+    pub fn put_batch(&self, pairs: &[(K, V)]) {
+        plain(self.put_all(pairs));
+    }
+
+    /// [`DlhtTable::update`] of each pair in order.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.put(1, 10);
+    /// let mut previous = [None; 2];
+    /// table.update_batch(&[(1, 11), (2, 20)], &mut previous);
+    /// assert_eq!(previous, [Some(10), None]);
+    /// ```
+    pub fn update_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) {
+        plain(self.update_all(pairs, previous));
+    }
+
+    /// [`DlhtTable::try_insert`] of each pair in order.
+    ///
+    /// ```
+    /// use icefield::Occupied;
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let mut outcomes = [Ok(()), Ok(())];
+    /// table.try_insert_batch(&[(1, 10), (1, 11)], &mut outcomes);
+    /// assert_eq!(outcomes, [Ok(()), Err(Occupied(10))]);
+    /// ```
+    pub fn try_insert_batch(&self, pairs: &[(K, V)], outcomes: &mut [TryInsert<V>]) {
+        plain(self.try_insert_all(pairs, outcomes));
+    }
+
+    /// [`DlhtTable::remove`] of each key in order.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.put(1, 10);
+    /// let mut removed = [None; 2];
+    /// table.remove_batch(&[1, 2], &mut removed);
+    /// assert_eq!(removed, [Some(10), None]);
+    /// ```
+    pub fn remove_batch(&self, keys: &[K], removed: &mut [Option<V>]) {
+        plain(self.remove_all(keys, removed));
+    }
+
+    /// Runs a mixed batch strictly in order and tells how many operations ran; what ran is filled in.
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let mut ops = [Op::put(1, 10), Op::get(2), Op::put(3, 30)];
+    /// assert_eq!(table.execute(&mut ops, OnFailure::Stop), 2);
+    /// assert_eq!(table.get(3), None);
+    /// ```
+    pub fn execute(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> usize {
+        plain(self.execute_all(ops, on_failure))
+    }
+
+    /// Hints that `key` will be asked for soon.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.prefetch(1);
+    /// ```
+    #[inline]
+    pub fn prefetch(&self, key: K) {
+        self.core.prefetch(key.to_word());
+    }
+
+    /// Prefetches, yields to the executor once, then reads.
+    ///
+    /// ```
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+    /// #     }
+    /// # }
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.put(1, 10);
+    /// assert_eq!(block_on(table.get_async(1)), Some(10));
+    /// ```
+    pub async fn get_async(&self, key: K) -> Option<V> {
+        self.prefetch(key);
+        yield_once().await;
+        self.get(key)
+    }
+
+    fn page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        let mut words = Vec::new();
+        let next = self.core.scan(cursor.0, n, &mut words)?;
+        let typed = |(key, value)| Some((K::from_word(key)?, V::from_word(value)?));
+        let records = words.into_iter().filter_map(typed).collect();
+        Ok(Page { records, next: next.map(Cursor) })
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> fmt::Debug for DlhtTable<K, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> FromIterator<(K, V)> for DlhtTable<K, V, M> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Self {
+        let records = records.into_iter();
+        let mut table = Self::with_capacity(records.size_hint().0 as u64);
+        table.extend(records);
+        table
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> Extend<(K, V)> for DlhtTable<K, V, M> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
+        let mut records = records.into_iter();
+        loop {
+            let some: Vec<_> = records.by_ref().take(SCAN_PAGE).collect();
+            if some.is_empty() {
+                return;
+            }
+            self.put_batch(&some);
+        }
+    }
+}
+
+impl<'a, K: Word, V: Word, M: Mode> IntoIterator for &'a DlhtTable<K, V, M> {
+    type Item = (K, V);
+    type IntoIter = DlhtIter<'a, K, V, M>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> Iterator for DlhtIter<'_, K, V, M> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        loop {
+            if let Some(record) = self.page.next() {
+                return Some(record);
+            }
+            let page = self.table.scan(self.next.take()?, SCAN_PAGE);
+            (self.page, self.next) = (page.records.into_iter(), page.next);
+        }
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> fmt::Debug for DlhtIter<'_, K, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DlhtIter").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> Table for DlhtTable<K, V, M>
+where
+    Self: Send + Sync,
+{
+    type Key = K;
+    type Value = V;
+
+    fn get(&self, key: K) -> Result<Option<V>> {
+        Ok(self.get_one(key))
+    }
+    fn get_with<R>(&self, key: K, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        Ok(self.get_with(key, f))
+    }
+    fn contains(&self, key: K) -> Result<bool> {
+        Ok(self.contains(key))
+    }
+    fn try_insert(&self, key: K, value: V) -> Result<std::result::Result<(), Occupied<V>>> {
+        self.try_insert_one(key, value)
+    }
+    fn insert(&self, key: K, value: V) -> Result<Option<V>> {
+        self.insert_one(key, value)
+    }
+    fn put(&self, key: K, value: V) -> Result<()> {
+        self.insert_one(key, value).map(drop)
+    }
+    fn update(&self, key: K, value: V) -> Result<Option<V>> {
+        self.update_one(key, value)
+    }
+    fn remove(&self, key: K) -> Result<Option<V>> {
+        Ok(self.remove_one(key))
+    }
+    fn delete(&self, key: K) -> Result<()> {
+        self.remove_one(key);
+        Ok(())
+    }
+    fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Decision<V>) -> Result<Computed<V>> {
+        self.compute_one(key, f)
+    }
+    fn len(&self) -> Result<u64> {
+        Ok(self.len())
+    }
+    fn capacity(&self) -> u64 {
+        self.capacity()
+    }
+    fn stats(&self) -> Stats {
+        self.stats_now()
+    }
+    fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        self.page(cursor, n)
+    }
+    fn clear(&self) -> Result<()> {
+        self.core.clear()
+    }
+    fn reserve(&self, additional: u64) -> Result<()> {
+        self.core.reserve(self.len().saturating_add(additional))
+    }
+    fn get_batch(&self, keys: &[K], found: &mut [Option<V>]) -> Result<()> {
+        self.get_all(keys, found)
+    }
+    fn insert_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        self.insert_all(pairs, previous)
+    }
+    fn put_batch(&self, pairs: &[(K, V)]) -> Result<()> {
+        self.put_all(pairs)
+    }
+    fn update_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        self.update_all(pairs, previous)
+    }
+    fn try_insert_batch(&self, pairs: &[(K, V)], outcomes: &mut [TryInsert<V>]) -> Result<()> {
+        self.try_insert_all(pairs, outcomes)
+    }
+    fn remove_batch(&self, keys: &[K], removed: &mut [Option<V>]) -> Result<()> {
+        self.remove_all(keys, removed)
+    }
+    fn execute(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+        self.execute_all(ops, on_failure)
+    }
+    fn prefetch(&self, key: K) {
+        self.prefetch(key);
+    }
+}

@@ -1,0 +1,347 @@
+//! A table of words: the chain of indexes, and every operation as a walk along it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::get::Step;
+use super::hasher::Hasher;
+use super::header::SlotState;
+use super::index::{Entry, Index, Size};
+use super::mode::Mode;
+use super::plan::{Plan, capacity};
+use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
+use super::write::{Outcome, Rule};
+use crate::base::sync::{AtomicPtr, Line, Ordering, load_protected};
+use crate::{Error, Result};
+
+/// A table from words to words.
+pub(super) struct Core<M: Mode> {
+    /// The oldest index that still has records: an [`Arc`] as a raw pointer.
+    current: AtomicPtr<Index>,
+    pub(super) count: M::Count,
+    pub(super) plan: Plan,
+    /// The hash functions that the table has had, by generation; the present one is the last, or will be soon.
+    hashers: Mutex<Vec<Hasher>>,
+    /// After `current`: indexes are handed to it last.
+    reclaimer: M::Reclaimer,
+}
+
+impl<M: Mode> Core<M> {
+    pub(super) fn new(plan: Plan, size: Size) -> Result<Self> {
+        let hasher = Hasher::new(plan.hash, plan.seed);
+        let index = Index::new(size, hasher, Entry::Resize)
+            .map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })?;
+        Ok(Self {
+            current: AtomicPtr::new(Arc::into_raw(Arc::new(index)).cast_mut()),
+            count: M::Count::default(),
+            plan,
+            hashers: Mutex::new(vec![hasher]),
+            reclaimer: M::Reclaimer::default(),
+        })
+    }
+
+    /// Keeps every index that is reached from [`Core::current`] while it lives.
+    #[inline(always)]
+    pub(super) fn pin(&self) -> M::Guard<'_> {
+        M::pin(&self.reclaimer)
+    }
+
+    /// Where every request begins.
+    #[inline(always)]
+    pub(super) fn current<'g>(&self, _guard: &'g M::Guard<'_>) -> &'g Index {
+        // PROTECTED (E4): pairs with `advance`.
+        let current = load_protected(&self.current);
+        // SAFETY: an `Arc` that the table holds until it is replaced, and then retired;
+        // the guard was taken before this load.
+        unsafe { &*current }
+    }
+
+    /// Lets requests begin at the next index, once every bin of the current one has been moved.
+    pub(super) fn advance(&self) {
+        let guard = self.pin();
+        loop {
+            let index = self.current(&guard);
+            if !index.is_left() {
+                return;
+            }
+            let (Some(next), Some(shared)) = (index.next(), index.share_next()) else { return };
+            M::pause();
+            // Release (E3): every bin is frozen. For `Entry::Clear` this is the moment at which the records go.
+            next.open.store(true, Ordering::Release);
+            if next.hasher.generation != index.hasher.generation {
+                self.remember(next.hasher);
+            }
+            M::pause();
+            let (old, new) =
+                (std::ptr::from_ref(index).cast_mut(), Arc::into_raw(shared).cast_mut());
+            // SeqCst (E4): newcomers find the next index.
+            let replaced =
+                self.current.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+            if replaced.is_ok() {
+                // SAFETY: the reference that `current` held.
+                M::retire(&guard, unsafe { Arc::from_raw(old) });
+            } else {
+                // SAFETY: the reference made above, which nobody has taken.
+                drop(unsafe { Arc::from_raw(new) });
+            }
+        }
+    }
+
+    fn remember(&self, hasher: Hasher) {
+        let mut hashers = self.hashers.lock().unwrap_or_else(PoisonError::into_inner);
+        if hashers.iter().all(|known| known.generation != hasher.generation) {
+            hashers.push(hasher);
+        }
+    }
+
+    /// The hash function of a generation that the table has had.
+    pub(super) fn hasher_of(&self, generation: u16) -> Option<Hasher> {
+        let hashers = self.hashers.lock().unwrap_or_else(PoisonError::into_inner);
+        hashers.iter().find(|hasher| hasher.generation == generation).copied()
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, key: u64) -> Option<u64> {
+        let guard = self.pin();
+        let index = self.current(&guard);
+        match index.get::<M>(index.bin(index.bin_of(key)), key) {
+            Step::Done(value) => value,
+            _ => get_on::<M>(index, key),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn store(
+        &self,
+        key: u64,
+        value: u64,
+        rule: Rule,
+        new: SlotState,
+    ) -> Result<Outcome> {
+        let guard = self.pin();
+        let index = self.current(&guard);
+        let outcome = self.store_at(index, index.bin(index.bin_of(key)), key, value, rule, new)?;
+        if outcome == Outcome::Inserted && new == SlotState::Valid {
+            M::add(&self.count, 1);
+        }
+        Ok(outcome)
+    }
+
+    /// A write that begins at bin `line` of `index`, which a guard of the caller's protects. Counts nothing.
+    #[inline(always)]
+    pub(super) fn store_at(
+        &self,
+        index: &Index,
+        line: &Line,
+        key: u64,
+        value: u64,
+        rule: Rule,
+        new: SlotState,
+    ) -> Result<Outcome> {
+        match index.store::<M>(line, key, value, rule, new) {
+            Step::Done(outcome) => Ok(outcome),
+            other => self.store_on(index, other, key, value, rule, new),
+        }
+    }
+
+    /// A write whose bin has left `index`, or is full.
+    #[inline(never)]
+    fn store_on(
+        &self,
+        index: &Index,
+        step: Step<Outcome>,
+        key: u64,
+        value: u64,
+        rule: Rule,
+        new: SlotState,
+    ) -> Result<Outcome> {
+        let (mut index, mut step) = (index, step);
+        loop {
+            index = match step {
+                Step::Done(outcome) => return Ok(outcome),
+                Step::Moved => self.follow(index)?,
+                Step::Full => self.make_room(index, key)?,
+            };
+            step = index.store::<M>(index.bin(index.bin_of(key)), key, value, rule, new);
+        }
+    }
+
+    pub(super) fn take(&self, key: u64, expected: Option<u64>) -> Outcome {
+        let guard = self.pin();
+        let index = self.current(&guard);
+        let outcome = self.take_at(index, index.bin(index.bin_of(key)), key, expected);
+        if let Outcome::Replaced(_) = outcome {
+            M::add(&self.count, -1);
+        }
+        outcome
+    }
+
+    /// A removal that begins at bin `line` of `index`. Counts nothing.
+    #[inline(always)]
+    pub(super) fn take_at(
+        &self,
+        index: &Index,
+        line: &Line,
+        key: u64,
+        expected: Option<u64>,
+    ) -> Outcome {
+        match index.take::<M>(line, key, expected) {
+            Step::Done(outcome) => outcome,
+            _ => self.take_on(index, key, expected),
+        }
+    }
+
+    #[inline(never)]
+    fn take_on(&self, index: &Index, key: u64, expected: Option<u64>) -> Outcome {
+        let mut index = index;
+        // Memory may be short for moving bins, but never for following records.
+        while let Ok(next) = self.follow(index) {
+            index = next;
+            let line = index.bin(index.bin_of(key));
+            if let Step::Done(outcome) = index.take::<M>(line, key, expected) {
+                return outcome;
+            }
+        }
+        Outcome::Kept(None)
+    }
+
+    /// Settles a shadow insert. Whether there was one.
+    pub(super) fn resolve(&self, key: u64, new: SlotState) -> bool {
+        let guard = self.pin();
+        let mut index = self.current(&guard);
+        loop {
+            match index.resolve::<M>(index.bin(index.bin_of(key)), key, new) {
+                Step::Done(resolved) => {
+                    M::add(&self.count, i64::from(resolved && new == SlotState::Valid));
+                    return resolved;
+                }
+                _ => match self.follow(index) {
+                    Ok(next) => index = next,
+                    Err(_) => return false,
+                },
+            }
+        }
+    }
+
+    /// The index to which a writer's bin has gone, when writers may go there. Helps a little with the transfer.
+    fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
+        let next = index.next().ok_or(Error::Full)?;
+        // An error here is that of somebody else's bin.
+        let _ = self.help(index, HELP_WHEN_MOVED);
+        let mut rounds = 0;
+        // Acquire (E3): pairs with `advance`.
+        while !next.open.load(Ordering::Acquire) {
+            let _ = self.help(index, HELP_WHEN_FULL);
+            self.advance();
+            M::wait(rounds);
+            rounds += 1;
+        }
+        Ok(next)
+    }
+
+    /// Makes room for `key`, whose bin in `index` is full: moves the bin and a bounded number of others to the next index.
+    fn make_room<'g>(&self, index: &'g Index, key: u64) -> Result<&'g Index> {
+        self.successor(index, false)?;
+        self.move_one(index, index.bin_of(key))?;
+        let _ = self.help(index, HELP_WHEN_FULL);
+        // The bin may be in somebody else's hands: writers wait for it there.
+        Ok(index)
+    }
+
+    /// How many records: exact when quiescent.
+    pub(super) fn len(&self) -> u64 {
+        u64::try_from(M::sum(&self.count)).unwrap_or(0)
+    }
+
+    /// How many records fit before the table must grow.
+    pub(super) fn capacity(&self) -> u64 {
+        let guard = self.pin();
+        let mut index = self.current(&guard);
+        while let Some(next) = index.next() {
+            index = next;
+        }
+        capacity(index.size)
+    }
+
+    /// Moves everything to an index that takes `records` in all, if that is a larger one.
+    pub(super) fn reserve(&self, records: u64) -> Result<()> {
+        let size = self.plan.size_for(records);
+        self.resize(|index| (size.bits > index.size.bits).then_some(size))
+    }
+
+    /// Moves everything to the smallest index that takes the records there are.
+    pub(super) fn shrink(&self) -> Result<()> {
+        self.resize(|index| {
+            let size = self.plan.size_for(self.len());
+            (size.bits < index.size.bits).then_some(size)
+        })
+    }
+
+    /// Finishes every transfer under way and, when `wanted` asks for another size, one to that.
+    fn resize(&self, wanted: impl Fn(&Index) -> Option<Size>) -> Result<()> {
+        loop {
+            let guard = self.pin();
+            let index = self.current(&guard);
+            if index.next().is_some() {
+                self.finish(index)?;
+                continue;
+            }
+            let Some(size) = wanted(index) else { return Ok(()) };
+            if self.make_next(index, size, Entry::Resize)? {
+                return self.finish(index);
+            }
+        }
+    }
+
+    /// Removes every record at one moment.
+    pub(super) fn clear(&self) -> Result<()> {
+        self.replace(Entry::Clear).map(drop)
+    }
+
+    /// Moves to a new index of the same size, for the sake of what `entry` does meanwhile; the old index.
+    pub(super) fn replace(&self, entry: Entry) -> Result<Arc<Index>> {
+        loop {
+            let guard = self.pin();
+            let index = self.current(&guard);
+            if index.next().is_some() {
+                self.finish(index)?;
+                continue;
+            }
+            let pointer = std::ptr::from_ref(index);
+            // SAFETY: the pointer is that of an `Arc`, which the guard keeps alive.
+            let old = unsafe {
+                Arc::increment_strong_count(pointer);
+                Arc::from_raw(pointer)
+            };
+            if self.make_next(index, index.size, entry)? {
+                self.finish(index)?;
+                return Ok(old);
+            }
+        }
+    }
+}
+
+/// A get whose bin has left `index`.
+#[cold]
+pub(super) fn get_on<M: Mode>(index: &Index, key: u64) -> Option<u64> {
+    let mut index = index;
+    loop {
+        // A bin only leaves for an index that is there.
+        index = index.next()?;
+        if let Step::Done(value) = index.get::<M>(index.bin(index.bin_of(key)), key) {
+            return value;
+        }
+    }
+}
+
+impl<M: Mode> Drop for Core<M> {
+    fn drop(&mut self) {
+        // Relaxed: nobody else is here. SAFETY: the reference that `current` holds; no request can be under way.
+        drop(unsafe { Arc::from_raw(self.current.load(Ordering::Relaxed)) });
+    }
+}
+
+impl<M: Mode> std::fmt::Debug for Core<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! Get (§3.2.1): one line for most keys, no store, no wait.
+
+use super::header::{BinState, Header, SLOTS_PER_BIN};
+use super::index::{Entry, Index};
+use super::layout::{
+    HEADER, LINK_BUCKETS, LINK_KEYS, LINK_SLOTS, PRIMARY_KEYS, PRIMARY_SHIFT, Place,
+};
+use super::mode::Mode;
+use crate::base::group::{Isa, Native};
+use crate::base::sync::{Line, Ordering, fence};
+
+/// What one index says to a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<T> {
+    /// The answer.
+    Done(T),
+    /// Ask the next index.
+    Moved,
+    /// The bin has no slot left.
+    Full,
+}
+
+/// A slot that holds the key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit<'a> {
+    pub(super) place: Place<'a>,
+    pub(super) slot: u32,
+}
+
+/// The records of a bin at one moment.
+#[derive(Debug, Default)]
+pub(super) struct Picture {
+    records: [(u64, u64); SLOTS_PER_BIN as usize],
+    len: usize,
+}
+
+impl Picture {
+    pub(super) fn records(&self) -> &[(u64, u64)] {
+        &self.records[..self.len]
+    }
+}
+
+impl Index {
+    /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else `None`,
+    /// and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is.
+    #[inline(always)]
+    pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
+        let header = Self::header(line);
+        M::pause();
+        let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
+        let found = line.find_keys(isa, key) & slots;
+        // Of none found, this is some other word, and not used.
+        let word = (found.trailing_zeros() as usize + 1) & 7;
+        // Relaxed, here and for the keys: checked below.
+        let value = line.0[word].load(Ordering::Relaxed);
+        M::pause();
+        // Acquire (E2): pairs with the release stores of slots: whoever saw one sees the header that came before it.
+        fence(Ordering::Acquire);
+        let later = Header(line.0[HEADER].load(Ordering::Relaxed));
+        let quiet = header.is_quiet_until(later);
+        if quiet & (found != 0) {
+            return Some(Some(value));
+        }
+        (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
+    }
+
+    /// The value of `key` in this index, in every case.
+    #[inline]
+    pub(super) fn get<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
+        match Self::get_quick::<M>(Native::default(), line, key) {
+            Some(answer) => Step::Done(answer),
+            None => self.get_slowly::<M>(line, key),
+        }
+    }
+
+    /// Keys that may be in link buckets, bins in which something goes on.
+    #[inline(never)]
+    pub(super) fn get_slowly<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
+        loop {
+            let header = Self::header(line);
+            if self.has_left(header) {
+                return Step::Moved;
+            }
+            M::pause();
+            let value = self.find(line, header.valid(), key);
+            let value = value.map(|hit| hit.place.value().load(Ordering::Relaxed));
+            M::pause();
+            if Self::still(line, header) {
+                return Step::Done(value);
+            }
+        }
+    }
+
+    /// All `Valid` records of a bin at one moment; `None` when they have moved.
+    pub(super) fn picture<M: Mode>(&self, line: &Line) -> Option<Picture> {
+        loop {
+            let header = Self::header(line);
+            if self.has_left(header) {
+                return None;
+            }
+            let picture = self.read_all(line, header);
+            M::pause();
+            if Self::still(line, header) {
+                return Some(picture);
+            }
+        }
+    }
+
+    /// The records that `header` calls `Valid`.
+    pub(super) fn read_all(&self, line: &Line, header: Header) -> Picture {
+        let mut picture = Picture::default();
+        for slot in Header(header.valid()).held_slots() {
+            let place = self.pool.used_place(line, slot);
+            // Relaxed: the caller checks.
+            let record =
+                (place.key().load(Ordering::Relaxed), place.value().load(Ordering::Relaxed));
+            picture.records[picture.len] = record;
+            picture.len += 1;
+        }
+        picture
+    }
+
+    /// Whether what was read under `header` belongs together and was here at that moment.
+    #[inline(always)]
+    pub(super) fn still(line: &Line, header: Header) -> bool {
+        // Acquire (E2): as in `get_quick`.
+        fence(Ordering::Acquire);
+        header.holds_until(Header(line.0[HEADER].load(Ordering::Relaxed)))
+    }
+
+    /// Whether a bin's records are to be looked for in the next index. A bin in transfer still has them all, unless
+    /// all records are being cleared and have just been.
+    #[inline]
+    pub(super) fn has_left(&self, header: Header) -> bool {
+        match header.state() {
+            BinState::NoTransfer | BinState::Claimed => false,
+            BinState::InTransfer => self.is_cleared(),
+            BinState::DoneTransfer => true,
+        }
+    }
+
+    /// Whether the records of this index have been cleared, in favour of the next one.
+    #[inline]
+    pub(super) fn is_cleared(&self) -> bool {
+        // Acquire (E3): pairs with the store of `open`, after every bin was frozen.
+        self.next()
+            .is_some_and(|next| next.entry == Entry::Clear && next.open.load(Ordering::Acquire))
+    }
+
+    /// The slot among `slots` (lower bits, as in the header) that holds `key`.
+    #[inline]
+    pub(super) fn find<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {
+        let isa = Native::default();
+        let keys = (slots << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
+        // Also when there are no keys: a branch on that would be a guess, and a wrong one costs a memory access.
+        let found = line.find_keys(isa, key) & keys;
+        if found != 0 {
+            let word = found.trailing_zeros();
+            return Some(Hit { place: Place::new(line, word as usize), slot: word / 2 - 1 });
+        }
+        if slots & LINK_SLOTS == 0 { None } else { self.find_linked(line, slots, key) }
+    }
+
+    fn find_linked<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {
+        let links = Self::links_of(line);
+        for (which, (shift, first)) in LINK_BUCKETS.into_iter().enumerate() {
+            let keys = (slots >> shift) as u32 & LINK_KEYS;
+            if keys == 0 {
+                continue;
+            }
+            let bucket = self.pool.bucket(links.bucket(which));
+            let found = bucket.find_keys(Native::default(), key) & keys;
+            if found != 0 {
+                let word = found.trailing_zeros();
+                let place = Place::new(bucket, word as usize);
+                return Some(Hit { place, slot: first + word / 2 });
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,209 @@
+//! The 64-bit header of a bin: the state of its 15 slots, of the bin, and a version.
+//!
+//! ```text
+//! 63 ........ 32 | 31 30 | 29 28 | ... | 3 2 | 1 0
+//!     version      bin     slot 14       slot 1 slot 0
+//! ```
+//!
+//! The lower bit of a slot's two says that it holds a record, the upper one that readers must not see it. The upper bit of
+//! the bin's two says that the bin is leaving or has left, so readers of the fast path test one bit.
+
+/// The lower bit of every slot.
+const HELD: u64 = 0x1555_5555;
+/// The bits of all slots.
+const SLOTS: u64 = (1 << 30) - 1;
+const CLAIMED: u64 = 1 << 30;
+/// Set in `InTransfer` and `DoneTransfer`.
+const TRANSFER: u64 = 1 << 31;
+const ONE_VERSION: u64 = 1 << 32;
+
+/// How many slots a bin can have.
+pub(super) const SLOTS_PER_BIN: u32 = 15;
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlotState {
+    /// Nothing; an insert may take it.
+    Invalid = 0b00,
+    /// A record.
+    Valid = 0b01,
+    /// An insert that has not published its record yet. The thread that made it so is the only one to touch the slot.
+    TryInsert = 0b10,
+    /// The record of a shadow insert that has neither committed nor aborted.
+    Shadow = 0b11,
+}
+
+/// What happens to a bin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BinState {
+    /// Nothing in particular.
+    NoTransfer,
+    /// A thread is replacing a value; it alone may change the header.
+    Claimed,
+    /// Frozen while its records are copied to the next index.
+    InTransfer,
+    /// Everything has gone on to the next index.
+    DoneTransfer,
+}
+
+/// A header, as loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header(pub(super) u64);
+
+impl Header {
+    #[inline(always)]
+    pub(super) fn state(self) -> BinState {
+        match self.0 & (TRANSFER | CLAIMED) {
+            0 => BinState::NoTransfer,
+            CLAIMED => BinState::Claimed,
+            TRANSFER => BinState::InTransfer,
+            _ => BinState::DoneTransfer,
+        }
+    }
+
+    /// The slots with a record, each by its lower bit: `Valid` and `Shadow`.
+    #[inline(always)]
+    pub(super) fn held(self) -> u64 {
+        self.0 & HELD
+    }
+
+    /// The slots whose records readers see, each by its lower bit.
+    #[inline(always)]
+    pub(super) fn valid(self) -> u64 {
+        self.0 & !(self.0 >> 1) & HELD
+    }
+
+    /// The state of one slot.
+    #[inline(always)]
+    pub(super) fn slot(self, slot: u32) -> SlotState {
+        match self.0 >> (2 * slot) & 0b11 {
+            0b00 => SlotState::Invalid,
+            0b01 => SlotState::Valid,
+            0b10 => SlotState::TryInsert,
+            _ => SlotState::Shadow,
+        }
+    }
+
+    /// The first `Invalid` slot.
+    #[inline(always)]
+    pub(super) fn first_free(self) -> Option<u32> {
+        let free = !(self.0 | self.0 >> 1) & HELD;
+        (free != 0).then(|| free.trailing_zeros() / 2)
+    }
+
+    /// The header after `slot` has gone to `state`.
+    #[inline(always)]
+    pub(super) fn with(self, slot: u32, state: SlotState) -> Self {
+        let cleared = self.0 & !(0b11 << (2 * slot));
+        Self((cleared | (state as u64) << (2 * slot)).wrapping_add(ONE_VERSION))
+    }
+
+    /// `NoTransfer` to `Claimed`.
+    #[inline(always)]
+    pub(super) fn claimed(self) -> Self {
+        Self((self.0 | CLAIMED).wrapping_add(ONE_VERSION))
+    }
+
+    /// `Claimed` to `NoTransfer`. The version stays: the claim has changed it.
+    #[inline(always)]
+    pub(super) fn released(self) -> Self {
+        Self(self.0 & !CLAIMED)
+    }
+
+    /// `NoTransfer` to `InTransfer`. The version stays: readers may go on.
+    #[inline(always)]
+    pub(super) fn in_transfer(self) -> Self {
+        Self(self.0 | TRANSFER)
+    }
+
+    /// `InTransfer` to `DoneTransfer`.
+    #[inline(always)]
+    pub(super) fn done(self) -> Self {
+        Self(self.0 | TRANSFER | CLAIMED)
+    }
+
+    /// `InTransfer` back to `NoTransfer`, when there is no room in the next index.
+    #[inline(always)]
+    pub(super) fn taken_back(self) -> Self {
+        Self((self.0 & !(TRANSFER | CLAIMED)).wrapping_add(ONE_VERSION))
+    }
+
+    /// Whether what was read between `self` and `later` may be used without a further look: nothing but a claim came or
+    /// went, and the bin is not leaving.
+    #[inline(always)]
+    pub(super) fn is_quiet_until(self, later: Self) -> bool {
+        ((self.0 ^ later.0) & !CLAIMED) | (self.0 & TRANSFER) == 0
+    }
+
+    /// Whether slots are as they were, and the bin has not left meanwhile (it may have begun to).
+    #[inline(always)]
+    pub(super) fn holds_until(self, later: Self) -> bool {
+        ((self.0 ^ later.0) & !(CLAIMED | TRANSFER)) == 0 && later.state() != BinState::DoneTransfer
+    }
+
+    /// How many slots are `Valid`.
+    pub(super) fn count(self) -> u32 {
+        self.valid().count_ones()
+    }
+
+    /// The numbers of the slots with a record.
+    pub(super) fn held_slots(self) -> impl Iterator<Item = u32> {
+        let held = self.held();
+        (0..SLOTS_PER_BIN).filter(move |slot| held >> (2 * slot) & 1 == 1)
+    }
+}
+
+const _: () = assert!(HELD | HELD << 1 == SLOTS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_do_not_disturb_one_another() {
+        let states =
+            [SlotState::TryInsert, SlotState::Valid, SlotState::Shadow, SlotState::Invalid];
+        let mut header = Header(0);
+        let mut expected = [SlotState::Invalid; SLOTS_PER_BIN as usize];
+        for round in 0..200_u32 {
+            let (slot, state) = (round * 7 % SLOTS_PER_BIN, states[round as usize * 5 / 3 % 4]);
+            header = header.with(slot, state);
+            expected[slot as usize] = state;
+            assert_eq!(header.state(), BinState::NoTransfer);
+            assert_eq!(header.0 >> 32, u64::from(round) + 1);
+            for (slot, state) in (0..).zip(expected) {
+                assert_eq!(header.slot(slot), state);
+                assert_eq!(header.valid() >> (2 * slot) & 1 == 1, state == SlotState::Valid);
+            }
+            let free = expected.iter().position(|&state| state == SlotState::Invalid);
+            assert_eq!(header.first_free(), free.map(|slot| slot as u32));
+        }
+    }
+
+    #[test]
+    fn readers_accept_claims_and_nothing_else() {
+        let quiet = Header(0).with(3, SlotState::Valid);
+        let claimed = quiet.claimed();
+        assert!(quiet.is_quiet_until(quiet));
+        assert!(claimed.is_quiet_until(claimed.released()));
+        assert!(!quiet.is_quiet_until(claimed), "a value may have been replaced before");
+        assert!(!quiet.is_quiet_until(quiet.with(4, SlotState::TryInsert)));
+        assert!(!quiet.is_quiet_until(quiet.in_transfer()));
+        assert!(!quiet.in_transfer().is_quiet_until(quiet.in_transfer()));
+        assert!(quiet.holds_until(quiet.in_transfer()));
+        assert!(!quiet.in_transfer().holds_until(quiet.in_transfer().done()));
+        assert!(!quiet.holds_until(quiet.in_transfer().taken_back()));
+    }
+
+    #[test]
+    fn a_bin_goes_round() {
+        let start = Header(u64::MAX << 32).with(0, SlotState::Shadow);
+        assert_eq!(start.0 >> 32, 0, "versions wrap without touching anything else");
+        assert_eq!(start.claimed().state(), BinState::Claimed);
+        assert_eq!(start.claimed().released().state(), BinState::NoTransfer);
+        assert_eq!(start.in_transfer().state(), BinState::InTransfer);
+        assert_eq!(start.in_transfer().done().state(), BinState::DoneTransfer);
+        assert_eq!(start.in_transfer().done().held(), start.held());
+        assert_eq!((start.held(), start.valid(), start.count()), (1, 0, 0));
+    }
+}

@@ -1,0 +1,206 @@
+//! One thread or many: what differs between [`Dlht`](super::Dlht) and [`DlhtLocal`](super::DlhtLocal).
+//!
+//! The algorithms are written once. For many threads a compare-and-swap is one, requests are announced to the reclaimer,
+//! and counts are sharded; for one thread a compare-and-swap is a load and a store, and the rest is plain counting.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::index::Index;
+use crate::base::counter::ShardedCounter;
+use crate::base::reclaim::{Guard, Reclaimer};
+use crate::base::sync::{self, AtomicU64, Ordering};
+
+/// How many threads a table is for: [`Shared`] or [`Local`].
+pub trait Mode: Synchronization {}
+
+impl<M: Synchronization> Mode for M {}
+
+/// The whole of the difference. Not nameable outside, so nobody else can implement it.
+pub trait Synchronization: Sized + 'static {
+    /// What keeps old indexes until nobody can be reading them.
+    type Reclaimer: Default;
+    /// While it lives, no index that its holder has reached goes away.
+    type Guard<'a>;
+    /// A count of records.
+    type Count: Default;
+
+    #[doc(hidden)]
+    fn pin(reclaimer: &Self::Reclaimer) -> Self::Guard<'_>;
+    #[doc(hidden)]
+    fn retire(guard: &Self::Guard<'_>, index: Arc<Index>);
+    /// Replaces `old` by `new`. Acquire and Release when it succeeds.
+    #[doc(hidden)]
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool;
+    #[doc(hidden)]
+    fn add(count: &Self::Count, delta: i64);
+    #[doc(hidden)]
+    fn sum(count: &Self::Count) -> i64;
+    /// A moment at which tests let another thread run. Nothing otherwise.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn pause() {}
+    /// Waits a little for another thread; `rounds` as for [`sync::wait`].
+    #[doc(hidden)]
+    fn wait(rounds: u32) {
+        sync::wait(rounds);
+    }
+}
+
+/// Any number of threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared;
+
+/// A reclaimer waits for this many things before it looks whether they can go, and it must have one for each thread that
+/// is inside a call: an index counts as so many.
+const THINGS_PER_INDEX: usize = 64;
+
+/// The reclaimer of [`Shared`].
+#[derive(Debug)]
+pub struct SharedReclaimer(Reclaimer);
+
+impl Default for SharedReclaimer {
+    fn default() -> Self {
+        Self(Reclaimer::with_batch(THINGS_PER_INDEX))
+    }
+}
+
+impl Synchronization for Shared {
+    type Reclaimer = SharedReclaimer;
+    type Guard<'a> = Guard<'a>;
+    type Count = ShardedCounter;
+
+    #[inline(always)]
+    fn pin(reclaimer: &SharedReclaimer) -> Guard<'_> {
+        reclaimer.0.pin()
+    }
+
+    fn retire(guard: &Guard<'_>, index: Arc<Index>) {
+        guard.retire(move || index.leave());
+        for _ in 1..THINGS_PER_INDEX {
+            guard.retire(|| ());
+        }
+    }
+
+    #[inline(always)]
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+        // Relaxed when it fails: the caller looks again.
+        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    fn add(count: &ShardedCounter, delta: i64) {
+        count.add(delta);
+    }
+
+    fn sum(count: &ShardedCounter) -> i64 {
+        count.sum()
+    }
+}
+
+/// [`Shared`], with threads taking turns as a test says: between any two steps that another thread could tell apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Interleaved<T>(std::marker::PhantomData<T>);
+
+/// Who says when another thread runs.
+pub trait Turns: 'static {
+    /// Lets others run now, or not.
+    fn give_way();
+}
+
+impl<T: Turns> Synchronization for Interleaved<T> {
+    type Reclaimer = SharedReclaimer;
+    type Guard<'a> = Guard<'a>;
+    type Count = ShardedCounter;
+
+    fn pin(reclaimer: &SharedReclaimer) -> Guard<'_> {
+        T::give_way();
+        Shared::pin(reclaimer)
+    }
+
+    fn retire(guard: &Guard<'_>, index: Arc<Index>) {
+        Shared::retire(guard, index);
+    }
+
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+        T::give_way();
+        Shared::exchange(word, old, new)
+    }
+
+    fn add(count: &ShardedCounter, delta: i64) {
+        Shared::add(count, delta);
+    }
+
+    fn sum(count: &ShardedCounter) -> i64 {
+        Shared::sum(count)
+    }
+
+    fn pause() {
+        T::give_way();
+    }
+
+    fn wait(_: u32) {
+        T::give_way();
+    }
+}
+
+/// One thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Local;
+
+/// The reclaimer of [`Local`]: old indexes wait until the outermost call returns.
+#[derive(Debug, Default)]
+pub struct LocalReclaimer {
+    depth: Cell<usize>,
+    retired: RefCell<Vec<Arc<Index>>>,
+}
+
+/// A call on a table of [`Local`].
+#[derive(Debug)]
+pub struct LocalGuard<'a>(&'a LocalReclaimer);
+
+impl Drop for LocalGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = self.0.depth.get() - 1;
+        self.0.depth.set(depth);
+        if depth == 0 && !self.0.retired.borrow().is_empty() {
+            self.0.retired.take().iter().for_each(|index| index.leave());
+        }
+    }
+}
+
+impl Synchronization for Local {
+    type Reclaimer = LocalReclaimer;
+    type Guard<'a> = LocalGuard<'a>;
+    type Count = Cell<i64>;
+
+    #[inline(always)]
+    fn pin(reclaimer: &LocalReclaimer) -> LocalGuard<'_> {
+        reclaimer.depth.set(reclaimer.depth.get() + 1);
+        LocalGuard(reclaimer)
+    }
+
+    fn retire(guard: &LocalGuard<'_>, index: Arc<Index>) {
+        guard.0.retired.borrow_mut().push(index);
+    }
+
+    #[inline(always)]
+    fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+        // Relaxed: there is no other thread.
+        let same = word.load(Ordering::Relaxed) == old;
+        if same {
+            word.store(new, Ordering::Relaxed);
+        }
+        same
+    }
+
+    #[inline(always)]
+    fn add(count: &Cell<i64>, delta: i64) {
+        count.set(count.get().wrapping_add(delta));
+    }
+
+    fn sum(count: &Cell<i64>) -> i64 {
+        count.get()
+    }
+}

@@ -1,0 +1,145 @@
+//! Making tables.
+
+use std::marker::PhantomData;
+
+use super::core::Core;
+use super::mode::{Mode, Shared};
+use super::plan::Plan;
+use super::{DlhtHash, DlhtTable};
+use crate::key::{Key, Word};
+use crate::{Error, Result};
+
+/// How a DLHT table is made: a builder, from [`DlhtTable::options`].
+///
+/// ```
+/// use icefield::{Dlht, DlhtHash};
+/// let table = Dlht::<u64, u64>::options().capacity(100_000).hash(DlhtHash::Modulo).build()?;
+/// assert!(table.capacity() >= 100_000);
+/// # Ok::<(), icefield::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DlhtOptions<K, V, M = Shared> {
+    plan: Plan,
+    capacity: u64,
+    types: PhantomData<fn(K, V, M)>,
+}
+
+impl<K, V, M> Default for DlhtOptions<K, V, M> {
+    fn default() -> Self {
+        Self { plan: Plan::default(), capacity: 0, types: PhantomData }
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
+    /// How many records the table takes before it must grow. Default: about a hundred.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::options().capacity(1000).build()?;
+    /// assert!(table.capacity() >= 1000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn capacity(mut self, records: u64) -> Self {
+        self.capacity = records;
+        self
+    }
+
+    /// How keys are spread over bins. Default: [`DlhtHash::Strong`].
+    ///
+    /// ```
+    /// use icefield::{Dlht, DlhtHash};
+    /// let table = Dlht::<u32, u64>::options().hash(DlhtHash::Modulo).build()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hash(mut self, hash: DlhtHash) -> Self {
+        self.plan.hash = hash;
+        self
+    }
+
+    /// The seed of the strong hash. Default: a random one, so that nobody can choose keys that share a bin.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::options().hash_seed([1, 2]).build()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
+        self.plan.seed = Some(seed);
+        self
+    }
+
+    /// Link buckets for each bin, 0 to 3 (§3.1). More let the table fill further before it grows, and make more gets touch
+    /// a second line. Default: 1/8.
+    ///
+    /// ```
+    /// let roomy = icefield::Dlht::<u64, u64>::options().link_ratio(0.2).build()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn link_ratio(mut self, ratio: f64) -> Self {
+        self.plan.link_ratio = ratio;
+        self
+    }
+
+    /// The table never grows: inserts that find no room are refused with [`Error::Full`].
+    ///
+    /// ```
+    /// use icefield::{Dlht, Error, Table};
+    /// let table = Dlht::<u64, u64>::options().capacity(100).fixed_size().build()?;
+    /// let refused = (0..).find_map(|key| Table::insert(&table, key, key).err());
+    /// assert!(matches!(refused, Some(Error::Full)));
+    /// assert_eq!(table.get(7), Some(7));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn fixed_size(mut self) -> Self {
+        self.plan.fixed = true;
+        self
+    }
+
+    /// The table does not grow to an index of more than so many bytes; inserts that find no room then are refused with
+    /// [`Error::Full`].
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::options().max_bytes(1 << 20).build()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.plan.max_bytes = bytes;
+        self
+    }
+
+    /// For tests: 2^`bits` bins at least, and 2^`growth_bits` times as many after each resize.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn geometry(mut self, bits: u32, growth_bits: u32) -> Self {
+        self.plan.least_bits = bits.min(40);
+        self.plan.growth_bits = Some(growth_bits.clamp(1, 8));
+        self
+    }
+
+    /// Makes the table.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::NoMemory`].
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::options().build()?;
+    /// assert!(table.is_empty());
+    /// assert!(icefield::Dlht::<u64, u64>::options().capacity(1 << 60).build().is_err());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn build(self) -> Result<DlhtTable<K, V, M>> {
+        const { <K as Key>::USABLE };
+        if !(0.0..=3.0).contains(&self.plan.link_ratio) {
+            return Err(Error::InvalidOption {
+                option: "link_ratio",
+                detail: format!("{} is not between 0 and 3", self.plan.link_ratio),
+            });
+        }
+        let core = Core::new(self.plan, self.plan.size_for(self.capacity))?;
+        Ok(DlhtTable { core, types: PhantomData })
+    }
+}

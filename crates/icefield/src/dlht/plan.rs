@@ -1,0 +1,135 @@
+//! How big an index is made, and what the next one is like.
+
+use super::DlhtHash;
+use super::index::{Index, Size};
+
+/// Below this many bins an index grows whenever it is full: memory is not an issue yet, and small numbers vary.
+const SMALL_BINS: u64 = 1 << 12;
+/// From so many bins on an index doubles.
+const BIG_BINS: u64 = 1 << 26;
+/// An index that is full although it holds less than this share of what it should has keys that crowd into few bins.
+const CROWDED: f64 = 0.25;
+/// The largest number of bins, as a logarithm: 4 PiB.
+const MAX_BITS: u32 = 46;
+/// Numbers of link buckets have 32 bits, and neighbours are named by the first.
+const MAX_LINKS: f64 = (u32::MAX - 2) as f64;
+
+/// What the options of a table say about its indexes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) hash: DlhtHash,
+    pub(super) seed: Option<[u64; 2]>,
+    /// Link buckets per bin.
+    pub(super) link_ratio: f64,
+    /// Whether inserts that find no room are refused.
+    pub(super) fixed: bool,
+    /// No index beyond so many bytes.
+    pub(super) max_bytes: u64,
+    /// The logarithm of the number of bins that a new table has at least.
+    pub(super) least_bits: u32,
+    /// The logarithm of the growth factor, for tests; else it depends on the size.
+    pub(super) growth_bits: Option<u32>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            hash: DlhtHash::Strong,
+            seed: None,
+            link_ratio: 1.0 / 8.0,
+            fixed: false,
+            max_bytes: u64::MAX,
+            // One page.
+            least_bits: 6,
+            growth_bits: None,
+        }
+    }
+}
+
+impl Plan {
+    /// 2^`bits` bins and their link buckets.
+    pub(super) fn size(&self, bits: u32) -> Size {
+        let links = (2_f64.powi(bits as i32) * self.link_ratio).ceil().min(MAX_LINKS);
+        Size { bits, links: links as usize }
+    }
+
+    /// The smallest index that takes `records` before it must grow.
+    pub(super) fn size_for(&self, records: u64) -> Size {
+        let mut size = self.size(self.least_bits);
+        while capacity(size) < records && size.bits < MAX_BITS {
+            size = self.size(size.bits + 1);
+        }
+        size
+    }
+
+    /// The size after that of `index`, which is full and holds `len` records. The same size when records crowd into few
+    /// bins: more bins would not help, another hash function will.
+    pub(super) fn next_size(&self, index: &Index, len: u64) -> Size {
+        let bins = index.len();
+        let crowded = bins >= SMALL_BINS && (len as f64) < capacity(index.size) as f64 * CROWDED;
+        let growth_bits = match bins {
+            _ if crowded => 0,
+            ..SMALL_BINS => self.growth_bits.unwrap_or(3),
+            SMALL_BINS..BIG_BINS => self.growth_bits.unwrap_or(2),
+            BIG_BINS.. => self.growth_bits.unwrap_or(1),
+        };
+        self.size((index.size.bits + growth_bits).min(MAX_BITS))
+    }
+}
+
+/// How many records an index of `size` takes, with a good hash function, until its link buckets are used up.
+///
+/// With *n* bins and *r* records in each on average, a bin's number of records follows Poisson's distribution, so
+/// P(more than 3) + 2 P(more than 7) link buckets are in use for each bin.
+pub(super) fn capacity(size: Size) -> u64 {
+    let bins = 2_f64.powi(size.bits as i32);
+    // Without link buckets, until the first bin wants one.
+    let links = size.links.max(1) as f64 / bins;
+    let (mut low, mut high) = (0.0, 12.0);
+    for _ in 0..50 {
+        let middle = (low + high) / 2.0;
+        if links_used(middle) < links { low = middle } else { high = middle }
+    }
+    (bins * low).max(1.0) as u64
+}
+
+/// Link buckets in use for each bin, at `records` records a bin.
+fn links_used(records: f64) -> f64 {
+    let (mut term, mut at_most_3, mut at_most_7) = ((-records).exp(), 0.0, 0.0);
+    for k in 0..8 {
+        if k < 4 {
+            at_most_3 += term;
+        }
+        at_most_7 += term;
+        term *= records / f64::from(k + 1);
+    }
+    (1.0 - at_most_3) + 2.0 * (1.0 - at_most_7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_is_what_poisson_says() {
+        let plan = Plan::default();
+        let per_bin = capacity(plan.size(20)) as f64 / 2_f64.powi(20);
+        assert!((1.87..1.92).contains(&per_bin), "{per_bin}");
+        // The paper's 1/5: 59.8 % of the slots.
+        let paper = Plan { link_ratio: 0.2, ..plan };
+        let occupancy = capacity(paper.size(20)) as f64 / (2_f64.powi(20) * (3.0 + 0.2 * 4.0));
+        assert!((0.59..0.605).contains(&occupancy), "{occupancy}");
+        assert!(capacity(Plan { link_ratio: 0.0, ..plan }.size(20)) > 1 << 15);
+    }
+
+    #[test]
+    fn sizes_hold_what_was_asked_for() {
+        let plan = Plan::default();
+        for records in [0, 1, 100, 121, 1_000_000, 32_000_000] {
+            let size = plan.size_for(records);
+            assert!(capacity(size) >= records);
+            assert!(size.bits == 6 || capacity(plan.size(size.bits - 1)) < records);
+        }
+        assert_eq!(plan.size_for(u64::MAX).bits, MAX_BITS, "creation will fail, not this");
+    }
+}

@@ -1,0 +1,114 @@
+//! The weak iterator (§3.4.4): pages in the order of hashes, with cursors that survive every change of the index.
+//!
+//! A cursor is a place in that order. Growing and shrinking split and merge bins but keep the order, so a cursor stays good;
+//! a key is seen by its hash, never by its bin. Only a new hash function changes the order: whoever comes with a cursor of
+//! the former one gets everything that is left, in one page.
+
+use super::core::Core;
+use super::index::Index;
+use super::mode::Mode;
+use crate::Result;
+
+/// Places in the order have so many bits: more than there can be bins.
+const PLACE_BITS: u32 = 48;
+const END: u64 = 1 << PLACE_BITS;
+/// The rest of a cursor is the generation of the hash function.
+const GENERATION_BITS: u32 = 64 - PLACE_BITS;
+
+/// Records went to an index with another order.
+struct Rehashed;
+
+impl<M: Mode> Core<M> {
+    /// Adds about `n` records from `cursor` on to `records`; where to go on.
+    pub(super) fn scan(
+        &self,
+        cursor: u64,
+        n: usize,
+        records: &mut Vec<(u64, u64)>,
+    ) -> Result<Option<u64>> {
+        let first = records.len();
+        let (place, generation) = (cursor >> GENERATION_BITS, cursor as u16);
+        loop {
+            let guard = self.pin();
+            let index = self.current(&guard);
+            let read = if place == 0 || generation == index.hasher.generation {
+                scan_index::<M>(index, place, n, records)
+            } else {
+                self.scan_rest(index, place, generation, records).map(|()| None)
+            };
+            match read {
+                Ok(next) => return Ok(next),
+                Err(Rehashed) => {
+                    records.truncate(first);
+                    self.finish(index)?;
+                }
+            }
+        }
+    }
+
+    /// All records from `place` on in the order of an earlier hash function.
+    fn scan_rest(
+        &self,
+        index: &Index,
+        place: u64,
+        generation: u16,
+        records: &mut Vec<(u64, u64)>,
+    ) -> Result<(), Rehashed> {
+        // A cursor of no generation that ever was is nobody's.
+        let Some(hasher) = self.hasher_of(generation) else { return Ok(()) };
+        let mut all = Vec::new();
+        collect::<M>(index, 0, END, &mut all)?;
+        records.extend(
+            all.into_iter().filter(|&(key, _)| hasher.order(key) >> GENERATION_BITS >= place),
+        );
+        Ok(())
+    }
+}
+
+fn scan_index<M: Mode>(
+    index: &Index,
+    place: u64,
+    n: usize,
+    records: &mut Vec<(u64, u64)>,
+) -> Result<Option<u64>, Rehashed> {
+    let bin_places = END >> index.size.bits;
+    let enough = records.len().saturating_add(n.max(1));
+    let mut place = place;
+    while place < END && records.len() < enough {
+        let end = (place / bin_places + 1) * bin_places;
+        collect::<M>(index, place, end, records)?;
+        place = end;
+    }
+    let cursor = place << GENERATION_BITS | u64::from(index.hasher.generation);
+    Ok((place < END).then_some(cursor))
+}
+
+/// Adds the records whose places are in `from..end`, each bin's as they are at one moment.
+fn collect<M: Mode>(
+    index: &Index,
+    from: u64,
+    end: u64,
+    records: &mut Vec<(u64, u64)>,
+) -> Result<(), Rehashed> {
+    let bits = index.size.bits;
+    let bin_places = END >> bits;
+    for bin in from / bin_places..=(end - 1) / bin_places {
+        let (first, last) = (from.max(bin * bin_places), end.min((bin + 1) * bin_places));
+        let line = index.bin(index.hasher.bin_at(bin, bits));
+        if let Some(picture) = index.picture::<M>(line) {
+            let whole = last - first == bin_places;
+            let wanted = |&&(key, _): &&(u64, u64)| {
+                whole || (first..last).contains(&(index.hasher.order(key) >> GENERATION_BITS))
+            };
+            records.extend(picture.records().iter().filter(wanted));
+            continue;
+        }
+        // A bin only leaves for an index that is there.
+        let Some(next) = index.next() else { continue };
+        if next.hasher.generation != index.hasher.generation {
+            return Err(Rehashed);
+        }
+        collect::<M>(next, first, last, records)?;
+    }
+    Ok(())
+}

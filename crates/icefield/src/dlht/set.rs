@@ -1,0 +1,279 @@
+//! HashSet mode (§3.1): keys only.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
+
+use super::api::plain;
+use super::core::Core;
+use super::header::SlotState;
+use super::mode::Shared;
+use super::plan::Plan;
+use super::write::{Outcome, Rule};
+use crate::Result;
+use crate::key::{Key, Word};
+use crate::table::{Cursor, SCAN_PAGE, same_length};
+
+/// What slots hold beside the key.
+const NO_VALUE: u64 = 0;
+
+/// A concurrent set of words: DLHT without values. Also a lock manager: an insertion that succeeds is a lock taken, a removal
+/// is a lock given back, and batches keep their order.
+///
+/// # Panics
+/// [`DlhtSet::insert`] and its batch panic when the system has no memory left to grow.
+///
+/// ```
+/// let locks = icefield::DlhtSet::<u64>::new();
+/// assert!(locks.insert(7));
+/// assert!(!locks.insert(7), "somebody has it");
+/// locks.remove(7);
+/// ```
+pub struct DlhtSet<K> {
+    core: Core<Shared>,
+    types: PhantomData<fn(K)>,
+}
+
+impl<K: Word> Default for DlhtSet<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Word> DlhtSet<K> {
+    /// An empty set that grows as needed.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtSet::<u32>::new().is_empty());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty set that takes `keys` keys before it must grow.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtSet::<u32>::with_capacity(1000).capacity() >= 1000);
+    /// ```
+    #[must_use]
+    pub fn with_capacity(keys: u64) -> Self {
+        const { <K as Key>::USABLE };
+        let plan = Plan::default();
+        Self { core: plain(Core::new(plan, plan.size_for(keys))), types: PhantomData }
+    }
+
+    /// Whether `key` is in the set.
+    ///
+    /// ```
+    /// assert!(!icefield::DlhtSet::<u32>::new().contains(1));
+    /// ```
+    #[inline]
+    pub fn contains(&self, key: K) -> bool {
+        self.core.get(key.to_word()).is_some()
+    }
+
+    /// Adds `key`; whether it was absent.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::new();
+    /// assert_eq!((set.insert(1_u32), set.insert(1)), (true, false));
+    /// ```
+    #[inline]
+    pub fn insert(&self, key: K) -> bool {
+        let outcome = self.core.store(key.to_word(), NO_VALUE, Rule::IfAbsent, SlotState::Valid);
+        plain(outcome) == Outcome::Inserted
+    }
+
+    /// Takes `key` out; whether it was present.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::from_iter([1_u32]);
+    /// assert_eq!((set.remove(1), set.remove(1)), (true, false));
+    /// ```
+    #[inline]
+    pub fn remove(&self, key: K) -> bool {
+        matches!(self.core.take(key.to_word(), None), Outcome::Replaced(_))
+    }
+
+    /// [`DlhtSet::contains`] of each key in order, memory latencies overlapped.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::from_iter([1_u32]);
+    /// let mut found = [false; 2];
+    /// set.contains_batch(&[1, 2], &mut found);
+    /// assert_eq!(found, [true, false]);
+    /// ```
+    pub fn contains_batch(&self, keys: &[K], found: &mut [bool]) {
+        plain(same_length(keys.len(), found.len()));
+        self.core.get_all(
+            keys.len(),
+            |at| keys[at].to_word(),
+            |at, value| found[at] = value.is_some(),
+        );
+    }
+
+    /// [`DlhtSet::insert`] of each key in order.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::new();
+    /// let mut inserted = [false; 2];
+    /// set.insert_batch(&[1_u32, 1], &mut inserted);
+    /// assert_eq!(inserted, [true, false]);
+    /// ```
+    pub fn insert_batch(&self, keys: &[K], inserted: &mut [bool]) {
+        plain(same_length(keys.len(), inserted.len()));
+        plain(self.core.run_all(
+            keys.len(),
+            |at| keys[at].to_word(),
+            |at, turn| {
+                inserted[at] = turn.store(NO_VALUE, Rule::IfAbsent)? == Outcome::Inserted;
+                Ok(ControlFlow::Continue(()))
+            },
+        ));
+    }
+
+    /// [`DlhtSet::remove`] of each key in order.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::from_iter([1_u32]);
+    /// let mut removed = [false; 2];
+    /// set.remove_batch(&[1, 1], &mut removed);
+    /// assert_eq!(removed, [true, false]);
+    /// ```
+    pub fn remove_batch(&self, keys: &[K], removed: &mut [bool]) {
+        plain(same_length(keys.len(), removed.len()));
+        plain(self.core.run_all(
+            keys.len(),
+            |at| keys[at].to_word(),
+            |at, turn| {
+                removed[at] = matches!(turn.take(), Outcome::Replaced(_));
+                Ok(ControlFlow::Continue(()))
+            },
+        ));
+    }
+
+    /// How many keys there are: exact when quiescent.
+    ///
+    /// ```
+    /// assert_eq!(icefield::DlhtSet::from_iter([1_u32, 2]).len(), 2);
+    /// ```
+    pub fn len(&self) -> u64 {
+        self.core.len()
+    }
+
+    /// Whether there is none: exact when quiescent.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtSet::<u32>::new().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys fit before the set must grow.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtSet::<u32>::new().capacity() >= 64);
+    /// ```
+    pub fn capacity(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    /// Removes every key, all at one moment.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::from_iter([1_u32]);
+    /// set.clear();
+    /// assert!(set.is_empty());
+    /// ```
+    pub fn clear(&self) {
+        plain(self.core.clear());
+    }
+
+    /// Hints that `key` will be asked for soon.
+    ///
+    /// ```
+    /// icefield::DlhtSet::<u32>::new().prefetch(1);
+    /// ```
+    pub fn prefetch(&self, key: K) {
+        self.core.prefetch(key.to_word());
+    }
+
+    /// The keys, weakly consistent: every key that is present throughout is seen exactly once.
+    ///
+    /// ```
+    /// assert_eq!(icefield::DlhtSet::from_iter([1_u32]).iter().collect::<Vec<_>>(), [1]);
+    /// ```
+    pub fn iter(&self) -> DlhtSetIter<'_, K> {
+        DlhtSetIter { set: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
+    }
+}
+
+impl<K: Word> fmt::Debug for DlhtSet<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Word> FromIterator<K> for DlhtSet<K> {
+    fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
+        let keys = keys.into_iter();
+        let mut set = Self::with_capacity(keys.size_hint().0 as u64);
+        set.extend(keys);
+        set
+    }
+}
+
+impl<K: Word> Extend<K> for DlhtSet<K> {
+    fn extend<I: IntoIterator<Item = K>>(&mut self, keys: I) {
+        keys.into_iter().for_each(|key| {
+            self.insert(key);
+        });
+    }
+}
+
+impl<'a, K: Word> IntoIterator for &'a DlhtSet<K> {
+    type Item = K;
+    type IntoIter = DlhtSetIter<'a, K>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// An iterator over a set's keys, from [`DlhtSet::iter`]; reads ahead a page at a time.
+pub struct DlhtSetIter<'a, K> {
+    set: &'a DlhtSet<K>,
+    page: std::vec::IntoIter<(u64, u64)>,
+    next: Option<Cursor>,
+}
+
+impl<K: Word> DlhtSetIter<'_, K> {
+    fn read_page(&mut self, cursor: Cursor) -> Result<()> {
+        let mut words = Vec::new();
+        self.next = self.set.core.scan(cursor.0, SCAN_PAGE, &mut words)?.map(Cursor);
+        self.page = words.into_iter();
+        Ok(())
+    }
+}
+
+impl<K: Word> Iterator for DlhtSetIter<'_, K> {
+    type Item = K;
+
+    fn next(&mut self) -> Option<K> {
+        loop {
+            if let Some(key) = self.page.by_ref().find_map(|(word, _)| K::from_word(word)) {
+                return Some(key);
+            }
+            let cursor = self.next.take()?;
+            plain(self.read_page(cursor));
+        }
+    }
+}
+
+impl<K: Word> fmt::Debug for DlhtSetIter<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DlhtSetIter").field("next", &self.next).finish_non_exhaustive()
+    }
+}

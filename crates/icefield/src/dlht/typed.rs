@@ -1,0 +1,250 @@
+//! Between types and words: every operation once, with its errors; the public faces are over these.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+
+use super::DlhtTable;
+use super::batch::Turn;
+use super::header::SlotState;
+use super::mode::Mode;
+use super::write::{Outcome, Rule};
+use crate::key::Word;
+use crate::table::{Computed, Decision, Occupied, OnFailure, Op, Stats, TryInsert, same_length};
+use crate::{Error, Result};
+
+/// The value that `word` stands for. All words come from [`Word::to_word`], so there is one.
+#[inline(always)]
+fn decoded<V: Word>(word: Option<u64>) -> Option<V> {
+    word.and_then(V::from_word)
+}
+
+/// The value before a write.
+#[inline(always)]
+fn before<V: Word>(outcome: Outcome) -> Result<Option<V>> {
+    match outcome {
+        Outcome::Inserted => Ok(None),
+        Outcome::Replaced(word) => Ok(V::from_word(word)),
+        Outcome::Kept(word) => Ok(decoded(word)),
+        Outcome::Shadowed => Err(Error::Shadowed),
+    }
+}
+
+#[inline(always)]
+fn inserted<V: Word>(outcome: Outcome, value: V) -> Result<TryInsert<V>> {
+    match outcome {
+        Outcome::Inserted | Outcome::Kept(None) => Ok(Ok(())),
+        Outcome::Replaced(word) | Outcome::Kept(Some(word)) => {
+            Ok(Err(Occupied(V::from_word(word).unwrap_or(value))))
+        }
+        Outcome::Shadowed => Err(Error::Shadowed),
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
+    #[inline(always)]
+    pub(super) fn get_one(&self, key: K) -> Option<V> {
+        decoded(self.core.get(key.to_word()))
+    }
+
+    #[inline(always)]
+    pub(super) fn try_insert_one(&self, key: K, value: V) -> Result<TryInsert<V>> {
+        inserted(self.write(key, value, Rule::IfAbsent)?, value)
+    }
+
+    #[inline(always)]
+    pub(super) fn insert_one(&self, key: K, value: V) -> Result<Option<V>> {
+        before(self.write(key, value, Rule::Always)?)
+    }
+
+    #[inline(always)]
+    pub(super) fn update_one(&self, key: K, value: V) -> Result<Option<V>> {
+        match self.write(key, value, Rule::IfPresent)? {
+            Outcome::Replaced(word) => Ok(V::from_word(word)),
+            _ => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn remove_one(&self, key: K) -> Option<V> {
+        match self.core.take(key.to_word(), None) {
+            Outcome::Replaced(word) => V::from_word(word),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, key: K, value: V, rule: Rule) -> Result<Outcome> {
+        self.core.store(key.to_word(), value.to_word(), rule, SlotState::Valid)
+    }
+
+    /// Nothing is claimed or pinned while `f` runs; that the value is still the same is what the write that follows checks.
+    pub(super) fn compute_one(
+        &self,
+        key: K,
+        mut f: impl FnMut(Option<&V>) -> Decision<V>,
+    ) -> Result<Computed<V>> {
+        let word = key.to_word();
+        loop {
+            let present = self.core.get(word);
+            let value: Option<V> = decoded(present);
+            match (f(value.as_ref()), present) {
+                (Decision::Keep, _) => return Ok(Computed::Kept(value)),
+                (Decision::Put(new), None) => match self.write(key, new, Rule::IfAbsent)? {
+                    Outcome::Inserted => return Ok(Computed::Put(None)),
+                    Outcome::Shadowed => return Err(Error::Shadowed),
+                    _ => {}
+                },
+                (Decision::Put(new), Some(old)) => {
+                    if let Outcome::Replaced(_) = self.write(key, new, Rule::IfEquals(old))? {
+                        return Ok(Computed::Put(value));
+                    }
+                }
+                (Decision::Remove, None) => return Ok(Computed::Removed(None)),
+                (Decision::Remove, Some(old)) => {
+                    if let Outcome::Replaced(_) = self.core.take(word, Some(old)) {
+                        return Ok(Computed::Removed(value));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn stats_now(&self) -> Stats {
+        let guard = self.core.pin();
+        let index = self.core.current(&guard);
+        let mut bytes = index.bytes();
+        let mut newest = index;
+        while let Some(next) = newest.next() {
+            bytes += next.bytes();
+            newest = next;
+        }
+        Stats {
+            len_estimate: self.core.len(),
+            capacity: self.core.capacity(),
+            dram_bytes: bytes,
+            details: vec![
+                ("bins", newest.len()),
+                ("link-buckets", newest.pool.len() as u64),
+                ("link-buckets-used", newest.pool.taken()),
+                ("hash-functions-before", u64::from(newest.hasher.generation)),
+                ("transferring", u64::from(index.next().is_some())),
+            ],
+            ..Stats::default()
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_all(&self, keys: &[K], found: &mut [Option<V>]) -> Result<()> {
+        same_length(keys.len(), found.len())?;
+        self.core.get_all(
+            keys.len(),
+            |at| keys[at].to_word(),
+            |at, word| found[at] = decoded(word),
+        );
+        Ok(())
+    }
+
+    /// Writes each pair by `rule`, and tells `done` what came of it.
+    #[inline]
+    pub(super) fn write_all(
+        &self,
+        pairs: &[(K, V)],
+        rule: Rule,
+        mut done: impl FnMut(usize, Outcome) -> Result<()>,
+    ) -> Result<()> {
+        let run = self.core.run_all(
+            pairs.len(),
+            |at| pairs[at].0.to_word(),
+            |at, turn| {
+                done(at, turn.store(pairs[at].1.to_word(), rule)?)?;
+                Ok(ControlFlow::Continue(()))
+            },
+        );
+        run.map(drop)
+    }
+
+    pub(super) fn insert_all(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        same_length(pairs.len(), previous.len())?;
+        self.write_all(pairs, Rule::Always, |at, outcome| {
+            previous[at] = before(outcome)?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn put_all(&self, pairs: &[(K, V)]) -> Result<()> {
+        self.write_all(pairs, Rule::Always, |_, outcome| before::<V>(outcome).map(drop))
+    }
+
+    pub(super) fn update_all(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        same_length(pairs.len(), previous.len())?;
+        self.write_all(pairs, Rule::IfPresent, |at, outcome| {
+            previous[at] = before(outcome)?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn try_insert_all(
+        &self,
+        pairs: &[(K, V)],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
+        same_length(pairs.len(), outcomes.len())?;
+        self.write_all(pairs, Rule::IfAbsent, |at, outcome| {
+            outcomes[at] = inserted(outcome, pairs[at].1)?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn remove_all(&self, keys: &[K], removed: &mut [Option<V>]) -> Result<()> {
+        same_length(keys.len(), removed.len())?;
+        let run = self.core.run_all(
+            keys.len(),
+            |at| keys[at].to_word(),
+            |at, turn| {
+                removed[at] = before(turn.take())?;
+                Ok(ControlFlow::Continue(()))
+            },
+        );
+        run.map(drop)
+    }
+
+    pub(super) fn execute_all(
+        &self,
+        ops: &mut [Op<'_, K, V>],
+        on_failure: OnFailure,
+    ) -> Result<usize> {
+        let count = ops.len();
+        // Keys are read ahead while results are filled in behind.
+        let ops = RefCell::new(ops);
+        self.core.run_all(
+            count,
+            |at| ops.borrow()[at].key().to_word(),
+            |at, turn| {
+                let op = &mut ops.borrow_mut()[at];
+                Self::execute_one(op, turn)?;
+                let stop = on_failure == OnFailure::Stop && op.failed();
+                Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            },
+        )
+    }
+
+    fn execute_one(op: &mut Op<'_, K, V>, turn: Turn<'_, M>) -> Result<()> {
+        match op {
+            Op::Get(_, found) => *found = decoded(turn.get()),
+            Op::TryInsert(_, value, outcome) => {
+                *outcome = inserted(turn.store(value.to_word(), Rule::IfAbsent)?, *value)?;
+            }
+            Op::Insert(_, value, previous) => {
+                *previous = before(turn.store(value.to_word(), Rule::Always)?)?;
+            }
+            Op::Put(_, value) => {
+                before::<V>(turn.store(value.to_word(), Rule::Always)?)?;
+            }
+            Op::Update(_, value, previous) => {
+                *previous = before(turn.store(value.to_word(), Rule::IfPresent)?)?;
+            }
+            Op::Remove(_, removed) => *removed = before(turn.take())?,
+        }
+        Ok(())
+    }
+}

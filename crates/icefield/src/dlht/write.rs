@@ -1,0 +1,239 @@
+//! Inserts, updates and removes on one index (§3.2.2 to §3.2.4), as changes of a bin's header.
+
+use super::get::{Hit, Step};
+use super::header::{BinState, Header, SlotState};
+use super::index::Index;
+use super::layout::HEADER;
+use super::mode::Mode;
+use crate::base::sync::{Line, Ordering};
+
+/// What a write wants of the key's present state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Insert, if the key is absent.
+    IfAbsent,
+    /// Insert or replace.
+    Always,
+    /// Replace, if the key is present.
+    IfPresent,
+    /// Replace, if the key has this value.
+    IfEquals(u64),
+}
+
+impl Rule {
+    #[inline(always)]
+    fn inserts(self) -> bool {
+        matches!(self, Self::IfAbsent | Self::Always)
+    }
+
+    #[inline(always)]
+    fn replaces(self, value: u64) -> bool {
+        match self {
+            Self::IfAbsent => false,
+            Self::Always | Self::IfPresent => true,
+            Self::IfEquals(wanted) => value == wanted,
+        }
+    }
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The key was absent and is present.
+    Inserted,
+    /// It had this value.
+    Replaced(u64),
+    /// Nothing: this is its state.
+    Kept(Option<u64>),
+    /// Nothing: a shadow insert holds the key.
+    Shadowed,
+}
+
+/// What a publishing insert came to.
+enum Published {
+    Yes,
+    /// Somebody else has inserted the key meanwhile; the slot is free again.
+    Forestalled,
+    /// The bin is leaving; whatever was in the slot is not copied.
+    Moved,
+}
+
+impl Index {
+    /// Brings `key` to `value`, if `rule` wants it so; an insert makes a slot of state `new`.
+    #[inline]
+    pub(super) fn store<M: Mode>(
+        &self,
+        line: &Line,
+        key: u64,
+        value: u64,
+        rule: Rule,
+        new: SlotState,
+    ) -> Step<Outcome> {
+        loop {
+            let Some(header) = self.settled::<M>(line) else { return Step::Moved };
+            M::pause();
+            if let Some(hit) = self.find(line, header.held(), key) {
+                match self.store_over::<M>(line, header, hit, value, rule) {
+                    Some(outcome) => return Step::Done(outcome),
+                    None => continue,
+                }
+            }
+            if !rule.inserts() {
+                if Self::still(line, header) {
+                    return Step::Done(Outcome::Kept(None));
+                }
+                continue;
+            }
+            let place = header
+                .first_free()
+                .and_then(|slot| Some((slot, self.pool.place::<M>(line, slot)?)));
+            let Some((slot, place)) = place else { return Step::Full };
+            let reserved = header.with(slot, SlotState::TryInsert);
+            if !Self::change::<M>(line, header, reserved) {
+                continue;
+            }
+            // Release (E2), both: a reader that still looks at the slot's former record sees the header change above.
+            place.key().store(key, Ordering::Release);
+            M::pause();
+            place.value().store(value, Ordering::Release);
+            match self.publish::<M>(line, reserved, slot, key, new) {
+                Published::Yes => return Step::Done(Outcome::Inserted),
+                Published::Forestalled => {}
+                Published::Moved => return Step::Moved,
+            }
+        }
+    }
+
+    /// A write that found the key. `None`: look again.
+    #[inline]
+    fn store_over<M: Mode>(
+        &self,
+        line: &Line,
+        header: Header,
+        hit: Hit<'_>,
+        value: u64,
+        rule: Rule,
+    ) -> Option<Outcome> {
+        // Relaxed: exact if the header has not changed when the claim is made, or is seen not to have.
+        let present = hit.place.value().load(Ordering::Relaxed);
+        M::pause();
+        let shadow = header.slot(hit.slot) == SlotState::Shadow;
+        if shadow || !rule.replaces(present) {
+            let outcome = match (shadow, rule.inserts()) {
+                (true, true) => Outcome::Shadowed,
+                (true, false) => Outcome::Kept(None),
+                (false, _) => Outcome::Kept(Some(present)),
+            };
+            return Self::still(line, header).then_some(outcome);
+        }
+        let claimed = header.claimed();
+        if !Self::change::<M>(line, header, claimed) {
+            return None;
+        }
+        M::pause();
+        // Release (E2): whoever reads the value sees the claim. Here the update happens.
+        hit.place.value().store(value, Ordering::Release);
+        M::pause();
+        // Release (E1). A plain store: nobody else changes the header of a claimed bin.
+        line.0[HEADER].store(claimed.released().0, Ordering::Release);
+        Some(Outcome::Replaced(present))
+    }
+
+    /// Turns the slot that this thread reserved into `new`, unless the key has come to be elsewhere in the bin.
+    #[inline]
+    fn publish<M: Mode>(
+        &self,
+        line: &Line,
+        reserved: Header,
+        slot: u32,
+        key: u64,
+        new: SlotState,
+    ) -> Published {
+        if Self::change::<M>(line, reserved, reserved.with(slot, new)) {
+            return Published::Yes;
+        }
+        loop {
+            let Some(header) = self.settled::<M>(line) else { return Published::Moved };
+            let (next, published) = match self.find(line, header.held(), key) {
+                None => (new, Published::Yes),
+                Some(_) => (SlotState::Invalid, Published::Forestalled),
+            };
+            if Self::change::<M>(line, header, header.with(slot, next)) {
+                return published;
+            }
+        }
+    }
+
+    /// Takes `key` away, if its value is `expected` or nothing is expected. The value found.
+    #[inline]
+    pub(super) fn take<M: Mode>(
+        &self,
+        line: &Line,
+        key: u64,
+        expected: Option<u64>,
+    ) -> Step<Outcome> {
+        loop {
+            let Some(header) = self.settled::<M>(line) else { return Step::Moved };
+            let Some(hit) = self.find(line, header.valid(), key) else {
+                if Self::still(line, header) {
+                    return Step::Done(Outcome::Kept(None));
+                }
+                continue;
+            };
+            // Relaxed: exact if the exchange succeeds, for a claim would have changed the header.
+            let present = hit.place.value().load(Ordering::Relaxed);
+            if expected.is_some_and(|expected| expected != present) {
+                if Self::still(line, header) {
+                    return Step::Done(Outcome::Kept(Some(present)));
+                }
+            } else if Self::change::<M>(line, header, header.with(hit.slot, SlotState::Invalid)) {
+                return Step::Done(Outcome::Replaced(present));
+            }
+        }
+    }
+
+    /// Turns the slot of `key` from `Shadow` into `new`. Whether it was one.
+    pub(super) fn resolve<M: Mode>(&self, line: &Line, key: u64, new: SlotState) -> Step<bool> {
+        loop {
+            let Some(header) = self.settled::<M>(line) else { return Step::Moved };
+            let Some(hit) = self.find(line, header.held() & !header.valid(), key) else {
+                if Self::still(line, header) {
+                    return Step::Done(false);
+                }
+                continue;
+            };
+            if Self::change::<M>(line, header, header.with(hit.slot, new)) {
+                return Step::Done(true);
+            }
+        }
+    }
+
+    /// The header of a bin that can be written to; `None` when the records have gone to the next index. Waits for an
+    /// update's three instructions, and for the transfer of this one bin.
+    #[inline(always)]
+    pub(super) fn settled<M: Mode>(&self, line: &Line) -> Option<Header> {
+        let header = Self::header(line);
+        if header.state() == BinState::NoTransfer { Some(header) } else { self.settle::<M>(line) }
+    }
+
+    #[inline(never)]
+    fn settle<M: Mode>(&self, line: &Line) -> Option<Header> {
+        for rounds in 0.. {
+            let header = Self::header(line);
+            if header.state() == BinState::NoTransfer {
+                return Some(header);
+            }
+            if self.has_left(header) {
+                break;
+            }
+            M::wait(rounds);
+        }
+        None
+    }
+
+    /// Changes the header of a bin from `old` to `new`, if it still is `old`. AcqRel (E1).
+    #[inline(always)]
+    pub(super) fn change<M: Mode>(line: &Line, old: Header, new: Header) -> bool {
+        M::exchange(&line.0[HEADER], old.0, new.0)
+    }
+}

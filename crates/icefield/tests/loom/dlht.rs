@@ -1,0 +1,347 @@
+//! DLHT's protocols, on whole tables of one or two bins: what other threads may see and answer while inserts, updates,
+//! removals and transfers are under way.
+
+use icefield::{Decision, Dlht, DlhtHash, Occupied, OnFailure, Op};
+use loom::sync::Arc;
+use loom::thread;
+
+type Words = Dlht<u64, u64>;
+
+/// A table of 2^`bits` bins that doubles.
+fn table(bits: u32) -> Words {
+    // Nothing may differ from run to run.
+    let options = Dlht::options().hash(DlhtHash::Modulo).hash_seed([1, 2]).link_ratio(1.0);
+    options.geometry(bits, 1).build().unwrap()
+}
+
+/// Lets `roles` race for a table that `before` has prepared, then looks at what they answered. Every rotation is explored.
+fn race<const ROLES: usize>(
+    bits: u32,
+    before: fn(&Words),
+    mut roles: [fn(&Words) -> Option<u64>; ROLES],
+    judge: fn(&Words, [Option<u64>; ROLES]),
+) {
+    for turn in 0..ROLES {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(2));
+        builder.max_branches = 100_000;
+        builder.check(move || {
+            let table = Arc::new(table(bits));
+            before(&table);
+            let [spawned @ .., last] = &roles[..] else { return };
+            let threads: Vec<_> = spawned
+                .iter()
+                .map(|&role| {
+                    let table = Arc::clone(&table);
+                    thread::spawn(move || role(&table))
+                })
+                .collect();
+            let last = last(&table);
+            let mut answers: Vec<_> =
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            answers.push(last);
+            answers.rotate_right(turn);
+            judge(&table, answers.try_into().unwrap());
+        });
+        roles.rotate_left(1);
+    }
+}
+
+fn present(key: u64) -> fn(&Words) {
+    match key {
+        1 => |table| table.put(1, 10),
+        _ => |_| (),
+    }
+}
+
+/// 1 when the insert was made.
+fn won(outcome: Result<(), Occupied<u64>>) -> Option<u64> {
+    outcome.is_ok().then_some(1)
+}
+
+#[test]
+fn one_of_two_inserts_of_a_key_wins() {
+    race(
+        0,
+        |_| (),
+        [|table| won(table.try_insert(1, 10)), |table| won(table.try_insert(1, 20))],
+        |table, answers| {
+            let value = match answers {
+                [Some(1), None] => 10,
+                [None, Some(1)] => 20,
+                _ => panic!("{answers:?}"),
+            };
+            assert_eq!((table.get(1), table.len()), (Some(value), 1));
+        },
+    );
+}
+
+#[test]
+fn a_removal_beside_an_insert_takes_what_was_inserted_or_nothing() {
+    race(
+        0,
+        present(1),
+        [|table| table.insert(1, 20), |table| table.remove(1)],
+        |table, answers| match answers {
+            [Some(10), Some(20)] => assert_eq!(table.get(1), None),
+            [None, Some(10)] => assert_eq!(table.get(1), Some(20)),
+            _ => panic!("{answers:?}"),
+        },
+    );
+}
+
+/// The slot of a removed key is taken by another one; whoever reads or updates the old key must not meet the new one.
+#[test]
+fn a_slot_that_is_used_again_belongs_to_its_new_key() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                let removed = table.remove(1);
+                table.put(2, 99);
+                removed
+            },
+            |table| table.update(1, 20),
+        ],
+        |table, answers| {
+            match answers {
+                [Some(10), None] | [Some(20), Some(10)] => {}
+                _ => panic!("{answers:?}"),
+            }
+            assert_eq!((table.get(1), table.get(2)), (None, Some(99)));
+        },
+    );
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.delete(1);
+                table.put(2, 99);
+                table.get(2)
+            },
+            |table| table.get(1),
+        ],
+        |_, answers| assert!(matches!(answers, [Some(99), None | Some(10)]), "{answers:?}"),
+    );
+}
+
+#[test]
+fn a_reader_sees_updates_in_their_order() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.update(1, 20);
+                table.update(1, 30)
+            },
+            |table| {
+                let (first, second) = (table.get(1).unwrap(), table.get(1).unwrap());
+                assert!(first <= second, "{first} before {second}");
+                None
+            },
+        ],
+        |table, answers| {
+            assert_eq!((answers[0], table.get(1)), (Some(20), Some(30)));
+        },
+    );
+}
+
+/// Two threads count; nothing is lost.
+#[test]
+fn additions_add_up() {
+    race(
+        0,
+        |_| (),
+        [|table| Some(table.fetch_add(1, 1)), |table| Some(table.fetch_add(1, 1))],
+        |table, answers| {
+            assert!(matches!(answers, [Some(0), Some(1)] | [Some(1), Some(0)]), "{answers:?}");
+            assert_eq!((table.get(1), table.len()), (Some(2), 1));
+        },
+    );
+}
+
+/// The primary bucket is full: both inserts want the same link bucket.
+#[test]
+fn two_inserts_chain_one_link_bucket() {
+    race(
+        0,
+        |table| (1..4).for_each(|key| table.put(key, key)),
+        [|table| won(table.try_insert(4, 4)), |table| won(table.try_insert(5, 5))],
+        |table, answers| {
+            assert_eq!(answers, [Some(1); 2]);
+            assert!((1..6).all(|key| table.get(key) == Some(key)));
+            assert_eq!(table.len(), 5);
+        },
+    );
+}
+
+#[test]
+fn an_update_beside_a_transfer_is_not_lost() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.reserve(20);
+                None
+            },
+            |table| table.update(1, 20),
+        ],
+        |table, answers| {
+            assert_eq!((answers[1], table.get(1), table.len()), (Some(10), Some(20), 1));
+        },
+    );
+}
+
+#[test]
+fn an_insert_beside_a_transfer_is_not_lost() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.reserve(20);
+                None
+            },
+            |table| won(table.try_insert(2, 20)),
+        ],
+        |table, answers| {
+            assert_eq!(answers[1], Some(1));
+            assert_eq!((table.get(1), table.get(2), table.len()), (Some(10), Some(20), 2));
+        },
+    );
+}
+
+#[test]
+fn a_removal_beside_a_transfer_stays_removed() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.reserve(20);
+                None
+            },
+            |table| table.remove(1),
+        ],
+        |table, answers| {
+            assert_eq!((answers[1], table.get(1), table.len()), (Some(10), None, 0));
+        },
+    );
+}
+
+/// Two transfers in a row: a reader that began before both must find its key on the way.
+#[test]
+fn a_laggard_walks_the_whole_chain() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.reserve(20);
+                table.reserve(40);
+                None
+            },
+            |table| table.get(1),
+        ],
+        |table, answers| assert_eq!((answers[1], table.get(1)), (Some(10), Some(10))),
+    );
+}
+
+#[test]
+fn a_shadow_insert_commits_across_a_transfer() {
+    race(
+        0,
+        |_| (),
+        [
+            |table| {
+                table.reserve(20);
+                None
+            },
+            |table| {
+                let shadow = table.try_insert_shadow(1, 10).unwrap();
+                let seen = table.get(1);
+                shadow.commit();
+                seen
+            },
+        ],
+        |table, answers| assert_eq!((answers[1], table.get(1), table.len()), (None, Some(10), 1)),
+    );
+}
+
+#[test]
+fn a_clear_takes_all_or_nothing() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                table.clear();
+                table.get(1)
+            },
+            |table| {
+                let before = table.get(1);
+                assert!(before.is_some() || table.get(1).is_none());
+                won(table.try_insert(1, 20))
+            },
+        ],
+        |table, answers| {
+            // Either the insert came after the clear, or it found the key that the clear took.
+            match (answers[1], table.get(1)) {
+                (Some(1), Some(20)) | (None, None) => {}
+                _ => panic!("{answers:?} {:?}", table.get(1)),
+            }
+            assert!(matches!(answers[0], None | Some(20)));
+        },
+    );
+}
+
+/// A snapshot has both records of a batch in order, or the first, or none.
+#[test]
+fn a_snapshot_is_of_one_moment() {
+    race(
+        1,
+        |_| (),
+        [
+            |table| {
+                let snapshot = table.snapshot();
+                let keys = snapshot.iter().fold(0, |keys, (key, _)| keys | 1 << key);
+                Some(keys)
+            },
+            |table| {
+                table.execute(&mut [Op::put(0, 1), Op::put(1, 1)], OnFailure::Continue);
+                None
+            },
+        ],
+        |table, answers| {
+            assert!(matches!(answers[0], Some(0b00 | 0b01 | 0b11)), "{answers:?}");
+            assert_eq!(table.len(), 2);
+        },
+    );
+}
+
+#[test]
+fn a_computation_is_of_one_moment() {
+    race(
+        0,
+        present(1),
+        [
+            |table| {
+                let double = |value: Option<&u64>| match value {
+                    Some(value) => Decision::Put(value * 2),
+                    None => Decision::Put(1),
+                };
+                table.compute(1, double).before()
+            },
+            |table| table.remove(1),
+        ],
+        |table, answers| match answers {
+            [Some(10), Some(20)] => assert_eq!(table.get(1), None),
+            [None, Some(10)] => assert_eq!(table.get(1), Some(1)),
+            _ => panic!("{answers:?}"),
+        },
+    );
+}
