@@ -54,6 +54,11 @@ const EXPERIMENTS: &[Experiment] = &[
         run: |session| throughput::run(session, &throughput::INSDEL),
     },
     Experiment {
+        name: "putheavy",
+        what: "half reads, half updates of present keys (DLHT Fig 6)",
+        run: |session| throughput::run(session, &throughput::PUTHEAVY),
+    },
+    Experiment {
         name: "delete",
         what: "remove of present keys",
         run: |session| throughput::run(session, &throughput::DELETE),
@@ -115,5 +120,5 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
         (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
     }
-    Ok(session.sound)
+    Ok(session.is_sound())
 }
