@@ -16,7 +16,7 @@ pub(crate) const DESIGNS: &[&dyn Design] =
 struct Dash;
 
 impl Design for Dash {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "dash-eh"
     }
 
@@ -115,7 +115,7 @@ enum InMemory {
 }
 
 impl Design for InMemory {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         match self {
             Self::Shared => "dlht",
             Self::Local => "dlht-local",

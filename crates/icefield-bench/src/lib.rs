@@ -17,6 +17,7 @@ mod machine;
 mod ours;
 mod output;
 mod place;
+mod rival;
 mod row;
 mod session;
 mod set;

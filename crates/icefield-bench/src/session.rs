@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use icefield::Durability;
 use icefield::pm::sim::{Sim, SimOptions};
+use icefield_peers::{built_in, load};
 
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
@@ -15,6 +16,7 @@ use crate::limit::{Arena, Loop, Pace, Pages};
 use crate::machine::{Machine, part};
 use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
+use crate::rival::Rival;
 use crate::row::Row;
 use crate::table::{BenchTable, Call, Design, Place, Setup};
 use crate::{Error, Outcome};
@@ -80,13 +82,15 @@ impl Session {
         }
     }
 
-    /// Those that answer all of `calls`.
+    /// Those that answer all of `calls`, of any number of threads if there are several.
     ///
     /// # Errors
-    /// There is none.
-    pub fn contenders(&self, calls: &[Call]) -> Outcome<Vec<&'static dyn Design>> {
+    /// Nobody answers them.
+    pub fn contenders(&self, calls: &[Call], threads: usize) -> Outcome<Vec<&'static dyn Design>> {
         let able = |design: &&&dyn Design| calls.iter().all(|call| design.offers(*call));
-        named(self.designs.iter().filter(able).copied().collect())
+        let mut designs = named(self.designs.iter().filter(able).copied().collect())?;
+        designs.retain(|design| threads == 1 || !design.is_for_one_thread());
+        Ok(designs)
     }
 
     /// Our own tables that can live on `medium`.
@@ -406,10 +410,35 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
 
 /// The competitors that `--peers` names.
 fn chosen_peers(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
-    if args.peers.iter().all(|peer| peer == "none") && args.peer_lib.is_empty() {
-        return Ok(Vec::new());
+    let mut kinds = built_in();
+    let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
+    for name in args.peers.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
+        if known.is_empty() {
+            return Err(Error::option(
+                "peers",
+                "this build has none (feature `peers`); say `none`",
+            ));
+        }
+        if !known.contains(name) {
+            let detail = format!("`{name}` is none of {}, all, none", known.join(", "));
+            return Err(Error::option("peers", detail));
+        }
     }
-    Err(Error::option("peers", "this build has none; say `none`"))
+    let all = args.peers.iter().any(|name| name == "all");
+    kinds.retain(|kind| all || args.peers.iter().any(|name| name == kind.name()));
+    for path in &args.peer_lib {
+        let kind = load(path).map_err(|error| Error::option("peer-lib", error.to_string()))?;
+        let taken = |name: &str| {
+            kinds.iter().any(|known| known.name() == name)
+                || DESIGNS.iter().any(|design| design.name() == name)
+        };
+        if taken(kind.name()) {
+            let detail = format!("{}: another table is called {}", path.display(), kind.name());
+            return Err(Error::option("peer-lib", detail));
+        }
+        kinds.push(kind);
+    }
+    Ok(kinds.into_iter().map(Rival::design).collect())
 }
 
 fn default_dir() -> PathBuf {

@@ -22,10 +22,10 @@ struct Point {
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     let calls = [Call::TryInsert, Call::Get, Call::GetMiss];
-    let mut designs = session.contenders(&calls)?;
-    // Nobody knows how much a peer holds before it grows.
-    designs.retain(|design| !design.is_peer());
     for threads in session.threads() {
+        let mut designs = session.contenders(&calls, threads)?;
+        // Nobody knows how much a peer holds before it grows.
+        designs.retain(|design| !design.is_peer());
         for batch in session.batches(&[Batch::Stream]) {
             let mut curves: Vec<Vec<Point>> = designs.iter().map(|_| Vec::new()).collect();
             for round in 0..session.repeat() {

@@ -31,9 +31,8 @@ struct Measured {
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let needed = [Call::Get, Call::TryInsert, Call::Update, Call::Remove];
-    let designs = session.contenders(&needed)?;
     for threads in session.threads() {
+        let designs = session.contenders(&[Call::Get], threads)?;
         let mut measured: Vec<Vec<Measured>> = designs.iter().map(|_| Vec::new()).collect();
         for round in 0..session.repeat() {
             for (design, measured) in designs.iter().zip(&mut measured) {
@@ -59,7 +58,8 @@ fn one_table(
     let (placed, keys) = session.create_loaded(design)?;
     let ops = session.ops(keys);
     let splits = || detail(&placed.table.stats(), "splits");
-    for (i, (name, call)) in CALLS.into_iter().enumerate() {
+    let offered = CALLS.into_iter().filter(|(_, call)| design.offers(*call));
+    for (i, (name, call)) in offered.enumerate() {
         if measured.len() == i {
             let mut row = session.row("latency", design, session.medium(design));
             (row.op, row.threads, row.batch) = (name, Some(threads), Some(Batch::None));

@@ -27,7 +27,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 }
 
 fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Outcome {
-    let designs = session.contenders(&[Call::Get, Call::TryInsert])?;
+    let designs = session.contenders(&[Call::Get, Call::TryInsert], threads)?;
     let mut rows: Vec<_> = designs
         .iter()
         .map(|design| session.row("mixed", *design, session.medium(*design)))

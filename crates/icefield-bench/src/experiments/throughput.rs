@@ -82,7 +82,7 @@ struct Contender {
 
 pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
     let mut contenders: Vec<Contender> =
-        session.contenders(&[spec.call])?.iter().map(|design| Contender::new(*design)).collect();
+        session.contenders(&[spec.call], 1)?.iter().map(|design| Contender::new(*design)).collect();
     for threads in session.threads() {
         for batch in session.batches(&[Batch::Stream]) {
             for round in 0..session.repeat() {
