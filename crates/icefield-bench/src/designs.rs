@@ -91,15 +91,16 @@ impl Design for Dash {
 /// What `setup` asks for. Written out for each mode by the compiler, for the modes' trait is the library's own.
 macro_rules! with {
     ($options:expr, $setup:expr) => {{
-        let Setup { capacity, seed, hash, link_ratio, .. } = $setup;
+        let Setup { capacity, seed, hash, link_ratio, fixed_size, .. } = $setup;
         let options = $options.capacity(capacity).hash_seed([seed, !seed]).hash(match hash {
             Hashing::Strong => DlhtHash::Strong,
             Hashing::Modulo => DlhtHash::Modulo,
         });
-        match link_ratio {
+        let options = match link_ratio {
             Some(ratio) => options.link_ratio(ratio),
             None => options,
-        }
+        };
+        if fixed_size { options.fixed_size() } else { options }
     }};
 }
 

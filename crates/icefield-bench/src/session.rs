@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
 use crate::rival::Rival;
 use crate::row::Row;
-use crate::table::{BenchTable, Call, Design, Place, Setup};
+use crate::table::{BenchTable, Call, Design, Mixed, Place, Setup};
 use crate::{Error, Outcome};
 
 /// A run.
@@ -32,6 +32,8 @@ pub(crate) struct Session {
     parent: PathBuf,
     scratch: Scratch,
     places: Cell<u64>,
+    /// Whether tables are made that never grow.
+    pub fixed_size: bool,
     /// How many records our last table was loaded with.
     loaded: Cell<Option<u64>>,
     /// Who answered wrongly.
@@ -63,6 +65,7 @@ impl Session {
             scratch: Scratch::new(&parent)?,
             parent,
             places: Cell::new(0),
+            fixed_size: false,
             loaded: Cell::new(None),
             wrong: RefCell::default(),
             args,
@@ -144,6 +147,14 @@ impl Session {
         self.output.progress(text);
     }
 
+    /// Tables by name, whatever `--tables` says, with the peers.
+    pub fn designs_named(&self, names: &[&str]) -> Outcome<Vec<&'static dyn Design>> {
+        let tables = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut designs = chosen_designs(&Args { tables, ..self.args.clone() })?;
+        designs.extend(self.designs.iter().copied().filter(|design| design.is_peer()));
+        Ok(designs)
+    }
+
     /// A row of `design` with what the options say.
     pub fn row(&self, experiment: &'static str, design: &dyn Design, medium: Medium) -> Row {
         let mut row = Row {
@@ -192,6 +203,7 @@ impl Session {
             stash_buckets: self.args.stash_buckets.first().copied(),
             hash: self.args.hash.unwrap_or_default(),
             link_ratio: self.args.link_ratio.first().copied(),
+            fixed_size: self.fixed_size,
             seed: self.args.seed,
         }
     }
@@ -303,6 +315,27 @@ impl Session {
                 expected.sum
             ));
         }
+    }
+
+    /// Compares what operations of several kinds answered, each of whose keys was as it expects it.
+    pub fn check_mixed(
+        &self,
+        design: &'static dyn Design,
+        table: &dyn BenchTable,
+        ops: &[Mixed],
+        found: Tally,
+    ) {
+        let mut expected = Tally::default();
+        for op in ops {
+            expected.add(table.answers().expected(op.call, &[op.key]));
+        }
+        self.check(design, "mixed", found, expected);
+    }
+
+    /// Notes that `design` left something in a state that cannot be; see [`Session::check`].
+    pub fn blame(&self, design: &'static dyn Design, what: &str) {
+        self.wrong.borrow_mut().insert(design.name());
+        self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name()));
     }
 
     /// Takes a result.

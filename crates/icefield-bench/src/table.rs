@@ -207,6 +207,7 @@ pub(crate) struct Setup {
     pub hash: Hashing,
     /// Link buckets per bin.
     pub link_ratio: Option<f64>,
+    pub fixed_size: bool,
     /// Of its hash, so that runs repeat.
     pub seed: u64,
 }

@@ -4,9 +4,11 @@
 
 mod support;
 
-use icefield_bench::{Args, Batch, Error, Hashing, Medium, run};
+use icefield_bench::{Args, Batch, Error, Hashing, Medium, YcsbWrites, run};
 
-use support::{number, rows, small};
+use serde_json::{Map, Value};
+
+use support::{extra, number, rows, small};
 
 /// A small run of DLHT.
 fn dlht(experiment: &str) -> Args {
@@ -87,5 +89,117 @@ fn what_cannot_be_is_an_error() {
     for experiment in ["recovery", "amplification", "load-factor"] {
         let error = run(dlht(experiment)).unwrap_err();
         assert!(matches!(error, Error::Option { option: "tables", .. }), "{error}");
+    }
+}
+
+/// The distinct values of a field, in order.
+fn seen<'a>(
+    rows: &'a [Map<String, Value>],
+    field: impl Fn(&'a Map<String, Value>) -> &'a Value,
+) -> Vec<&'a Value> {
+    let mut values: Vec<&Value> = rows.iter().map(field).collect();
+    values.dedup();
+    values
+}
+
+#[test]
+fn batches_are_swept() {
+    let rows = rows(dlht("batch-size"));
+    assert_eq!(rows.len(), 2 * 11);
+    assert_eq!(seen(&rows, |row| &row["op"]), ["get", "insdel"]);
+    assert_eq!((&rows[0]["batch"], &rows[6]["batch"]), (&"none".into(), &24.into()));
+    assert!(rows.iter().all(|row| row["experiment"] == "batch-size" && number(row, "mops") > 0.0));
+}
+
+#[test]
+fn skew_is_swept() {
+    let rows = rows(Args { threads: vec![2], ..dlht("skew") });
+    assert_eq!(rows.len(), 3 * 7, "two kinds of gets, one of inserts");
+    let percents: Vec<_> = rows.iter().step_by(3).map(|row| extra(row, "hot_percent")).collect();
+    assert_eq!(percents, [0.0, 20.0, 40.0, 60.0, 80.0, 90.0, 100.0]);
+    assert_eq!(rows[20]["dist"], "hot:1000:100");
+}
+
+#[test]
+fn index_sizes_are_swept() {
+    let rows = rows(Args { keys: Some(80_000), ..dlht("index-size") });
+    assert_eq!(rows.len(), 3 * 3);
+    assert_eq!(seen(&rows, |row| &row["keys"]), [8_000, 64_000, 80_000]);
+}
+
+#[test]
+fn words_have_eight_bytes() {
+    for (experiment, field) in [("value-size", "value_bytes"), ("key-size", "key_bytes")] {
+        let rows = rows(dlht(experiment));
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| extra(row, field) == 8.0));
+    }
+}
+
+#[test]
+fn features_are_switched() {
+    let rows = rows(dlht("features"));
+    let names = seen(&rows, |row| &row["extra"]["features"]);
+    assert_eq!(names, ["none", "resizing", "hashing", "resizing+hashing"]);
+    assert_eq!(rows.len(), 4 * 2);
+}
+
+#[test]
+fn one_thread_is_compared_with_many() {
+    let rows = rows(Args { tables: Vec::new(), ..small("single-thread") });
+    let tables: Vec<_> = rows.iter().map(|row| &row["table"]).collect();
+    assert_eq!(tables, ["dlht", "dlht-local"].repeat(4));
+    assert!(rows.iter().all(|row| row["threads"] == 1));
+}
+
+#[test]
+fn occupancy_is_what_chance_allows() {
+    let rows = rows(Args { keys: Some(300_000), ..dlht("occupancy") });
+    assert_eq!(rows.iter().map(|row| extra(row, "link_ratio")).collect::<Vec<_>>(), [0.125, 0.2]);
+    for row in &rows {
+        let (reached, wall) = (extra(row, "occupancy"), extra(row, "poisson_occupancy"));
+        assert!((reached / wall - 1.0).abs() < 0.03, "{row:?}");
+        assert!((1.0..1.15).contains(&extra(row, "lines_per_get")), "{row:?}");
+        assert!((1.0..1.25).contains(&extra(row, "lines_per_get_miss")), "{row:?}");
+    }
+    assert!(extra(&rows[1], "occupancy") > extra(&rows[0], "occupancy"));
+}
+
+#[test]
+fn ycsb_mixes_answer_rightly() {
+    for experiment in ["ycsb-load", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-f"] {
+        let args =
+            Args { threads: vec![2], batch: vec![Batch::None, Batch::Of(32)], ..dlht(experiment) };
+        let rows = rows(args);
+        assert_eq!(rows.len(), 2);
+        for row in rows {
+            assert_eq!((number(&row, "ops"), number(&row, "keys")), (20_000.0, 20_000.0));
+            let latest = row.get("dist").is_some_and(|dist| dist == "latest:0.99");
+            assert_eq!(latest, experiment == "ycsb-d", "{row:?}");
+        }
+    }
+    let rows = rows(Args { ycsb_writes: YcsbWrites::Insert, ..dlht("ycsb-a") });
+    assert_eq!(rows[0]["extra"]["writes"], "insert");
+    assert!(number(&rows[0], "bytes_per_key") < 58.0, "10 000 records more");
+}
+
+#[test]
+fn a_timeline_has_reads_and_inserts() {
+    let rows = rows(Args { keys: Some(400_000), ..dlht("resize-timeline") });
+    assert_eq!((rows.len(), &rows[0]["threads"]), (1, &2.into()), "one of each kind");
+    let points = rows[0]["extra"]["timeline"].as_array().unwrap();
+    assert_eq!(points.len(), 50);
+    let total = |field: &str| points.iter().filter_map(|point| point[field].as_f64()).sum::<f64>();
+    assert!(total("get_mops") > 0.0 && total("insert_mops") > 0.0);
+    assert!(extra(&rows[0], "longest_get_stall_us") > 0.0);
+}
+
+#[test]
+fn locks_are_taken_and_given_back() {
+    let rows = rows(Args { tables: Vec::new(), threads: vec![2], ..small("lock-manager") });
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!(row["table"], "dlht-set");
+        assert!((0.5..=1.0).contains(&extra(row, "granted")), "{row:?}");
     }
 }

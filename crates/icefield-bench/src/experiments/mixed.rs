@@ -8,7 +8,7 @@ use crate::args::Batch;
 use crate::keys::Tally;
 use crate::machine::part;
 use crate::session::Session;
-use crate::table::{Answers, Call, Mixed};
+use crate::table::{Call, Mixed};
 
 /// The shares measured when none is asked for.
 const RATIOS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
@@ -36,7 +36,7 @@ fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Out
     for round in 0..session.repeat() {
         for (i, design) in designs.iter().enumerate() {
             let (placed, keys) = session.create_loaded(*design)?;
-            let (ops, expected) = operations(session, keys, ratio, round as u64);
+            let ops = operations(session, keys, ratio, round as u64);
             session
                 .progress(&format!("mixed {}: {ratio} inserts, {threads} threads", design.name()));
             let (time, parts) = session.run(&*placed.table, threads, |thread| {
@@ -47,11 +47,7 @@ fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Out
             for part in parts {
                 found.add(part?);
             }
-            let expected = match placed.table.answers() {
-                Answers::Hits => Tally { sum: 0, ..expected },
-                _ => expected,
-            };
-            session.check(*design, "mixed", found, expected);
+            session.check_mixed(*design, &*placed.table, &ops, found);
             (rows[i].keys, rows[i].ops) = (Some(keys), Some(ops.len() as u64));
             describe_space(&mut rows[i], &*placed.table);
         }
@@ -66,27 +62,19 @@ fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Out
     Ok(())
 }
 
-/// Operations in random order, and what they must answer.
-fn operations(session: &Session, present: u64, ratio: f64, round: u64) -> (Vec<Mixed>, Tally) {
+/// Operations in random order.
+fn operations(session: &Session, present: u64, ratio: f64, round: u64) -> Vec<Mixed> {
     let count = session.ops(present) as usize;
     let seed = session.args.seed + round;
     let mut random = Rng::fork(seed, 1);
-    let (mut next, mut reads) = (present, Vec::new());
-    let ops: Vec<Mixed> = session
-        .space
-        .draw(session.args.dist, present, count, seed)
-        .into_iter()
-        .map(|key| {
-            let inserts = random.unit() < ratio;
-            if inserts {
-                next += 1;
-                return Mixed::new(Call::TryInsert, session.space.key(next - 1));
-            }
-            reads.push(key);
-            Mixed::new(Call::Get, key)
-        })
-        .collect();
-    let mut expected = Tally::of_values(&reads);
-    expected.hits += next - present;
-    (ops, expected)
+    let mut next = present;
+    let drawn = session.space.draw(session.args.dist, present, count, seed);
+    let operation = |key| {
+        if random.unit() >= ratio {
+            return Mixed::new(Call::Get, key);
+        }
+        next += 1;
+        Mixed::new(Call::TryInsert, session.space.key(next - 1))
+    };
+    drawn.into_iter().map(operation).collect()
 }

@@ -245,6 +245,7 @@ pub(super) fn child(args: &Args) -> Outcome {
         capacity: keys,
         hash: args.hash.unwrap_or_default(),
         link_ratio: None,
+        fixed_size: false,
         stash_buckets: args.stash_buckets.first().copied(),
         seed: args.seed,
     };

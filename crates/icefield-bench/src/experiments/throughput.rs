@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::growth::describe_space;
 use crate::Outcome;
 use crate::args::{Batch, Medium};
@@ -80,18 +82,48 @@ struct Contender {
     shape: Vec<f64>,
 }
 
+/// How an experiment makes measurements of a [`Spec`] its own.
+pub(super) struct Sweep<'a> {
+    pub experiment: &'static str,
+    pub threads: Vec<usize>,
+    pub batches: Vec<Batch>,
+    /// What makes this point of a sweep different, for the row's `extra`.
+    pub point: &'a [(&'static str, Value)],
+    /// Takes part, among those that can.
+    pub admits: fn(&dyn Design) -> bool,
+}
+
+impl Sweep<'_> {
+    /// What the options ask for, under this name.
+    pub fn new(session: &Session, experiment: &'static str) -> Self {
+        let (threads, batches) = (session.threads(), session.batches(&[Batch::Stream]));
+        Self { experiment, threads, batches, point: &[], admits: |_| true }
+    }
+}
+
 pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
-    let mut contenders: Vec<Contender> =
-        session.contenders(&[spec.call], 1)?.iter().map(|design| Contender::new(*design)).collect();
-    for threads in session.threads() {
-        for batch in session.batches(&[Batch::Stream]) {
+    let sweep = Sweep::new(session, spec.name);
+    run_sweep(session, spec, &sweep)
+}
+
+pub(super) fn run_sweep(session: &mut Session, spec: &Spec, sweep: &Sweep<'_>) -> Outcome {
+    let mut contenders: Vec<Contender> = session
+        .contenders(&[spec.call], 1)?
+        .into_iter()
+        .filter(|design| (sweep.admits)(*design))
+        .map(Contender::new)
+        .collect();
+    for threads in sweep.threads.iter().copied() {
+        for batch in sweep.batches.iter().copied() {
             for round in 0..session.repeat() {
                 for contender in contenders.iter_mut().filter(|one| one.takes(threads)) {
                     contender.measure(session, spec, Setting { threads, batch }, round as u64)?;
                 }
             }
             for contender in contenders.iter_mut().filter(|one| one.takes(threads)) {
-                let row = contender.report();
+                let mut row = contender.report();
+                (row.experiment, row.op) = (sweep.experiment, spec.name);
+                sweep.point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
                 session.put(row)?;
             }
         }
