@@ -203,3 +203,53 @@ fn locks_are_taken_and_given_back() {
         assert!((0.5..=1.0).contains(&extra(row, "granted")), "{row:?}");
     }
 }
+
+#[test]
+fn transactions_leave_nothing_half_done() {
+    for (experiment, committed) in [("tatp", 0.5..0.9), ("smallbank", 0.5..1.01)] {
+        let args = Args { tables: Vec::new(), threads: vec![1, 4], ..small(experiment) };
+        // Few rows, so that threads meet.
+        let rows = rows(Args { keys: Some(200), ops: Some(50_000), ..args });
+        assert_eq!(rows.len(), 2);
+        for row in rows {
+            assert_eq!((number(&row, "ops"), number(&row, "keys")), (50_000.0, 200.0));
+            assert!(committed.contains(&extra(&row, "committed")), "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn the_list_names_the_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("list");
+    run(Args { json: Some(file.to_str().unwrap().to_owned()), ..Args::new("list") }).unwrap();
+    let listed = std::fs::read_to_string(file).unwrap();
+    for name in [
+        "putheavy",
+        "occupancy",
+        "resize-timeline",
+        "batch-size",
+        "skew",
+        "index-size",
+        "value-size",
+        "key-size",
+        "features",
+        "single-thread",
+        "lock-manager",
+        "ycsb-load",
+        "ycsb-a",
+        "ycsb-b",
+        "ycsb-c",
+        "ycsb-d",
+        "ycsb-f",
+        "tatp",
+        "smallbank",
+    ] {
+        let start = format!("{{\"experiment\":\"{name}\"");
+        let line = listed
+            .lines()
+            .find(|line| line.starts_with(&start))
+            .unwrap_or_else(|| panic!("no {name}"));
+        assert!(line.contains("DLHT") || line.contains("Iceberg"), "{line}");
+    }
+}

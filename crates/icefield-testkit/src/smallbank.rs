@@ -114,7 +114,8 @@ mod tests {
         for _ in 0..10_000 {
             match bank.draw() {
                 Transaction::Balance { .. } => reads += 1,
-                Transaction::Amalgamate { from, to } | Transaction::SendPayment { from, to, .. } => {
+                Transaction::Amalgamate { from, to }
+                | Transaction::SendPayment { from, to, .. } => {
                     assert!(from != to && from.max(to) == 1);
                 }
                 Transaction::TransactSavings { amount, .. } => assert!(amount.abs() <= 100),

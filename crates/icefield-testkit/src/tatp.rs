@@ -88,9 +88,7 @@ impl Tatp {
             35..45 => Transaction::GetNewDestination { subscriber, facility, start },
             45..80 => Transaction::GetAccessData { subscriber, access: self.kind() },
             80..82 => Transaction::UpdateSubscriberData { subscriber, facility },
-            82..96 => {
-                Transaction::UpdateLocation { subscriber, location: self.rng.word() as u32 }
-            }
+            82..96 => Transaction::UpdateLocation { subscriber, location: self.rng.word() as u32 },
             96..98 => Transaction::InsertCallForwarding { subscriber, facility, start },
             _ => Transaction::DeleteCallForwarding { subscriber, facility, start },
         }

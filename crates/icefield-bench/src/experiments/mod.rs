@@ -8,8 +8,11 @@ mod limit;
 mod locks;
 mod mixed;
 mod occupancy;
+mod oltp;
 mod recovery;
+mod smallbank;
 mod sweeps;
+mod tatp;
 mod throughput;
 mod timeline;
 mod ycsb;
@@ -155,6 +158,16 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "ycsb-f",
         what: "half reads, half read-modify-writes (DLHT Fig 18)",
         run: |session| ycsb::run(session, &ycsb::F),
+    },
+    Experiment {
+        name: "tatp",
+        what: "transactions of a telephone exchange, over shadow inserts and locks in values (DLHT Fig 19)",
+        run: tatp::run,
+    },
+    Experiment {
+        name: "smallbank",
+        what: "transactions of a bank, over locks in values (DLHT Fig 19)",
+        run: smallbank::run,
     },
     Experiment {
         name: "load-factor",

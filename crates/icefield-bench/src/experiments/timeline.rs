@@ -61,11 +61,14 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.ours_on(Medium::Memory)?;
     // Those that tell when they are on the move.
     designs.retain(|design| design.offers_hashes() && !design.is_for_one_thread());
-    for threads in session.threads() {
+    // One thread of each kind at least.
+    let mut counts: Vec<usize> =
+        session.threads().iter().map(|threads| (*threads).max(2)).collect();
+    counts.dedup();
+    for threads in counts {
         for batch in session.batches(&[Batch::Of(32)]) {
             for design in designs.clone() {
-                // One of each kind at least.
-                one(session, design, threads.max(2), batch)?;
+                one(session, design, threads, batch)?;
             }
         }
     }
