@@ -1,12 +1,14 @@
 //! Other people's tables behind one interface, so that `icefield bench` can measure them beside Icefield's.
 //!
-//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (feature `rust`), and
+//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust` and `cpp`), and
 //! [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.
 //!
 //! Every call takes an array of keys, so that a call through `dyn` costs nothing per operation.
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "cpp")]
+mod cpp;
 mod library;
 #[cfg(feature = "rust")]
 mod maps;
@@ -130,8 +132,10 @@ pub enum Error {
 /// ```
 #[must_use]
 pub fn built_in() -> Vec<Box<dyn Kind>> {
+    let kinds: Vec<Box<dyn Kind>> = Vec::new();
     #[cfg(feature = "rust")]
-    return maps::all();
-    #[cfg(not(feature = "rust"))]
-    Vec::new()
+    let kinds = kinds.into_iter().chain(maps::all()).collect::<Vec<_>>();
+    #[cfg(feature = "cpp")]
+    let kinds = kinds.into_iter().chain(cpp::all()).collect::<Vec<_>>();
+    kinds
 }

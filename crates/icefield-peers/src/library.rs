@@ -19,21 +19,21 @@ type KeysFn = unsafe extern "C" fn(*mut c_void, *const u64, u64) -> u64;
 
 /// The functions of a library.
 #[derive(Clone, Copy)]
-struct Functions {
-    create: CreateFn,
-    destroy: DestroyFn,
-    thread: Option<ThreadFn>,
-    insert: PairsFn,
-    get: GetFn,
-    update: Option<PairsFn>,
-    remove: Option<KeysFn>,
-    insdel: Option<KeysFn>,
+pub(crate) struct Functions {
+    pub create: CreateFn,
+    pub destroy: DestroyFn,
+    pub thread: Option<ThreadFn>,
+    pub insert: PairsFn,
+    pub get: GetFn,
+    pub update: Option<PairsFn>,
+    pub remove: Option<KeysFn>,
+    pub insdel: Option<KeysFn>,
 }
 
 /// A library, loaded for as long as the process lives: threads may have left code of it behind to be run when they end.
-struct Loaded {
-    name: String,
-    functions: Functions,
+pub(crate) struct Loaded {
+    pub name: String,
+    pub functions: Functions,
 }
 
 /// The table of the shared library at `path`. Its functions are trusted to be those of `icefield_peer.h`.
