@@ -1,6 +1,7 @@
 //! Peers under measurement: somebody else's tables, by the interface of `icefield-peers`.
 //!
-//! A peer gets the same keys in the same order, in arrays as long as our batches; what it makes of an array is its own affair.
+//! A peer gets the same keys in the same order, in arrays as long as our batches: one key a call under `none`. What it makes of
+//! an array is its own affair.
 //! Operations of several kinds go over by kind, an array of each.
 
 use std::time::Instant;
@@ -12,9 +13,6 @@ use crate::args::{Batch, Medium};
 use crate::keys::{Tally, value_of};
 use crate::stats::Histogram;
 use crate::table::{Answers, BenchTable, Call, Cost, Design, Mixed, Place, Setup, updates};
-
-/// Keys in one array, when operations are handed over one by one.
-const ARRAY: usize = 1024;
 
 /// A kind of peer.
 pub(crate) struct Rival(Box<dyn Kind>);
@@ -103,6 +101,10 @@ impl Rivals {
             }
             Call::Remove => peer.remove(keys),
             Call::InsDel => 2 * peer.insdel(keys),
+            Call::PutHeavy if keys.len() == 1 => {
+                let one = if updates(keys[0]) { Call::Update } else { Call::Get };
+                return self.call(one, keys, values);
+            }
             Call::PutHeavy => {
                 let (updated, asked): (Vec<u64>, Vec<u64>) =
                     keys.iter().copied().partition(|key| updates(*key));
@@ -116,14 +118,10 @@ impl Rivals {
     }
 }
 
-fn array(batch: Batch) -> usize {
-    if batch == Batch::None { ARRAY } else { batch.size() }
-}
-
 impl BenchTable for Rivals {
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally> {
         let (mut tally, mut values) = (Tally::default(), Vec::new());
-        for keys in keys.chunks(array(batch)) {
+        for keys in keys.chunks(batch.size()) {
             tally.add(self.call(call, keys, &mut values));
         }
         Ok(tally)
@@ -140,7 +138,11 @@ impl BenchTable for Rivals {
     fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally> {
         const KINDS: [Call; 4] = [Call::TryInsert, Call::Get, Call::Update, Call::Remove];
         let (mut tally, mut values, mut keys) = (Tally::default(), Vec::new(), Vec::new());
-        for ops in ops.chunks(array(batch)) {
+        for ops in ops.chunks(batch.size()) {
+            if let [op] = ops {
+                tally.add(self.call(op.call, &[op.key], &mut values));
+                continue;
+            }
             for call in KINDS {
                 keys.clear();
                 keys.extend(ops.iter().filter(|op| op.call == call).map(|op| op.key));
