@@ -22,9 +22,12 @@ pub struct Args {
     /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_delimiter = ',')]
     pub tables: Vec<String>,
-    /// Competitors to measure beside them: `none`
+    /// Competitors to measure beside them, by name: `none`, `all`, or some of those that were built in
     #[arg(long, value_delimiter = ',', default_value = "none")]
     pub peers: Vec<String>,
+    /// A competitor as a shared library (see `icefield_peer.h`); may be given several times
+    #[arg(long)]
+    pub peer_lib: Vec<PathBuf>,
     /// Thread counts [default: 1 and all cores]
     #[arg(long, value_delimiter = ',')]
     pub threads: Vec<usize>,
@@ -45,7 +48,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',')]
     pub batch: Vec<Batch>,
     /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
-    /// [default: pmem; sim for amplification]
+    /// [default: memory for the tables that live there only, else pmem; sim for amplification]
     #[arg(long)]
     pub medium: Option<Medium>,
     /// Where files are made [default: /dev/shm]
@@ -60,6 +63,15 @@ pub struct Args {
     /// Stash buckets per segment, 2 to 4 [default: the table's; 2 and 4 in load-factor]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=4))]
     pub stash_buckets: Vec<u32>,
+    /// How DLHT spreads keys over bins [default: strong]
+    #[arg(long)]
+    pub hash: Option<Hashing>,
+    /// Link buckets for each of DLHT's bins, 0 to 3 [default: the table's; 1/8 and 1/5 in occupancy]
+    #[arg(long, value_delimiter = ',')]
+    pub link_ratio: Vec<f64>,
+    /// How `ycsb-*` write: replace present records, or insert new ones
+    #[arg(long, default_value = "update")]
+    pub ycsb_writes: YcsbWrites,
     /// Seed of the keys and of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -90,6 +102,7 @@ impl Args {
             experiment: experiment.to_owned(),
             tables: Vec::new(),
             peers: vec!["none".to_owned()],
+            peer_lib: Vec::new(),
             threads: Vec::new(),
             keys: None,
             ops: None,
@@ -101,6 +114,9 @@ impl Args {
             fill: None,
             insert_ratio: Vec::new(),
             stash_buckets: Vec::new(),
+            hash: None,
+            link_ratio: Vec::new(),
+            ycsb_writes: YcsbWrites::Update,
             seed: 1,
             json: None,
             out: None,
@@ -180,6 +196,36 @@ impl serde::Serialize for Batch {
             Self::Stream => serializer.serialize_str("stream"),
         }
     }
+}
+
+/// How keys are spread, where a table offers the choice.
+///
+/// ```
+/// use icefield_bench::{Args, Hashing};
+/// let mut args = Args::new("get");
+/// args.hash = Some(Hashing::Modulo);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Hashing {
+    /// A keyed hash.
+    #[default]
+    Strong,
+    /// The key itself, modulo the number of bins.
+    Modulo,
+}
+
+/// What a write of the YCSB mixes is.
+///
+/// ```
+/// use icefield_bench::{Args, YcsbWrites};
+/// assert_eq!(Args::new("ycsb-a").ycsb_writes, YcsbWrites::Update);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum YcsbWrites {
+    /// It replaces the value of a present key.
+    Update,
+    /// It inserts a new key, so that tables grow inside the run.
+    Insert,
 }
 
 /// Where a table lives.

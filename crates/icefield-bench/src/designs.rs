@@ -1,18 +1,31 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
 
-use icefield::{DashEh, Result};
+use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Result};
 
-use crate::table::{BenchTable, Call, Cost, Design, Ours, Place, Setup};
+use crate::args::{Hashing, Medium};
+use crate::limit::Pages;
+use crate::ours::{OneThread, Ours, Single};
+use crate::set::Keys;
+use crate::table::{BenchTable, Call, Cost, Design, Place, Setup};
 
 /// All designs, in the order of results.
-pub(crate) const DESIGNS: &[&dyn Design] = &[&Dash];
+pub(crate) const DESIGNS: &[&dyn Design] =
+    &[&Dash, &InMemory::Shared, &InMemory::Local, &InMemory::Set];
 
 /// Dash with extendible hashing.
 struct Dash;
 
 impl Design for Dash {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "dash-eh"
+    }
+
+    fn lives_in(&self, _medium: Medium) -> bool {
+        true
+    }
+
+    fn usual_medium(&self) -> Medium {
+        Medium::Pmem
     }
 
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
@@ -44,8 +57,8 @@ impl Design for Dash {
 
     /// The costs in the header of `icefield::dash`. The directory and the headers of our sizes stay in the cache and
     /// are not counted.
-    fn cost(&self, call: Call) -> Cost {
-        match call {
+    fn cost(&self, call: Call) -> Option<Cost> {
+        Some(match call {
             // The first lines of two buckets, and the record's.
             Call::Get => Cost { reads: 3, writes: 0, fences: 0 },
             // No fingerprint matches, in 99 of 100 cases.
@@ -56,7 +69,9 @@ impl Design for Dash {
             Call::Update | Call::Remove => Cost { reads: 3, writes: 1, fences: 1 },
             // The pair; the remove finds the insert's lines in the cache.
             Call::InsDel => Cost { reads: 3, writes: 3, fences: 3 },
-        }
+            // Half of each, rounded up.
+            Call::PutHeavy => Cost { reads: 3, writes: 1, fences: 1 },
+        })
     }
 
     fn regions(&self) -> &'static [(&'static str, &'static str)] {
@@ -70,5 +85,94 @@ impl Design for Dash {
             ("blobs.ice", "blob"),
             ("blobmap.ice", "blob"),
         ]
+    }
+}
+
+/// What `setup` asks for. Written out for each mode by the compiler, for the modes' trait is the library's own.
+macro_rules! with {
+    ($options:expr, $setup:expr) => {{
+        let Setup { capacity, seed, hash, link_ratio, fixed_size, .. } = $setup;
+        let options = $options.capacity(capacity).hash_seed([seed, !seed]).hash(match hash {
+            Hashing::Strong => DlhtHash::Strong,
+            Hashing::Modulo => DlhtHash::Modulo,
+        });
+        let options = match link_ratio {
+            Some(ratio) => options.link_ratio(ratio),
+            None => options,
+        };
+        if fixed_size { options.fixed_size() } else { options }
+    }};
+}
+
+/// DLHT, in its modes.
+#[derive(Clone, Copy)]
+enum InMemory {
+    /// For any number of threads.
+    Shared,
+    /// For one.
+    Local,
+    /// Keys only.
+    Set,
+}
+
+impl Design for InMemory {
+    fn name(&self) -> &str {
+        match self {
+            Self::Shared => "dlht",
+            Self::Local => "dlht-local",
+            Self::Set => "dlht-set",
+        }
+    }
+
+    fn is_usual(&self) -> bool {
+        matches!(self, Self::Shared)
+    }
+
+    fn is_for_one_thread(&self) -> bool {
+        matches!(self, Self::Local)
+    }
+
+    fn lives_in(&self, medium: Medium) -> bool {
+        medium == Medium::Memory
+    }
+
+    fn usual_medium(&self) -> Medium {
+        Medium::Memory
+    }
+
+    fn offers_hashes(&self) -> bool {
+        !matches!(self, Self::Set)
+    }
+
+    fn offers(&self, call: Call) -> bool {
+        !matches!(self, Self::Set) || Keys::offers(call)
+    }
+
+    fn pages(&self) -> Pages {
+        Pages::Huge
+    }
+
+    fn create(&self, _place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
+        Ok(match self {
+            Self::Shared => Box::new(Ours(with!(Dlht::<u64, u64>::options(), setup).build()?)),
+            Self::Local => {
+                let table = with!(DlhtLocal::<u64, u64>::options(), setup).build()?;
+                Box::new(OneThread::new(Single(table)))
+            }
+            Self::Set => Box::new(Keys(DlhtSet::with_capacity(setup.capacity))),
+        })
+    }
+
+    fn open(&self, _place: &Place) -> Result<Box<dyn BenchTable>> {
+        let detail = format!("{} does not outlive its process", self.name());
+        Err(Error::InvalidOption { option: "medium", detail })
+    }
+
+    /// The costs in the header of `icefield::dlht`: one line, and exchanges in it.
+    fn cost(&self, call: Call) -> Option<Cost> {
+        Some(match call {
+            Call::Get | Call::GetMiss => Cost { reads: 1, writes: 0, fences: 0 },
+            _ => Cost { reads: 1, writes: 1, fences: 0 },
+        })
     }
 }

@@ -14,14 +14,17 @@ mod experiments;
 mod keys;
 mod limit;
 mod machine;
+mod ours;
 mod output;
 mod place;
+mod rival;
 mod row;
 mod session;
+mod set;
 mod stats;
 mod table;
 
-pub use args::{Args, Batch, Medium};
+pub use args::{Args, Batch, Hashing, Medium, YcsbWrites};
 pub use error::Error;
 pub use row::FIELDS;
 

@@ -33,17 +33,31 @@ impl Machine {
         threads: usize,
         work: impl Fn(usize) -> R + Sync,
     ) -> (Duration, Vec<R>) {
+        self.run_between(threads, |_| (), work, |_| ())
+    }
+
+    /// [`Machine::run`], with something before and something after that is not timed.
+    pub fn run_between<R: Send>(
+        &self,
+        threads: usize,
+        before: impl Fn(usize) + Sync,
+        work: impl Fn(usize) -> R + Sync,
+        after: impl Fn(usize) + Sync,
+    ) -> (Duration, Vec<R>) {
         let start = Barrier::new(threads);
-        let (start, work) = (&start, &work);
+        let (start, work, before, after) = (&start, &work, &before, &after);
         let results: Vec<_> = std::thread::scope(|scope| {
             let spawned: Vec<_> = (0..threads)
                 .map(|thread| {
                     scope.spawn(move || {
                         self.pin(thread);
+                        before(thread);
                         start.wait();
                         let began = Instant::now();
                         let result = work(thread);
-                        (began, Instant::now(), result)
+                        let ended = Instant::now();
+                        after(thread);
+                        (began, ended, result)
                     })
                 })
                 .collect();

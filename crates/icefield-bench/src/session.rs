@@ -1,11 +1,13 @@
 //! What all experiments of a run share: options with their defaults, places, the clock, the output.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use icefield::Durability;
 use icefield::pm::sim::{Sim, SimOptions};
+use icefield_peers::{built_in, load};
 
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
@@ -14,8 +16,9 @@ use crate::limit::{Arena, Loop, Pace, Pages};
 use crate::machine::{Machine, part};
 use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
+use crate::rival::Rival;
 use crate::row::Row;
-use crate::table::{BenchTable, Call, Design, Place, Setup};
+use crate::table::{BenchTable, Call, Design, Mixed, Place, Setup};
 use crate::{Error, Outcome};
 
 /// A run.
@@ -23,13 +26,18 @@ pub(crate) struct Session {
     pub args: Args,
     pub output: Output,
     pub machine: Machine,
+    /// Who takes part: our tables, then the peers.
     pub designs: Vec<&'static dyn Design>,
     pub space: KeySpace,
     parent: PathBuf,
     scratch: Scratch,
     places: Cell<u64>,
-    /// Whether every answer so far was right.
-    pub sound: bool,
+    /// Whether tables are made that never grow.
+    pub fixed_size: bool,
+    /// How many records our last table was loaded with.
+    loaded: Cell<Option<u64>>,
+    /// Who answered wrongly.
+    wrong: RefCell<BTreeSet<&'static str>>,
 }
 
 /// A table and the directory that goes away with it.
@@ -42,9 +50,6 @@ pub(crate) struct Placed {
 
 impl Session {
     pub fn new(args: Args) -> Outcome<Self> {
-        if args.peers.iter().any(|peer| peer != "none") {
-            return Err(Error::option("peers", "this build has none; say `none`"));
-        }
         for (option, zero) in [("repeat", args.repeat == 0), ("threads", args.threads.contains(&0))]
         {
             if zero {
@@ -55,19 +60,49 @@ impl Session {
         Ok(Self {
             output: Output::open(&args)?,
             machine: Machine::detect(),
-            designs: chosen_designs(&args.tables)?,
+            designs: [chosen_designs(&args)?, chosen_peers(&args)?].concat(),
             space: KeySpace::new(args.seed),
             scratch: Scratch::new(&parent)?,
             parent,
             places: Cell::new(0),
-            sound: true,
+            fixed_size: false,
+            loaded: Cell::new(None),
+            wrong: RefCell::default(),
             args,
         })
     }
 
-    /// The medium asked for, or persistent memory.
-    pub fn medium(&self) -> Medium {
-        self.args.medium.unwrap_or(Medium::Pmem)
+    /// Whether every answer so far was right.
+    pub fn is_sound(&self) -> bool {
+        self.wrong.borrow().is_empty()
+    }
+
+    /// The medium asked for, or where `design` usually lives.
+    pub fn medium(&self, design: &dyn Design) -> Medium {
+        match self.args.medium {
+            Some(medium) if !design.is_peer() => medium,
+            _ => design.usual_medium(),
+        }
+    }
+
+    /// Those that answer all of `calls`, of any number of threads if there are several.
+    ///
+    /// # Errors
+    /// Nobody answers them.
+    pub fn contenders(&self, calls: &[Call], threads: usize) -> Outcome<Vec<&'static dyn Design>> {
+        let able = |design: &&&dyn Design| calls.iter().all(|call| design.offers(*call));
+        let mut designs = named(self.designs.iter().filter(able).copied().collect())?;
+        designs.retain(|design| threads == 1 || !design.is_for_one_thread());
+        Ok(designs)
+    }
+
+    /// Our own tables that can live on `medium`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn ours_on(&self, medium: Medium) -> Outcome<Vec<&'static dyn Design>> {
+        let able = |design: &&&dyn Design| !design.is_peer() && design.lives_in(medium);
+        named(self.designs.iter().filter(able).copied().collect())
     }
 
     /// The number of records asked for, or what is usual for `medium`.
@@ -112,12 +147,21 @@ impl Session {
         self.output.progress(text);
     }
 
+    /// Tables by name, whatever `--tables` says, with the peers.
+    pub fn designs_named(&self, names: &[&str]) -> Outcome<Vec<&'static dyn Design>> {
+        let tables = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut designs = chosen_designs(&Args { tables, ..self.args.clone() })?;
+        designs.extend(self.designs.iter().copied().filter(|design| design.is_peer()));
+        Ok(designs)
+    }
+
     /// A row of `design` with what the options say.
     pub fn row(&self, experiment: &'static str, design: &dyn Design, medium: Medium) -> Row {
         let mut row = Row {
             experiment,
             table: design.name().to_owned(),
             op: experiment,
+            peer: design.is_peer(),
             medium: Some(medium.name()),
             ..Row::default()
         };
@@ -152,32 +196,48 @@ impl Session {
         Ok(Placed { table: design.create(&place, setup)?, place, _dir: dir })
     }
 
-    /// The first of the stash sizes asked for: for experiments that do not sweep them.
+    /// How to make a table of so many records; of options that some experiments sweep, the first one.
     pub fn setup(&self, capacity: u64) -> Setup {
         Setup {
             capacity,
             stash_buckets: self.args.stash_buckets.first().copied(),
+            hash: self.args.hash.unwrap_or_default(),
+            link_ratio: self.args.link_ratio.first().copied(),
+            fixed_size: self.fixed_size,
             seed: self.args.seed,
         }
     }
 
     /// A table that is sized for the keys and holds them: `--keys`, or `--fill` of its resize point. Gives how many.
-    pub fn create_loaded(&self, design: &dyn Design, medium: Medium) -> Outcome<(Placed, u64)> {
+    /// Peers, whose resize points nobody knows, hold as many as our last table.
+    pub fn create_loaded(&self, design: &'static dyn Design) -> Outcome<(Placed, u64)> {
+        let medium = self.medium(design);
         let mut keys = self.keys(medium);
         let placed = self.create(design, medium, self.setup(keys))?;
         if let Some(fill) = self.args.fill {
-            keys = ((placed.table.stats().capacity as f64 * fill) as u64).max(1);
+            keys = match design.is_peer() {
+                true => self.loaded.get().unwrap_or(keys),
+                false => ((placed.table.stats().capacity as f64 * fill) as u64).max(1),
+            };
         }
-        self.load(&*placed.table, 0..keys)?;
+        self.load(design, &*placed.table, 0..keys)?;
+        if !design.is_peer() {
+            self.loaded.set(Some(keys));
+        }
         Ok((placed, keys))
     }
 
     /// Inserts the keys numbered `range`, the fast way.
-    pub fn load(&self, table: &dyn BenchTable, range: std::ops::Range<u64>) -> Outcome {
-        self.progress(&format!("loading {} records", range.end - range.start));
+    pub fn load(
+        &self,
+        design: &'static dyn Design,
+        table: &dyn BenchTable,
+        range: std::ops::Range<u64>,
+    ) -> Outcome {
+        self.progress(&format!("{}: loading {} records", design.name(), range.end - range.start));
         let threads = self.machine.cores();
         let (space, count) = (self.space, (range.end - range.start) as usize);
-        let (_, parts) = self.machine.run(threads, |thread| {
+        let (_, parts) = self.run(table, threads, |thread| {
             let part = part(count, thread, threads);
             let mut hits = 0;
             // In steps: a table of any size loads with a small array of keys.
@@ -188,12 +248,27 @@ impl Session {
             }
             Ok::<u64, icefield::Error>(hits)
         });
-        let loaded: u64 = parts.into_iter().sum::<Result<u64, _>>()?;
-        if loaded != count as u64 {
-            let what = format!("loading {count} new records, the table took {loaded} for new");
-            return Err(Error::failed(what));
-        }
+        let hits = parts.into_iter().sum::<Result<u64, _>>()?;
+        let (found, expected) = (Tally { hits, sum: 0 }, Tally { hits: count as u64, sum: 0 });
+        self.check(design, "loading", found, expected);
         Ok(())
+    }
+
+    /// [`Machine::run`], with the table told of the threads.
+    pub fn run<R: Send>(
+        &self,
+        table: &dyn BenchTable,
+        threads: usize,
+        work: impl Fn(usize) -> R + Sync,
+    ) -> (Duration, Vec<R>) {
+        let enter = |thread| table.thread(thread, true);
+        let leave = |thread| table.thread(thread, false);
+        self.machine.run_between(threads, enter, work, leave)
+    }
+
+    /// Asks for every key once, which maps the pages of a table that holds none of them.
+    pub fn touch(&self, table: &dyn BenchTable, keys: &[u64]) -> Outcome {
+        self.timed(table, Call::GetMiss, keys, self.machine.cores(), Batch::Stream).map(drop)
     }
 
     /// Makes `call` for all `keys` on so many threads; gives the time and what was answered.
@@ -205,7 +280,7 @@ impl Session {
         threads: usize,
         batch: Batch,
     ) -> Outcome<(Duration, Tally)> {
-        let (time, parts) = self.machine.run(threads, |thread| {
+        let (time, parts) = self.run(table, threads, |thread| {
             table.run(call, &keys[part(keys.len(), thread, threads)], batch)
         });
         let mut tally = Tally::default();
@@ -215,24 +290,67 @@ impl Session {
         Ok((time, tally))
     }
 
-    /// Notes a wrong answer; the run goes on and ends with a bad status.
-    pub fn check(&mut self, what: &str, found: Tally, expected: Tally) {
+    /// Compares what `call` for all `keys` answered with what it had to.
+    pub fn check_call(
+        &self,
+        design: &'static dyn Design,
+        table: &dyn BenchTable,
+        (call, keys): (Call, &[u64]),
+        found: Tally,
+    ) {
+        let expected = table.answers().expected(call, keys);
+        self.check(design, &format!("{call:?}"), found, expected);
+    }
+
+    /// Notes a wrong answer; the run goes on, marks every later row of the table, and ends with a bad status.
+    pub fn check(&self, design: &'static dyn Design, what: &str, found: Tally, expected: Tally) {
         if found != expected {
-            self.sound = false;
+            self.wrong.borrow_mut().insert(design.name());
             self.output.warn(&format!(
-                "WRONG ANSWERS from {what}: {} hits with sum {:#x}, not {} with {:#x}",
-                found.hits, found.sum, expected.hits, expected.sum
+                "WRONG ANSWERS from {} ({what}): {} hits with sum {:#x}, not {} with {:#x}",
+                design.name(),
+                found.hits,
+                found.sum,
+                expected.hits,
+                expected.sum
             ));
         }
     }
 
+    /// Compares what operations of several kinds answered, each of whose keys was as it expects it.
+    pub fn check_mixed(
+        &self,
+        design: &'static dyn Design,
+        table: &dyn BenchTable,
+        ops: &[Mixed],
+        found: Tally,
+    ) {
+        let mut expected = Tally::default();
+        for op in ops {
+            expected.add(table.answers().expected(op.call, &[op.key]));
+        }
+        self.check(design, "mixed", found, expected);
+    }
+
+    /// Notes that `design` left something in a state that cannot be; see [`Session::check`].
+    pub fn blame(&self, design: &'static dyn Design, what: &str) {
+        self.wrong.borrow_mut().insert(design.name());
+        self.output.warn(&format!("WRONG ANSWERS from {}: {what}", design.name()));
+    }
+
+    /// Takes a result.
+    pub fn put(&mut self, mut row: Row) -> Outcome {
+        if self.wrong.borrow().contains(row.table.as_str()) {
+            row.extra("wrong_answers", true);
+        }
+        self.output.row(row)
+    }
+
     /// Memory like that of a table on `medium`, of the same size.
-    pub fn arena(&self, medium: Medium, bytes: u64) -> Outcome<(Arena, RemovedDir)> {
+    pub fn arena(&self, medium: Medium, bytes: u64, pages: Pages) -> Outcome<(Arena, RemovedDir)> {
         self.progress("touching memory for the ceiling");
         Ok(match medium.durability() {
-            None | Some(Durability::Memory) => {
-                (Arena::anonymous(bytes, Pages::AsMapped)?, RemovedDir(None))
-            }
+            None | Some(Durability::Memory) => (Arena::anonymous(bytes, pages)?, RemovedDir(None)),
             Some(durability) => {
                 let path = self.fresh_path();
                 (Arena::in_dir(&path, durability, bytes)?, RemovedDir(Some(path)))
@@ -290,17 +408,70 @@ pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> 
     }
 }
 
-pub(crate) fn chosen_designs(names: &[String]) -> Outcome<Vec<&'static dyn Design>> {
-    if names.is_empty() {
-        return Ok(DESIGNS.to_vec());
+/// `designs`, unless there is none.
+fn named(designs: Vec<&'static dyn Design>) -> Outcome<Vec<&'static dyn Design>> {
+    match designs.as_slice() {
+        [] => Err(Error::option("tables", "none of these tables can do this")),
+        _ => Ok(designs),
+    }
+}
+
+/// The tables that `--tables` names, or all that are usual and can live where `--medium` says.
+pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
+    let fits = |design: &dyn Design| args.medium.is_none_or(|medium| design.lives_in(medium));
+    let hashes = |design: &dyn Design| args.hash.is_none() || design.offers_hashes();
+    if args.tables.is_empty() {
+        let able = |design: &&&dyn Design| design.is_usual() && fits(**design) && hashes(**design);
+        return named(DESIGNS.iter().filter(able).copied().collect());
     }
     let find = |name: &String| -> Outcome<&'static dyn Design> {
         let known = || DESIGNS.iter().map(|design| design.name()).collect::<Vec<_>>().join(", ");
-        let found = DESIGNS.iter().find(|design| design.name() == name);
+        let found = DESIGNS.iter().find(|design| design.name() == name).copied();
         let unknown = || Error::option("tables", format!("`{name}` is none of {}", known()));
-        found.copied().ok_or_else(unknown)
+        let design = found.ok_or_else(unknown)?;
+        if !fits(design) {
+            let detail = format!("{name} lives in {} only", design.usual_medium().name());
+            return Err(Error::option("medium", detail));
+        }
+        if !hashes(design) {
+            return Err(Error::option("hash", format!("{name} has one hash function")));
+        }
+        Ok(design)
     };
-    names.iter().map(find).collect()
+    args.tables.iter().map(find).collect()
+}
+
+/// The competitors that `--peers` names.
+fn chosen_peers(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
+    let mut kinds = built_in();
+    let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
+    for name in args.peers.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
+        if known.is_empty() {
+            return Err(Error::option(
+                "peers",
+                "this build has none (feature `peers`); say `none`",
+            ));
+        }
+        if !known.contains(name) {
+            let detail = format!("`{name}` is none of {}, all, none", known.join(", "));
+            return Err(Error::option("peers", detail));
+        }
+    }
+    let all = args.peers.iter().any(|name| name == "all");
+    kinds.retain(|kind| all || args.peers.iter().any(|name| name == kind.name()));
+    for path in &args.peer_lib {
+        let kind = load(path).map_err(|error| Error::option("peer-lib", error.to_string()))?;
+        let taken = |name: &str| {
+            kinds.iter().any(|known| known.name() == name)
+                || DESIGNS.iter().any(|design| design.name() == name)
+        };
+        if taken(kind.name()) {
+            let detail = format!("{}: another table is called {}", path.display(), kind.name());
+            return Err(Error::option("peer-lib", detail));
+        }
+        kinds.push(kind);
+    }
+    Ok(kinds.into_iter().map(Rival::design).collect())
 }
 
 fn default_dir() -> PathBuf {

@@ -4,13 +4,13 @@
 //! of keys can be measured. A new design joins by implementing [`Design`] and a line in [`super::designs`].
 
 use std::path::PathBuf;
-use std::time::Instant;
 
 use icefield::pm::sim::Sim;
-use icefield::{Durability, OnFailure, Op, Result, Stats, Table};
+use icefield::{Durability, Result, Stats};
 
-use crate::args::Batch;
-use crate::keys::{Tally, value_of};
+use crate::args::{Batch, Hashing, Medium};
+use crate::keys::Tally;
+use crate::limit::Pages;
 use crate::stats::Histogram;
 
 /// What is asked of each key of a phase.
@@ -27,6 +27,14 @@ pub(crate) enum Call {
     Remove,
     /// An insert and a remove of the same absent key.
     InsDel,
+    /// Of a present key: a get, or an update; see [`updates`].
+    PutHeavy,
+}
+
+/// Whether [`Call::PutHeavy`] updates `key`: as good as a coin, for keys are random.
+#[inline]
+pub(crate) fn updates(key: u64) -> bool {
+    key & 1 == 1
 }
 
 impl Call {
@@ -39,7 +47,7 @@ impl Call {
     pub fn expected(self, keys: &[u64]) -> Tally {
         let values = Tally::of_values(keys);
         match self {
-            Self::Get | Self::Update | Self::Remove => values,
+            Self::Get | Self::Update | Self::Remove | Self::PutHeavy => values,
             Self::GetMiss => Tally::default(),
             Self::TryInsert | Self::Insert | Self::Put => Tally { sum: 0, ..values },
             Self::InsDel => Tally { hits: 2 * values.hits, ..values },
@@ -47,11 +55,49 @@ impl Call {
     }
 }
 
-/// One operation of a mixed phase.
+/// One operation of a mixed phase: a get, an update, an insert of any kind, or a removal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed {
     pub key: u64,
-    pub inserts: bool,
+    pub call: Call,
+}
+
+impl Mixed {
+    pub fn new(call: Call, key: u64) -> Self {
+        Self { key, call }
+    }
+}
+
+/// What a table may leave out of its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// Nothing: every get, update and removal tells the value.
+    Values,
+    /// Only gets tell the value.
+    GetValues,
+    /// There are no values.
+    Hits,
+}
+
+impl Answers {
+    /// Whether `call` tells the value of `key`.
+    fn tells(self, call: Call, key: u64) -> bool {
+        match self {
+            Self::Values => true,
+            Self::GetValues => call == Call::Get || call == Call::PutHeavy && !updates(key),
+            Self::Hits => false,
+        }
+    }
+
+    /// What `call` over `keys` must answer, from a table that answers like this.
+    pub fn expected(self, call: Call, keys: &[u64]) -> Tally {
+        let all = call.expected(keys);
+        if self == Self::Values || all.sum == 0 {
+            return all;
+        }
+        let told: Vec<u64> = keys.iter().copied().filter(|&key| self.tells(call, key)).collect();
+        Tally { sum: Tally::of_values(&told).sum, ..all }
+    }
 }
 
 /// A table under measurement: 64-bit keys, [`value_of`] each as its value.
@@ -60,7 +106,15 @@ pub(crate) trait BenchTable: Send + Sync {
     /// inserts that met none; `sum` adds up the values that they answered.
     fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally>;
 
-    /// Gets and `try_insert`s in order.
+    /// What the answers hold.
+    fn answers(&self) -> Answers {
+        Answers::Values
+    }
+
+    /// Says that this thread, the `index`-th, begins to use the table, or has ended.
+    fn thread(&self, _index: usize, _begins: bool) {}
+
+    /// Operations of several kinds in order.
     fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally>;
 
     /// [`BenchTable::run`] one by one, each with its time in nanoseconds.
@@ -73,7 +127,43 @@ pub(crate) trait BenchTable: Send + Sync {
 /// A kind of table that can be made and opened.
 pub(crate) trait Design: Sync {
     /// Its name in options and results.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
+
+    /// Whether it is somebody else's.
+    fn is_peer(&self) -> bool {
+        false
+    }
+
+    /// Whether it takes part when no table is asked for by name.
+    fn is_usual(&self) -> bool {
+        true
+    }
+
+    /// Whether its tables are for one thread only, so that there is nothing to measure with more.
+    fn is_for_one_thread(&self) -> bool {
+        false
+    }
+
+    /// Whether its tables can live there.
+    fn lives_in(&self, medium: Medium) -> bool;
+
+    /// Where its tables live when no medium is asked for.
+    fn usual_medium(&self) -> Medium;
+
+    /// Whether the hash function can be chosen.
+    fn offers_hashes(&self) -> bool {
+        false
+    }
+
+    /// Whether its tables answer `call`.
+    fn offers(&self, _call: Call) -> bool {
+        true
+    }
+
+    /// What pages its memory asks for, so that the bare loops ask for the same.
+    fn pages(&self) -> Pages {
+        Pages::AsMapped
+    }
 
     /// Makes an empty table.
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>>;
@@ -81,11 +171,14 @@ pub(crate) trait Design: Sync {
     /// Opens the table that is there.
     fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>>;
 
-    /// What the design itself says that one operation costs, without splits.
-    fn cost(&self, call: Call) -> Cost;
+    /// What the design itself says that one operation costs, without splits; `None` for peers, which are not compared
+    /// with bare loops.
+    fn cost(&self, call: Call) -> Option<Cost>;
 
     /// The regions that a table of this design may have, each with what its lines are called in results.
-    fn regions(&self) -> &'static [(&'static str, &'static str)];
+    fn regions(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 }
 
 /// What the lines of `region` are called in results.
@@ -111,168 +204,19 @@ pub(crate) struct Setup {
     /// Records that it holds without growing.
     pub capacity: u64,
     pub stash_buckets: Option<u32>,
+    pub hash: Hashing,
+    /// Link buckets per bin.
+    pub link_ratio: Option<f64>,
+    pub fixed_size: bool,
     /// Of its hash, so that runs repeat.
     pub seed: u64,
 }
 
 /// The documented cost of an operation: it reads `reads` lines, stores to and flushes `writes`, and fences `fences`
-/// times; a batch of 32 shares its fences.
+/// times; a batch of 32 shares its fences. Without fences a line that is written is one that an exchange changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub reads: usize,
     pub writes: usize,
     pub fences: usize,
-}
-
-/// One of Icefield's own tables.
-pub(crate) struct Ours<T>(pub T);
-
-impl<T: Table<Key = u64, Value = u64>> BenchTable for Ours<T> {
-    fn run(&self, call: Call, keys: &[u64], batch: Batch) -> Result<Tally> {
-        match batch {
-            Batch::None => self.run_single(call, keys),
-            batch => self.run_batches(call, keys, batch.size()),
-        }
-    }
-
-    fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally> {
-        let mut tally = Tally::default();
-        if batch == Batch::None {
-            for op in ops {
-                if op.inserts {
-                    tally.insert(self.0.try_insert(op.key, value_of(op.key))?.is_ok());
-                } else {
-                    tally.answer(self.0.get(op.key)?);
-                }
-            }
-            return Ok(tally);
-        }
-        let mut calls: Vec<Op<'_, u64, u64>> = Vec::with_capacity(batch.size());
-        for chunk in ops.chunks(batch.size()) {
-            calls.clear();
-            calls.extend(chunk.iter().map(|op| match op.inserts {
-                true => Op::try_insert(op.key, value_of(op.key)),
-                false => Op::get(op.key),
-            }));
-            self.0.execute(&mut calls, OnFailure::Continue)?;
-            for call in &calls {
-                match call {
-                    Op::TryInsert(.., outcome) => tally.insert(outcome.is_ok()),
-                    Op::Get(_, found) => tally.answer(*found),
-                    _ => {}
-                }
-            }
-        }
-        Ok(tally)
-    }
-
-    fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally> {
-        let mut tally = Tally::default();
-        let mut last = Instant::now();
-        for key in keys {
-            tally.add(self.run_single(call, std::slice::from_ref(key))?);
-            let now = Instant::now();
-            times.record((now - last).as_nanos() as u64);
-            last = now;
-        }
-        Ok(tally)
-    }
-
-    fn stats(&self) -> Stats {
-        self.0.stats()
-    }
-}
-
-impl<T: Table<Key = u64, Value = u64>> Ours<T> {
-    #[inline]
-    fn run_single(&self, call: Call, keys: &[u64]) -> Result<Tally> {
-        let table = &self.0;
-        let mut tally = Tally::default();
-        match call {
-            Call::Get | Call::GetMiss => {
-                keys.iter().try_for_each(|&key| table.get(key).map(|found| tally.answer(found)))?
-            }
-            Call::TryInsert => keys.iter().try_for_each(|&key| {
-                table.try_insert(key, value_of(key)).map(|outcome| tally.insert(outcome.is_ok()))
-            })?,
-            Call::Insert => keys.iter().try_for_each(|&key| {
-                table.insert(key, value_of(key)).map(|previous| tally.insert(previous.is_none()))
-            })?,
-            Call::Put => keys
-                .iter()
-                .try_for_each(|&key| table.put(key, value_of(key)).map(|()| tally.insert(true)))?,
-            Call::Update => {
-                keys.iter().try_for_each(|&key| {
-                    table.update(key, value_of(key)).map(|previous| tally.answer(previous))
-                })?;
-            }
-            Call::Remove => keys
-                .iter()
-                .try_for_each(|&key| table.remove(key).map(|removed| tally.answer(removed)))?,
-            Call::InsDel => {
-                for &key in keys {
-                    tally.insert(table.try_insert(key, value_of(key))?.is_ok());
-                    tally.answer(table.remove(key)?);
-                }
-            }
-        }
-        Ok(tally)
-    }
-
-    fn run_batches(&self, call: Call, keys: &[u64], size: usize) -> Result<Tally> {
-        let table = &self.0;
-        let mut tally = Tally::default();
-        let mut pairs = Vec::with_capacity(size);
-        let (mut answers, mut outcomes) = (vec![None; size], vec![Ok(()); size]);
-        for chunk in keys.chunks(size) {
-            let (answers, outcomes) = (&mut answers[..chunk.len()], &mut outcomes[..chunk.len()]);
-            if !matches!(call, Call::Get | Call::GetMiss | Call::Remove) {
-                pairs.clear();
-                pairs.extend(chunk.iter().map(|&key| (key, value_of(key))));
-            }
-            match call {
-                Call::Get | Call::GetMiss => table.get_batch(chunk, answers)?,
-                Call::TryInsert | Call::InsDel => table.try_insert_batch(&pairs, outcomes)?,
-                Call::Insert => table.insert_batch(&pairs, answers)?,
-                Call::Put => table.put_batch(&pairs)?,
-                Call::Update => table.update_batch(&pairs, answers)?,
-                Call::Remove => table.remove_batch(chunk, answers)?,
-            }
-            if matches!(call, Call::InsDel) {
-                table.remove_batch(chunk, answers)?;
-            }
-            match call {
-                Call::Get | Call::GetMiss | Call::Update | Call::Remove => {
-                    answers.iter().for_each(|answer| tally.answer(*answer))
-                }
-                Call::TryInsert => {
-                    outcomes.iter().for_each(|outcome| tally.insert(outcome.is_ok()))
-                }
-                Call::Insert => {
-                    answers.iter().for_each(|previous| tally.insert(previous.is_none()))
-                }
-                Call::Put => tally.hits += chunk.len() as u64,
-                Call::InsDel => {
-                    outcomes.iter().for_each(|outcome| tally.insert(outcome.is_ok()));
-                    answers.iter().for_each(|answer| tally.answer(*answer));
-                }
-            }
-        }
-        Ok(tally)
-    }
-}
-
-impl Tally {
-    #[inline]
-    fn insert(&mut self, new: bool) {
-        self.hits += u64::from(new);
-    }
-
-    #[inline]
-    fn answer(&mut self, value: Option<u64>) {
-        if let Some(value) = value {
-            self.hits += 1;
-            self.sum = self.sum.wrapping_add(value);
-        }
-    }
 }

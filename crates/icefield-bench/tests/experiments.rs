@@ -6,15 +6,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
+mod support;
+
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use clap::Parser;
-use icefield_bench::{Args, Batch, Error, FIELDS, Medium, run};
+use icefield_bench::{Args, Batch, Error, Medium, run};
 use serde_json::{Map, Value};
 
-/// Where the fields of `extra` are listed.
-const README: &str = include_str!("../README.md");
+use support::{extra, number, rows, small};
 
 const TESTS: &[(&str, fn())] = &[
     ("list_names_every_experiment", list_names_every_experiment),
@@ -53,49 +54,6 @@ fn main() -> ExitCode {
         failed += u32::from(!passed);
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Small enough for a test.
-fn small(experiment: &str) -> Args {
-    let mut args = Args::new(experiment);
-    args.keys = Some(20_000);
-    args.repeat = 1;
-    args.threads = vec![1];
-    args.dir = Some(std::env::temp_dir());
-    let program = std::env::current_exe().unwrap();
-    args.program = vec![program.into(), "bench".into()];
-    args
-}
-
-/// Runs `args` and reads its rows back.
-fn rows(mut args: Args) -> Vec<Map<String, Value>> {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("rows");
-    args.json = Some(file.to_str().unwrap().to_owned());
-    assert!(run(args).unwrap(), "a table answered wrongly");
-    let text = std::fs::read_to_string(file).unwrap();
-    let rows: Vec<Map<String, Value>> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    for row in &rows {
-        let unknown: Vec<_> =
-            row.keys().filter(|field| !FIELDS.contains(&field.as_str())).collect();
-        assert!(unknown.is_empty(), "undocumented fields {unknown:?}");
-        let extra = row.get("extra").and_then(Value::as_object).into_iter().flat_map(Map::keys);
-        let unknown: Vec<_> = extra.filter(|name| !README.contains(&format!("`{name}`"))).collect();
-        assert!(unknown.is_empty(), "fields of `extra` that the README does not list: {unknown:?}");
-        assert!(row.values().all(|value| !value.is_null()), "absent fields are left out: {row:?}");
-        assert!(row["experiment"].is_string() && row["table"].is_string() && row["op"].is_string());
-        assert_eq!(row["peer"], false);
-    }
-    rows
-}
-
-fn number(row: &Map<String, Value>, field: &str) -> f64 {
-    row.get(field).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {field} in {row:?}"))
-}
-
-fn extra(row: &Map<String, Value>, field: &str) -> f64 {
-    row["extra"][field].as_f64().unwrap_or_else(|| panic!("no extra.{field} in {row:?}"))
 }
 
 fn pm(row: &Map<String, Value>, field: &str) -> f64 {

@@ -10,7 +10,11 @@ Examples:
   icefield bench list
   icefield bench get --quick
   icefield bench insert --tables dash-eh --threads 1 --batch none,32
+  icefield bench get --tables dlht --peers all --batch none,32,stream --threads 1
+  icefield bench insdel --tables dlht --peer-lib ./libmytable.so
   icefield bench all --quick --json results.jsonl
+
+Competitors need a build with --features peers; --peer-lib needs none, only icefield_peer.h.
 
 Exit status: 0 measured, 1 a table answered wrongly or the run failed, 2 bad usage";
 

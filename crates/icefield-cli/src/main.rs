@@ -25,6 +25,11 @@ use clap::{Parser, Subcommand};
 
 use failure::{Failure, Outcome};
 
+/// Peers allocate; Icefield's tables in memory map their own huge pages.
+#[cfg(feature = "peers")]
+#[global_allocator]
+static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;
+
 /// Crash-safe hash tables on disk and in persistent memory
 #[derive(Parser, Debug)]
 #[command(name = "icefield", version, arg_required_else_help = true, after_help = EXAMPLES)]

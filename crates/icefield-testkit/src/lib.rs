@@ -21,8 +21,10 @@ pub mod reference;
 pub mod rng;
 pub mod scratch;
 pub mod shrink;
+pub mod smallbank;
 pub mod subject;
 pub mod subjects;
+pub mod tatp;
 pub mod timed;
 pub mod workload;
 

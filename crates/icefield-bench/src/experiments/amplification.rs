@@ -33,7 +33,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         return Err(Error::option("medium", "amplification counts on the simulated medium only"));
     }
     let batches = session.batches(&[Batch::None, Batch::Of(32)]);
-    for design in session.designs.clone() {
+    for design in session.ours_on(Medium::Sim)? {
         for batch in &batches {
             one_table(session, design, *batch)?;
         }
@@ -42,7 +42,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 }
 
 /// Grows a table by `try_insert`, then makes every other call on it.
-fn one_table(session: &mut Session, design: &dyn Design, batch: Batch) -> Outcome {
+fn one_table(session: &mut Session, design: &'static dyn Design, batch: Batch) -> Outcome {
     let keys = session.keys(Medium::Sim);
     let ops = session.args.ops.unwrap_or((keys / 4).max(1));
     let placed = session.create(design, Medium::Sim, session.setup(1024))?;
@@ -60,7 +60,7 @@ fn one_table(session: &mut Session, design: &dyn Design, batch: Batch) -> Outcom
 
 fn call_row(
     session: &mut Session,
-    design: &dyn Design,
+    design: &'static dyn Design,
     (placed, sim): (&Placed, &Sim),
     (name, call, batch): (&'static str, Call, Batch),
     keys: u64,
@@ -68,18 +68,18 @@ fn call_row(
 ) -> Outcome {
     session.progress(&format!("amplification {}: {name}, batch {batch}", design.name()));
     let (classes, found) = count(design, (placed, sim), (call, batch), phase)?;
-    session.check(&format!("{name} of {}", design.name()), found, call.expected(phase));
+    session.check_call(design, &*placed.table, (call, phase), found);
     let mut row = session.row("amplification", design, Medium::Sim);
     (row.op, row.batch, row.threads) = (name, Some(batch), Some(1));
     (row.keys, row.ops) = (Some(keys), Some(phase.len() as u64));
     describe_space(&mut row, &*placed.table);
     describe(&mut row, &classes, matches!(call, Call::TryInsert | Call::Insert | Call::Put));
-    session.output.row(row)
+    session.put(row)
 }
 
 /// Makes the calls one by one and sorts their costs by what they met.
 fn count(
-    design: &dyn Design,
+    design: &'static dyn Design,
     (placed, sim): (&Placed, &Sim),
     (call, batch): (Call, Batch),
     phase: &[u64],
@@ -108,7 +108,7 @@ fn met(before: &Stats, after: &Stats) -> &'static str {
 
 /// What happened between two looks at the counters, and the lines read by structure.
 pub(super) fn difference(
-    design: &dyn Design,
+    design: &'static dyn Design,
     before: &Counters,
     after: &Counters,
 ) -> (PmCost, BTreeMap<&'static str, u64>) {
@@ -148,7 +148,13 @@ struct Class {
 }
 
 impl Class {
-    fn add(&mut self, design: &dyn Design, ops: usize, before: &Counters, after: &Counters) {
+    fn add(
+        &mut self,
+        design: &'static dyn Design,
+        ops: usize,
+        before: &Counters,
+        after: &Counters,
+    ) {
         self.calls += 1;
         self.ops += ops as u64;
         let (cost, lines) = difference(design, before, after);

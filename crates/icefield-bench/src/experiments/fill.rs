@@ -21,8 +21,11 @@ struct Point {
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let designs = session.designs.clone();
+    let calls = [Call::TryInsert, Call::Get, Call::GetMiss];
     for threads in session.threads() {
+        let mut designs = session.contenders(&calls, threads)?;
+        // Nobody knows how much a peer holds before it grows.
+        designs.retain(|design| !design.is_peer());
         for batch in session.batches(&[Batch::Stream]) {
             let mut curves: Vec<Vec<Point>> = designs.iter().map(|_| Vec::new()).collect();
             for round in 0..session.repeat() {
@@ -34,7 +37,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
                 point.row.throughput(&point.insert);
                 point.row.extra("get_mops", median(&point.get).map(rounded));
                 point.row.extra("get_miss_mops", median(&point.get_miss).map(rounded));
-                session.output.row(point.row)?;
+                session.put(point.row)?;
             }
         }
     }
@@ -43,32 +46,26 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 
 fn fill_up(
     session: &mut Session,
-    design: &dyn Design,
+    design: &'static dyn Design,
     (threads, batch, round): (usize, Batch, u64),
     curve: &mut Vec<Point>,
 ) -> Outcome {
-    let medium = session.medium();
+    let medium = session.medium(design);
     let space = session.space;
     let placed = session.create(design, medium, session.setup(session.keys(medium)))?;
     let table = &*placed.table;
     let capacity = table.stats().capacity.max(STEPS);
     let absent = space.keys(2 * capacity..2 * capacity + capacity / STEPS);
     // Maps the table's pages.
-    session.timed(
-        table,
-        Call::GetMiss,
-        &space.keys(0..capacity),
-        session.machine.cores(),
-        Batch::Stream,
-    )?;
+    session.touch(table, &space.keys(0..capacity))?;
     for step in 0..STEPS {
         let (from, to) = (capacity * step / STEPS, capacity * (step + 1) / STEPS);
         session.progress(&format!("fill-curve {}: {to} of {capacity}", design.name()));
         let new = space.keys(from..to);
         let drawn = space.draw(session.args.dist, to, new.len(), session.args.seed + round);
-        let mut phase = |call: Call, keys: &[u64]| -> Outcome<f64> {
+        let phase = |call: Call, keys: &[u64]| -> Outcome<f64> {
             let (time, found) = session.timed(table, call, keys, threads, batch)?;
-            session.check(&format!("fill-curve {}", design.name()), found, call.expected(keys));
+            session.check_call(design, table, (call, keys), found);
             Ok(mops(keys.len(), time))
         };
         let speeds = [

@@ -41,7 +41,7 @@ pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
 pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let asked = session.args.stash_buckets.clone();
     let stashes = if asked.is_empty() { vec![2, 4] } else { asked };
-    for design in session.designs.clone() {
+    for design in session.ours_on(session.args.medium.unwrap_or(Medium::Process))? {
         for stash in &stashes {
             // One by one, as the paper does: a batch may close a window rather than displace.
             for batch in session.batches(&[Batch::None]) {
@@ -70,7 +70,12 @@ impl Samples {
     }
 }
 
-fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32, batch: Batch) -> Outcome {
+fn grow_sampled(
+    session: &mut Session,
+    design: &'static dyn Design,
+    stash: u32,
+    batch: Batch,
+) -> Outcome {
     // The medium changes no count, so a fast one will do.
     let medium = session.args.medium.unwrap_or(Medium::Process);
     let keys = session.keys(medium);
@@ -86,11 +91,7 @@ fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32, batch: B
         let end = (begin + step).min(keys);
         let new = session.space.keys(begin..end);
         let found = table.run(Call::TryInsert, &new, batch)?;
-        session.check(
-            &format!("load-factor {}", design.name()),
-            found,
-            Call::TryInsert.expected(&new),
-        );
+        session.check_call(design, table, (Call::TryInsert, &new), found);
         if let Some(load) = load_factor_of(&table.stats()).filter(|_| end >= SETTLED.min(keys / 2))
         {
             samples.take(load);
@@ -103,7 +104,7 @@ fn grow_sampled(session: &mut Session, design: &dyn Design, stash: u32, batch: B
     describe_space(&mut row, table);
     row.extra("stash_buckets", stash);
     describe_growth(&mut row, &samples, &table.stats());
-    session.output.row(row)
+    session.put(row)
 }
 
 fn describe_growth(row: &mut Row, samples: &Samples, stats: &Stats) {
@@ -123,11 +124,12 @@ fn describe_growth(row: &mut Row, samples: &Samples, stats: &Stats) {
 }
 
 pub(super) fn space(session: &mut Session) -> Outcome {
-    let medium = session.medium();
-    let keys = session.keys(medium);
-    for design in session.designs.clone() {
+    let ours: Vec<_> = session.designs.iter().copied().filter(|design| !design.is_peer()).collect();
+    for design in ours {
+        let medium = session.medium(design);
+        let keys = session.keys(medium);
         let placed = session.create(design, medium, session.setup(1024))?;
-        session.load(&*placed.table, 0..keys)?;
+        session.load(design, &*placed.table, 0..keys)?;
         let stats = placed.table.stats();
         let pm_bytes = match &placed.place {
             Place::Dir { path, .. } => allocated_bytes(path)?,
@@ -140,7 +142,7 @@ pub(super) fn space(session: &mut Session) -> Outcome {
         row.extra("pm_bytes", pm_bytes);
         row.extra("dram_bytes", stats.dram_bytes);
         row.extra("data_bytes", 16 * keys);
-        session.output.row(row)?;
+        session.put(row)?;
     }
     Ok(())
 }

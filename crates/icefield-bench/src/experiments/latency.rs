@@ -31,8 +31,8 @@ struct Measured {
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let designs = session.designs.clone();
     for threads in session.threads() {
+        let designs = session.contenders(&[Call::Get], threads)?;
         let mut measured: Vec<Vec<Measured>> = designs.iter().map(|_| Vec::new()).collect();
         for round in 0..session.repeat() {
             for (design, measured) in designs.iter().zip(&mut measured) {
@@ -42,7 +42,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         for mut one in measured.into_iter().flatten() {
             one.row.throughput(&one.mops);
             describe(&mut one.row, &one.times);
-            session.output.row(one.row)?;
+            session.put(one.row)?;
         }
     }
     Ok(())
@@ -50,17 +50,18 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 
 fn one_table(
     session: &mut Session,
-    design: &dyn Design,
+    design: &'static dyn Design,
     threads: usize,
     round: u64,
     measured: &mut Vec<Measured>,
 ) -> Outcome {
-    let (placed, keys) = session.create_loaded(design, session.medium())?;
+    let (placed, keys) = session.create_loaded(design)?;
     let ops = session.ops(keys);
     let splits = || detail(&placed.table.stats(), "splits");
-    for (i, (name, call)) in CALLS.into_iter().enumerate() {
+    let offered = CALLS.into_iter().filter(|(_, call)| design.offers(*call));
+    for (i, (name, call)) in offered.enumerate() {
         if measured.len() == i {
-            let mut row = session.row("latency", design, session.medium());
+            let mut row = session.row("latency", design, session.medium(design));
             (row.op, row.threads, row.batch) = (name, Some(threads), Some(Batch::None));
             (row.keys, row.ops) = (Some(keys), Some(ops));
             measured.push(Measured { row, mops: Vec::new(), times: Histogram::new() });
@@ -68,7 +69,7 @@ fn one_table(
         session.progress(&format!("latency {}: {name}, {threads} threads", design.name()));
         let phase = phase_keys(session, call, keys, ops, round);
         let splits_before = splits();
-        let (time, parts) = session.machine.run(threads, |thread| {
+        let (time, parts) = session.run(&*placed.table, threads, |thread| {
             let mut times = Histogram::new();
             let keys = &phase[part(phase.len(), thread, threads)];
             placed.table.run_timed(call, keys, &mut times).map(|tally| (tally, times))
@@ -85,7 +86,7 @@ fn one_table(
         if let (Some(before), Some(after)) = (splits_before, splits()) {
             one.row.extra("splits", after - before);
         }
-        session.check(&format!("{name} of {}", design.name()), found, call.expected(&phase));
+        session.check_call(design, &*placed.table, (call, &phase), found);
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         let bytes = session.keys_or(32_000_000) * 32;
         let (arena, _dir) = match kind.medium {
             Medium::Memory => (Arena::anonymous(bytes, kind.advice)?, RemovedDir(None)),
-            medium => session.arena(medium, bytes)?,
+            medium => session.arena(medium, bytes, kind.advice)?,
         };
         arena.link_cycle(session.args.seed);
         for threads in session.threads() {
@@ -88,7 +88,7 @@ fn measure(session: &mut Session, kind: &Kind, arena: &Arena, threads: usize) ->
         if matches!(bare, Loop::SequentialRead | Loop::SequentialWrite) {
             row.extra("gb_per_s", row.mops.map(|mops| rounded(mops * 64.0 / 1e3)));
         }
-        session.output.row(row)?;
+        session.put(row)?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::args::Batch;
 use crate::keys::Tally;
 use crate::machine::part;
 use crate::session::Session;
-use crate::table::Mixed;
+use crate::table::{Call, Mixed};
 
 /// The shares measured when none is asked for.
 const RATIOS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
@@ -27,17 +27,19 @@ pub(super) fn run(session: &mut Session) -> Outcome {
 }
 
 fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Outcome {
-    let designs = session.designs.clone();
-    let mut rows: Vec<_> =
-        designs.iter().map(|design| session.row("mixed", *design, session.medium())).collect();
+    let designs = session.contenders(&[Call::Get, Call::TryInsert], threads)?;
+    let mut rows: Vec<_> = designs
+        .iter()
+        .map(|design| session.row("mixed", *design, session.medium(*design)))
+        .collect();
     let mut mops: Vec<Vec<f64>> = designs.iter().map(|_| Vec::new()).collect();
     for round in 0..session.repeat() {
         for (i, design) in designs.iter().enumerate() {
-            let (placed, keys) = session.create_loaded(*design, session.medium())?;
-            let (ops, expected) = operations(session, keys, ratio, round as u64);
+            let (placed, keys) = session.create_loaded(*design)?;
+            let ops = operations(session, keys, ratio, round as u64);
             session
                 .progress(&format!("mixed {}: {ratio} inserts, {threads} threads", design.name()));
-            let (time, parts) = session.machine.run(threads, |thread| {
+            let (time, parts) = session.run(&*placed.table, threads, |thread| {
                 placed.table.run_mixed(&ops[part(ops.len(), thread, threads)], batch)
             });
             mops[i].push(ops.len() as f64 / time.as_secs_f64() / 1e6);
@@ -45,7 +47,7 @@ fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Out
             for part in parts {
                 found.add(part?);
             }
-            session.check(&format!("mixed {}", design.name()), found, expected);
+            session.check_mixed(*design, &*placed.table, &ops, found);
             (rows[i].keys, rows[i].ops) = (Some(keys), Some(ops.len() as u64));
             describe_space(&mut rows[i], &*placed.table);
         }
@@ -55,32 +57,24 @@ fn point(session: &mut Session, threads: usize, batch: Batch, ratio: f64) -> Out
         row.dist = Some(session.args.dist.to_string());
         row.throughput(&mops);
         row.extra("insert_ratio", ratio);
-        session.output.row(row)?;
+        session.put(row)?;
     }
     Ok(())
 }
 
-/// Operations in random order, and what they must answer.
-fn operations(session: &Session, present: u64, ratio: f64, round: u64) -> (Vec<Mixed>, Tally) {
+/// Operations in random order.
+fn operations(session: &Session, present: u64, ratio: f64, round: u64) -> Vec<Mixed> {
     let count = session.ops(present) as usize;
     let seed = session.args.seed + round;
     let mut random = Rng::fork(seed, 1);
-    let (mut next, mut reads) = (present, Vec::new());
-    let ops: Vec<Mixed> = session
-        .space
-        .draw(session.args.dist, present, count, seed)
-        .into_iter()
-        .map(|key| {
-            let inserts = random.unit() < ratio;
-            if inserts {
-                next += 1;
-                return Mixed { key: session.space.key(next - 1), inserts };
-            }
-            reads.push(key);
-            Mixed { key, inserts }
-        })
-        .collect();
-    let mut expected = Tally::of_values(&reads);
-    expected.hits += next - present;
-    (ops, expected)
+    let mut next = present;
+    let drawn = session.space.draw(session.args.dist, present, count, seed);
+    let operation = |key| {
+        if random.unit() >= ratio {
+            return Mixed::new(Call::Get, key);
+        }
+        next += 1;
+        Mixed::new(Call::TryInsert, session.space.key(next - 1))
+    };
+    drawn.into_iter().map(operation).collect()
 }

@@ -5,9 +5,17 @@ mod fill;
 mod growth;
 mod latency;
 mod limit;
+mod locks;
 mod mixed;
+mod occupancy;
+mod oltp;
 mod recovery;
+mod smallbank;
+mod sweeps;
+mod tatp;
 mod throughput;
+mod timeline;
+mod ycsb;
 
 use crate::args::Args;
 use crate::output::Output;
@@ -30,38 +38,136 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "get",
-        what: "reads of present keys",
+        what: "reads of present keys (DLHT Fig 3, Dash Fig 7)",
         run: |session| throughput::run(session, &throughput::GET),
     },
     Experiment {
         name: "get-miss",
-        what: "reads of absent keys",
+        what: "reads of absent keys (Dash Fig 7)",
         run: |session| throughput::run(session, &throughput::GET_MISS),
     },
     Experiment {
         name: "insert",
-        what: "try_insert of new keys into a table sized for them",
+        what: "try_insert of new keys into a table sized for them (Dash Fig 7, Iceberg Fig 1)",
         run: |session| throughput::run(session, &throughput::INSERT),
     },
     Experiment {
         name: "populate",
-        what: "try_insert of new keys into a table that grows from 1024",
+        what: "try_insert of new keys into a table that grows from 1024 (DLHT Fig 7)",
         run: |session| throughput::run(session, &throughput::POPULATE),
     },
     Experiment {
         name: "insdel",
-        what: "insert and remove of the same absent key, two operations",
+        what: "insert and remove of the same absent key, two operations (DLHT Fig 5)",
         run: |session| throughput::run(session, &throughput::INSDEL),
     },
     Experiment {
+        name: "putheavy",
+        what: "half reads, half updates of present keys (DLHT Fig 6)",
+        run: |session| throughput::run(session, &throughput::PUTHEAVY),
+    },
+    Experiment {
         name: "delete",
-        what: "remove of present keys",
+        what: "remove of present keys (Dash Fig 7)",
         run: |session| throughput::run(session, &throughput::DELETE),
     },
     Experiment {
         name: "mixed",
         what: "try_insert of new and get of present keys, by share of inserts",
         run: mixed::run,
+    },
+    Experiment {
+        name: "batch-size",
+        what: "reads, and inserts with removals, by operations in a batch (DLHT Fig 12)",
+        run: sweeps::batch_size,
+    },
+    Experiment {
+        name: "skew",
+        what: "the same by the share of a thousand hot keys (DLHT Fig 13)",
+        run: sweeps::skew,
+    },
+    Experiment {
+        name: "index-size",
+        what: "the same by the number of records, from cache to memory (DLHT Fig 11)",
+        run: sweeps::index_size,
+    },
+    Experiment {
+        name: "value-size",
+        what: "the same by bytes of a value: words (DLHT Fig 9)",
+        run: sweeps::value_size,
+    },
+    Experiment {
+        name: "key-size",
+        what: "the same by bytes of a key: words (DLHT Fig 10)",
+        run: sweeps::key_size,
+    },
+    Experiment {
+        name: "features",
+        what: "the same with resizing and strong hashing off and on (DLHT Fig 14)",
+        run: sweeps::features,
+    },
+    Experiment {
+        name: "single-thread",
+        what: "the same for one thread, with atomics and without (DLHT Fig 16)",
+        run: sweeps::single_thread,
+    },
+    Experiment {
+        name: "occupancy",
+        what: "how full an index is when it grows, and lines per get then (DLHT 5.1.5)",
+        run: occupancy::run,
+    },
+    Experiment {
+        name: "resize-timeline",
+        what: "reads and inserts over time while all records move, and the longest stall (DLHT Fig 8)",
+        run: timeline::run,
+    },
+    Experiment {
+        name: "lock-manager",
+        what: "locks taken and given back over a set (DLHT Fig 17)",
+        run: locks::run,
+    },
+    Experiment {
+        name: "ycsb-load",
+        what: "the loading of YCSB, into a table that grows (Iceberg 7.2)",
+        run: |session| {
+            let sweep = throughput::Sweep::new(session, "ycsb-load");
+            throughput::run_sweep(session, &throughput::POPULATE, &sweep)
+        },
+    },
+    Experiment {
+        name: "ycsb-a",
+        what: "half reads, half writes (DLHT Fig 18)",
+        run: |session| ycsb::run(session, &ycsb::A),
+    },
+    Experiment {
+        name: "ycsb-b",
+        what: "95 % reads, 5 % writes (DLHT Fig 18)",
+        run: |session| ycsb::run(session, &ycsb::B),
+    },
+    Experiment {
+        name: "ycsb-c",
+        what: "reads (DLHT Fig 18)",
+        run: |session| ycsb::run(session, &ycsb::C),
+    },
+    Experiment {
+        name: "ycsb-d",
+        what: "95 % reads of the latest records, 5 % inserts (Iceberg 7.2)",
+        run: |session| ycsb::run(session, &ycsb::D),
+    },
+    Experiment {
+        name: "ycsb-f",
+        what: "half reads, half read-modify-writes (DLHT Fig 18)",
+        run: |session| ycsb::run(session, &ycsb::F),
+    },
+    Experiment {
+        name: "tatp",
+        what: "transactions of a telephone exchange, over shadow inserts and locks in values (DLHT Fig 19)",
+        run: tatp::run,
+    },
+    Experiment {
+        name: "smallbank",
+        what: "transactions of a bank, over locks in values (DLHT Fig 19)",
+        run: smallbank::run,
     },
     Experiment {
         name: "load-factor",
@@ -115,5 +221,5 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
         (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
     }
-    Ok(session.sound)
+    Ok(session.is_sound())
 }

@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_millis(20);
 const WATCHED: usize = 1024;
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    let medium = session.medium();
+    let medium = session.args.medium.unwrap_or(Medium::Pmem);
     if !matches!(medium, Medium::Process | Medium::Pmem | Medium::Disk) {
         return Err(Error::option("medium", "recovery needs files: process, pmem or disk"));
     }
@@ -49,7 +49,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         Some(keys) => vec![keys],
         None => SIZES.iter().map(|size| session.keys_or(*size)).collect(),
     };
-    for design in session.designs.clone() {
+    for design in session.ours_on(medium)? {
         for keys in &sizes {
             one_size(session, design, medium, *keys)?;
         }
@@ -66,7 +66,12 @@ struct Times {
     mops: Vec<f64>,
 }
 
-fn one_size(session: &mut Session, design: &dyn Design, medium: Medium, keys: u64) -> Outcome {
+fn one_size(
+    session: &mut Session,
+    design: &'static dyn Design,
+    medium: Medium,
+    keys: u64,
+) -> Outcome {
     let mut row = session.row("recovery", design, medium);
     (row.keys, row.threads, row.batch) =
         (Some(keys), Some(session.machine.cores()), Some(Batch::Of(WATCHED)));
@@ -101,13 +106,13 @@ fn one_size(session: &mut Session, design: &dyn Design, medium: Medium, keys: u6
     ] {
         row.extra(name, median(values).map(rounded));
     }
-    session.output.row(row)
+    session.put(row)
 }
 
 /// Opens the table, asks it one question, and watches its speed.
 fn reopen(
     session: &mut Session,
-    design: &dyn Design,
+    design: &'static dyn Design,
     place: &Place,
     keys: u64,
     round: u64,
@@ -120,7 +125,7 @@ fn reopen(
     times.open_ms.push(milliseconds(began.elapsed()));
     let found = table.run(Call::Get, &asked[..1], Batch::None)?;
     times.first_answer_ms.push(milliseconds(began.elapsed()));
-    session.check("the first answer", found, Call::Get.expected(&asked[..1]));
+    session.check_call(design, &*table, (Call::Get, &asked[..1]), found);
 
     let threads = session.machine.cores();
     let (_, parts) = session.machine.run(threads, |thread| {
@@ -137,7 +142,7 @@ fn reopen(
         found.add(tally);
         stamps.extend(more);
     }
-    session.check("answers after recovery", found, Call::Get.expected(&asked));
+    session.check_call(design, &*table, (Call::Get, &asked), found);
     let (full_speed, mops) = full_speed(&mut stamps);
     times.full_speed_ms.push(full_speed);
     times.mops.push(mops);
@@ -176,7 +181,7 @@ fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
 /// Lets a child process load a table at `path` and kills it.
 fn leave_killed(
     args: &Args,
-    design: &dyn Design,
+    design: &'static dyn Design,
     medium: Medium,
     path: &Path,
     keys: u64,
@@ -230,8 +235,7 @@ pub(super) fn child(args: &Args) -> Outcome {
     // Nobody would ever end a child whose parent is gone.
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))?;
-    let (designs, durability) =
-        (chosen_designs(&args.tables)?, args.medium.and_then(Medium::durability));
+    let (designs, durability) = (chosen_designs(args)?, args.medium.and_then(Medium::durability));
     let (Some(keys), Some(path), Some(durability), [design]) =
         (args.keys, args.dir.clone(), durability, &*designs)
     else {
@@ -239,6 +243,9 @@ pub(super) fn child(args: &Args) -> Outcome {
     };
     let setup = Setup {
         capacity: keys,
+        hash: args.hash.unwrap_or_default(),
+        link_ratio: None,
+        fixed_size: false,
         stash_buckets: args.stash_buckets.first().copied(),
         seed: args.seed,
     };
@@ -277,7 +284,7 @@ struct FirstAnswer {
 /// the first question to a segment, only those questions count: they are dearer than others by far.
 fn cost_to_first_answer(
     session: &mut Session,
-    design: &dyn Design,
+    design: &'static dyn Design,
     path: &Path,
 ) -> Outcome<FirstAnswer> {
     let mut image = Image::default();
@@ -303,11 +310,7 @@ fn cost_to_first_answer(
         let before = sim.counters();
         let found = table.run(Call::Get, &[key], Batch::None)?;
         asked.push(difference(design, &before, &sim.counters()));
-        session.check(
-            "the first answer on the simulated medium",
-            found,
-            Call::Get.expected(&[key]),
-        );
+        session.check_call(design, &*table, (Call::Get, &[key]), found);
     }
     let dearest = asked.iter().map(|(cost, _)| cost.line_reads).fold(0.0, f64::max);
     asked.retain(|(cost, _)| cost.line_reads >= dearest / 2.0);

@@ -1,6 +1,8 @@
-//! One call, over and over: `get`, `get-miss`, `insert`, `populate`, `insdel`, `delete`.
+//! One call, over and over: `get`, `get-miss`, `insert`, `populate`, `insdel`, `putheavy`, `delete`.
 
 use std::time::Duration;
+
+use serde_json::Value;
 
 use super::growth::describe_space;
 use crate::Outcome;
@@ -44,6 +46,8 @@ pub(super) const POPULATE: Spec =
     Spec { name: "populate", call: Call::TryInsert, start: Start::Tiny, uses_up: true };
 pub(super) const INSDEL: Spec =
     Spec { name: "insdel", call: Call::InsDel, start: Start::Loaded, uses_up: false };
+pub(super) const PUTHEAVY: Spec =
+    Spec { name: "putheavy", call: Call::PutHeavy, start: Start::Loaded, uses_up: false };
 pub(super) const DELETE: Spec =
     Spec { name: "delete", call: Call::Remove, start: Start::Loaded, uses_up: true };
 
@@ -78,19 +82,49 @@ struct Contender {
     shape: Vec<f64>,
 }
 
+/// How an experiment makes measurements of a [`Spec`] its own.
+pub(super) struct Sweep<'a> {
+    pub experiment: &'static str,
+    pub threads: Vec<usize>,
+    pub batches: Vec<Batch>,
+    /// What makes this point of a sweep different, for the row's `extra`.
+    pub point: &'a [(&'static str, Value)],
+    /// Takes part, among those that can.
+    pub admits: fn(&dyn Design) -> bool,
+}
+
+impl Sweep<'_> {
+    /// What the options ask for, under this name.
+    pub fn new(session: &Session, experiment: &'static str) -> Self {
+        let (threads, batches) = (session.threads(), session.batches(&[Batch::Stream]));
+        Self { experiment, threads, batches, point: &[], admits: |_| true }
+    }
+}
+
 pub(super) fn run(session: &mut Session, spec: &Spec) -> Outcome {
-    let mut contenders: Vec<Contender> =
-        session.designs.iter().map(|design| Contender::new(*design)).collect();
-    for threads in session.threads() {
-        for batch in session.batches(&[Batch::Stream]) {
+    let sweep = Sweep::new(session, spec.name);
+    run_sweep(session, spec, &sweep)
+}
+
+pub(super) fn run_sweep(session: &mut Session, spec: &Spec, sweep: &Sweep<'_>) -> Outcome {
+    let mut contenders: Vec<Contender> = session
+        .contenders(&[spec.call], 1)?
+        .into_iter()
+        .filter(|design| (sweep.admits)(*design))
+        .map(Contender::new)
+        .collect();
+    for threads in sweep.threads.iter().copied() {
+        for batch in sweep.batches.iter().copied() {
             for round in 0..session.repeat() {
-                for contender in &mut contenders {
+                for contender in contenders.iter_mut().filter(|one| one.takes(threads)) {
                     contender.measure(session, spec, Setting { threads, batch }, round as u64)?;
                 }
             }
-            for contender in &mut contenders {
-                let row = contender.report();
-                session.output.row(row)?;
+            for contender in contenders.iter_mut().filter(|one| one.takes(threads)) {
+                let mut row = contender.report();
+                (row.experiment, row.op) = (sweep.experiment, spec.name);
+                sweep.point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
+                session.put(row)?;
             }
         }
     }
@@ -112,6 +146,10 @@ impl Contender {
         }
     }
 
+    fn takes(&self, threads: usize) -> bool {
+        threads == 1 || !self.design.is_for_one_thread()
+    }
+
     /// One round: the table and the loops that it is compared with, in turns, so that whatever else the machine does
     /// meets all of them.
     fn measure(
@@ -121,24 +159,19 @@ impl Contender {
         setting: Setting,
         round: u64,
     ) -> Outcome {
-        let (Setting { threads, batch }, medium) = (setting, session.medium());
+        let (Setting { threads, batch }, medium) = (setting, session.medium(self.design));
         self.ready(session, spec, medium)?;
         let Some(Placed { table, .. }) = &self.placed else { return Ok(()) };
         let keys = phase_keys(session, spec, self.keys, round);
         if spec.start == Start::Sized {
             // Maps every page of the table; none of the keys is there yet.
-            session.timed(
-                &**table,
-                Call::GetMiss,
-                &keys,
-                session.machine.cores(),
-                Batch::Stream,
-            )?;
+            session.touch(&**table, &keys)?;
         }
         let what = format!("{} {}", spec.name, self.design.name());
         session.progress(&format!("{what}: {threads} threads, batch {batch}, round {}", round + 1));
         let loops = ceiling(spec.call, medium, batch)
-            .map(|ceiling| (ceiling, Loop::Shape(self.design.cost(spec.call), pace(batch))))
+            .zip(self.design.cost(spec.call))
+            .map(|(ceiling, cost)| (ceiling, Loop::Shape(cost, pace(batch))))
             .zip(self.arena.as_ref());
         let (mut times, mut found) = ([Duration::ZERO; 3], Tally::default());
         let turns = (keys.len() / TURN_KEYS).clamp(1, MOST_TURNS);
@@ -153,7 +186,7 @@ impl Contender {
                 times[2] += session.timed_loop(shape, arena, keys.len(), threads, seed);
             }
         }
-        session.check(&what, found, spec.call.expected(&keys));
+        session.check_call(self.design, &**table, (spec.call, &keys), found);
         let operations = keys.len() * spec.call.operations();
         self.table.push(mops(operations, times[0]));
         if loops.is_some() {
@@ -164,7 +197,8 @@ impl Contender {
         let mut row = session.row(spec.name, self.design, medium);
         (row.threads, row.batch, row.keys) = (Some(threads), Some(batch), Some(self.keys));
         row.ops = Some(operations as u64);
-        row.dist = (spec.call == Call::Get).then(|| session.args.dist.to_string());
+        row.dist =
+            matches!(spec.call, Call::Get | Call::PutHeavy).then(|| session.args.dist.to_string());
         row.ceiling = loops.map(|((ceiling, _), _)| ceiling.name());
         describe_space(&mut row, &**table);
         self.row = row;
@@ -181,19 +215,25 @@ impl Contender {
         self.keys = session.keys(medium);
         let placed = match spec.start {
             Start::Loaded => {
-                let (placed, keys) = session.create_loaded(self.design, medium)?;
+                let (placed, keys) = session.create_loaded(self.design)?;
                 self.keys = keys;
                 placed
             }
             Start::Sized => session.create(self.design, medium, session.setup(self.keys))?,
             Start::Tiny => session.create(self.design, medium, session.setup(1024))?,
         };
-        if self.arena.is_none() && ceiling(spec.call, medium, Batch::None).is_some() {
+        let compared = ceiling(spec.call, medium, Batch::None).is_some() && !self.design.is_peer();
+        if self.arena.is_none() && compared {
+            let stats = placed.table.stats();
             let footprint = match spec.start {
                 Start::Tiny => self.keys * GROWN_BYTES_PER_KEY,
-                Start::Loaded | Start::Sized => placed.table.stats().pm_bytes,
+                Start::Loaded | Start::Sized => match stats.pm_bytes + stats.dram_bytes {
+                    // A set does not say.
+                    0 => self.keys * GROWN_BYTES_PER_KEY,
+                    bytes => bytes,
+                },
             };
-            self.arena = Some(session.arena(medium, footprint)?);
+            self.arena = Some(session.arena(medium, footprint, self.design.pages())?);
         }
         self.placed = Some(placed);
         Ok(())
@@ -222,7 +262,7 @@ fn phase_keys(session: &Session, spec: &Spec, present: u64, round: u64) -> Vec<u
     let ops = session.ops(present);
     let space = session.space;
     match spec.call {
-        Call::Get => {
+        Call::Get | Call::PutHeavy => {
             space.draw(session.args.dist, present, ops as usize, session.args.seed + round)
         }
         Call::GetMiss => space.keys(present..present + ops),

@@ -97,6 +97,9 @@ impl Loop {
                     0
                 })
             }
+            Self::Shape(cost, pace) if cost.fences == 0 && cost.writes > 0 => {
+                return Self::Cas(pace).run(arena, ops * cost.writes, seed);
+            }
             Self::Shape(cost, pace) if cost.fences == 0 => {
                 shape_read(lines, ops, &mut random, cost.reads, pace)
             }

@@ -1,0 +1,131 @@
+//! A lock manager over a set (DLHT Fig 17): an insertion that succeeds is a lock taken, a removal gives it back.
+//!
+//! Each transaction asks for a batch of locks in the order of their keys and gives back those that it got. Locks that others
+//! hold are refused, not waited for. Afterwards a small crowd of locks is fought for, with the owner of each written down, to
+//! see that no lock is held twice.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use icefield::DlhtSet;
+use icefield_testkit::workload::Stream;
+
+use super::growth::describe_space;
+use crate::Outcome;
+use crate::args::{Batch, Medium};
+use crate::machine::{mops, part};
+use crate::row::rounded;
+use crate::session::Session;
+use crate::set::Keys;
+
+/// Locks in a transaction, when the batch does not say.
+const USUAL: usize = 16;
+
+/// Locks fought for in the check, and transactions of each thread there.
+const CROWD: u64 = 64;
+const FIGHTS: usize = 2_000;
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let designs = session.designs_named(&["dlht-set"])?;
+    let design = designs[0];
+    let keys = session.keys(Medium::Memory);
+    session.progress("lock-manager: touching memory");
+    let set = Keys(DlhtSet::with_capacity(keys));
+    session.touch(&set, &session.space.keys(0..keys))?;
+    for threads in session.threads() {
+        for batch in session.batches(&[Batch::None, Batch::Of(USUAL)]) {
+            let (mut speeds, mut granted, mut ops) = (Vec::new(), 0, 0);
+            for round in 0..session.repeat() as u64 {
+                let wanted = wanted(session, keys, batch, round);
+                session.progress(&format!("lock-manager: {threads} threads, batch {batch}"));
+                let (time, parts) = session.machine.run(threads, |thread| {
+                    let wanted = &wanted[part(wanted.len(), thread, threads)];
+                    transactions(&set.0, wanted, batch, |_, _| ())
+                });
+                let got: u64 = parts.iter().sum();
+                (ops, granted) = (ops + wanted.len() as u64, granted + got);
+                // Each lock that was got was also given back.
+                speeds.push(mops(wanted.len() + got as usize, time));
+            }
+            if !set.0.is_empty() {
+                session.blame(design, "locks are left");
+            }
+            if !is_exclusive(session, threads.max(2), batch) {
+                session.blame(design, "a lock had two owners");
+            }
+            let mut row = session.row("lock-manager", design, Medium::Memory);
+            (row.threads, row.batch, row.keys) = (Some(threads), Some(batch), Some(keys));
+            (row.ops, row.dist) = (Some(ops), Some(session.args.dist.to_string()));
+            row.throughput(&speeds);
+            row.extra("granted", rounded(granted as f64 / ops as f64));
+            describe_space(&mut row, &set);
+            session.put(row)?;
+        }
+    }
+    Ok(())
+}
+
+/// The locks that transactions want, each transaction's in order.
+fn wanted(session: &Session, keys: u64, batch: Batch, round: u64) -> Vec<u64> {
+    let seed = session.args.seed + round;
+    let count = session.ops(keys) as usize;
+    let mut wanted = session.space.draw(session.args.dist, keys, count, seed);
+    wanted.chunks_mut(batch.size()).for_each(<[u64]>::sort_unstable);
+    wanted
+}
+
+/// Takes and gives back; how many were granted. `note` is told of each lock that was just taken (`true`) or is about to be
+/// given back.
+fn transactions(
+    locks: &DlhtSet<u64>,
+    wanted: &[u64],
+    batch: Batch,
+    note: impl Fn(u64, bool),
+) -> u64 {
+    let mut granted = 0;
+    if batch == Batch::None {
+        for &key in wanted {
+            if locks.insert(key) {
+                note(key, true);
+                granted += 1;
+                note(key, false);
+                locks.remove(key);
+            }
+        }
+        return granted;
+    }
+    let (mut got, mut held) = (vec![false; batch.size()], Vec::with_capacity(batch.size()));
+    for wanted in wanted.chunks(batch.size()) {
+        let got = &mut got[..wanted.len()];
+        locks.insert_batch(wanted, got);
+        held.clear();
+        held.extend(wanted.iter().zip(&*got).filter(|(_, got)| **got).map(|(key, _)| *key));
+        held.iter().for_each(|key| note(*key, true));
+        granted += held.len() as u64;
+        held.iter().for_each(|key| note(*key, false));
+        locks.remove_batch(&held, &mut got[..held.len()]);
+    }
+    granted
+}
+
+/// Whether nobody is ever given a lock that somebody holds.
+fn is_exclusive(session: &Session, threads: usize, batch: Batch) -> bool {
+    let locks = DlhtSet::new();
+    let owners: Vec<AtomicU32> = (0..CROWD).map(|_| AtomicU32::new(0)).collect();
+    let faults = AtomicU64::new(0);
+    let (dist, seed) = (session.args.dist, session.args.seed);
+    session.machine.run(threads, |thread| {
+        let me = thread as u32 + 1;
+        let mut stream = Stream::new(dist, CROWD, seed + thread as u64);
+        let mut wanted: Vec<u64> =
+            (0..FIGHTS * batch.size().min(8)).map(|_| stream.draw()).collect();
+        wanted.chunks_mut(batch.size()).for_each(<[u64]>::sort_unstable);
+        transactions(&locks, &wanted, batch, |key, taken| {
+            let (before, after) = if taken { (0, me) } else { (me, 0) };
+            // Relaxed: a lock that excludes also orders; one that does not is what this looks for.
+            if owners[key as usize].swap(after, Relaxed) != before {
+                faults.fetch_add(1, Relaxed);
+            }
+        });
+    });
+    faults.into_inner() == 0 && locks.is_empty()
+}

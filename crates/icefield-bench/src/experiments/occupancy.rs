@@ -1,0 +1,161 @@
+//! How full an index is when it must grow, and how many lines a get touches then (DLHT 5.1.5).
+//!
+//! The wall is Poisson's: with a perfect hash function the records of a bin vary as chance has it, and the link buckets are
+//! used up when that many bins have more than three. The lines are counted over the bins that the very keys fall into.
+
+use icefield::base::hash::{Hash, HashKind};
+use serde_json::json;
+
+use super::growth::detail;
+use crate::Outcome;
+use crate::args::{Batch, Medium};
+use crate::row::{Row, rounded};
+use crate::session::Session;
+use crate::table::{Call, Design, Setup};
+
+/// Link buckets per bin, when none are asked for: the table's own choice, and the paper's.
+const RATIOS: [f64; 2] = [0.125, 0.2];
+
+/// What the paper says of 1/5.
+const PAPER: &str = "0.63 to 0.72 at 1/5";
+
+/// Slots of a bin and of a link bucket.
+const SLOTS: (u64, u64) = (3, 4);
+
+/// An index that was full.
+#[derive(Clone, Copy)]
+struct Full {
+    bins: u64,
+    links: u64,
+    records: u64,
+    bytes: u64,
+}
+
+impl Full {
+    fn occupancy(&self) -> f64 {
+        self.records as f64 / (self.bins * SLOTS.0 + self.links * SLOTS.1) as f64
+    }
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let asked = session.args.link_ratio.clone();
+    let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
+    let mut designs = session.ours_on(Medium::Memory)?;
+    // Those that tell of bins.
+    designs.retain(|design| design.offers_hashes());
+    for design in designs {
+        for ratio in &ratios {
+            grow(session, design, *ratio)?;
+        }
+    }
+    Ok(())
+}
+
+fn grow(session: &mut Session, design: &'static dyn Design, ratio: f64) -> Outcome {
+    let keys = session.keys(Medium::Memory);
+    let setup = Setup { link_ratio: Some(ratio), ..session.setup(1) };
+    let placed = session.create(design, Medium::Memory, setup)?;
+    let table = &*placed.table;
+    let mut resizes: Vec<Full> = Vec::new();
+    let (mut inserted, mut last) = (0, describe(table, 0));
+    while inserted < keys {
+        // Small steps, so that it is known when the index was full.
+        let step = (last.bins / 1024).max(1).min(keys - inserted);
+        let new = session.space.keys(inserted..inserted + step);
+        let found = table.run(Call::TryInsert, &new, Batch::None)?;
+        session.check_call(design, table, (Call::TryInsert, &new), found);
+        let now = describe(table, inserted + step);
+        if now.bins != last.bins {
+            // What was in the index before this step: at most a thousandth of a record a bin too few.
+            resizes.push(Full { records: inserted, ..last });
+            session.progress(&format!("occupancy {}: {inserted} of {keys}", design.name()));
+        }
+        (inserted, last) = (inserted + step, now);
+    }
+    let mut row = session.row("occupancy", design, Medium::Memory);
+    (row.threads, row.batch, row.keys) = (Some(1), Some(Batch::None), Some(keys));
+    row.ops = Some(keys);
+    row.extra("link_ratio", ratio);
+    row.extra("resizes", resizes.len());
+    let same_hash = detail(&table.stats(), "hash-functions-before") == Some(0);
+    if let Some(full) = resizes.last() {
+        describe_full(&mut row, full, &resizes);
+        row.extra("grown_bytes_per_key", rounded(last.bytes as f64 / full.records as f64));
+        if same_hash && session.args.hash.unwrap_or_default() == crate::args::Hashing::Strong {
+            let (hits, misses) = lines(session, full);
+            row.extra("lines_per_get", rounded(hits));
+            row.extra("lines_per_get_miss", rounded(misses));
+        }
+    }
+    session.put(row)
+}
+
+fn describe(table: &dyn crate::table::BenchTable, records: u64) -> Full {
+    let stats = table.stats();
+    let of = |name| detail(&stats, name).unwrap_or(0);
+    Full { bins: of("bins"), links: of("link-buckets"), records, bytes: stats.dram_bytes }
+}
+
+fn describe_full(row: &mut Row, full: &Full, resizes: &[Full]) {
+    row.bytes_per_key = Some(rounded(full.bytes as f64 / full.records as f64));
+    row.load_factor = Some(rounded(full.occupancy()));
+    row.extra("occupancy", rounded(full.occupancy()));
+    let mean = resizes.iter().map(Full::occupancy).sum::<f64>() / resizes.len() as f64;
+    row.extra("mean_occupancy", rounded(mean));
+    row.extra("poisson_occupancy", rounded(poisson(full)));
+    row.extra("paper_occupancy", json!(PAPER));
+    row.extra("records_per_bin", rounded(full.records as f64 / full.bins as f64));
+}
+
+/// Link buckets in use for each bin when bins have `mean` records on average: one from four records on, three from eight.
+fn links_used(mean: f64) -> f64 {
+    let (mut term, mut used) = ((-mean).exp(), 0.0);
+    for records in 1..64 {
+        term *= mean / f64::from(records);
+        used += term * if records > 7 { 3.0 } else { f64::from(u8::from(records > 3)) };
+    }
+    used
+}
+
+/// The occupancy at which the link buckets of such an index are used up.
+fn poisson(full: &Full) -> f64 {
+    let wanted = full.links.max(1) as f64 / full.bins as f64;
+    let (mut low, mut high) = (0.0, 15.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if links_used(middle) < wanted { low = middle } else { high = middle }
+    }
+    let records = (low * full.bins as f64) as u64;
+    Full { records, ..*full }.occupancy()
+}
+
+/// Lines that a get touches on average, of a present key and of an absent one: the bin, and its link buckets as far as
+/// there are records.
+fn lines(session: &Session, full: &Full) -> (f64, f64) {
+    let seed = session.args.seed;
+    let hash = Hash::new(HashKind::Strong, [seed, !seed]);
+    let shift = 64 - full.bins.ilog2();
+    let mut counts = vec![0_u8; full.bins as usize];
+    for index in 0..full.records {
+        let bin = hash.word(session.space.key(index)) >> shift;
+        counts[bin as usize] = counts[bin as usize].saturating_add(1);
+    }
+    let buckets = |records: u64| records.saturating_sub(SLOTS.0).div_ceil(SLOTS.1);
+    let (mut hits, mut misses) = (0, 0);
+    for records in counts.into_iter().map(u64::from) {
+        misses += 1 + buckets(records);
+        hits += (1..=records).map(|place| 1 + buckets(place)).sum::<u64>();
+    }
+    (hits as f64 / full.records.max(1) as f64, misses as f64 / full.bins as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wall_is_where_the_paper_has_it() {
+        let full = Full { bins: 1 << 20, links: (1 << 20) / 5, records: 0, bytes: 0 };
+        assert!((0.595..0.60).contains(&poisson(&full)), "{}", poisson(&full));
+    }
+}

@@ -1,0 +1,163 @@
+//! What the transaction benchmarks share: rows that carry their own lock, in a table of words.
+//!
+//! A row's word is a lock bit, a version that every write changes, and 48 bits of what the row says. A transaction locks the rows
+//! that it writes, always in the order in which its benchmark names tables and keys, so that no circle of waiting can be; it
+//! reads others without a lock, twice: when no word has changed in between, it has seen one moment.
+
+use icefield::{Computed, Decision, Dlht};
+
+use crate::{Error, Outcome};
+
+const LOCK: u64 = 1;
+const VERSION_BITS: u32 = 15;
+const DATA_SHIFT: u32 = 1 + VERSION_BITS;
+
+/// Looks at a locked row before the thread gives its processor away.
+const SPINS: u32 = 64;
+
+/// Rows by their keys.
+pub(super) struct Rows(Dlht<u64, u64>);
+
+/// A locked row: its word without the lock.
+#[derive(Clone, Copy)]
+#[must_use = "the row stays locked"]
+pub(super) struct Locked {
+    key: u64,
+    word: u64,
+}
+
+impl Locked {
+    /// What the row says.
+    pub fn data(&self) -> i64 {
+        data_of(self.word)
+    }
+}
+
+fn word_of(version: u64, data: i64) -> u64 {
+    (data as u64) << DATA_SHIFT | (version << 1 & ((1 << DATA_SHIFT) - 1))
+}
+
+fn data_of(word: u64) -> i64 {
+    word as i64 >> DATA_SHIFT
+}
+
+impl Rows {
+    /// Room for so many.
+    pub fn new(rows: u64, seed: u64) -> Outcome<Self> {
+        Ok(Self(Dlht::options().capacity(rows).hash_seed([seed, !seed]).build()?))
+    }
+
+    /// The table itself, for rows that come and go.
+    pub fn table(&self) -> &Dlht<u64, u64> {
+        &self.0
+    }
+
+    /// A row before the clock runs.
+    pub fn load(&self, key: u64, data: i64) {
+        self.0.put(key, word_of(0, data));
+    }
+
+    pub fn prefetch(&self, key: u64) {
+        self.0.prefetch(key);
+    }
+
+    /// Locks a row, when whoever has it gives it back; `None` when there is none.
+    pub fn lock(&self, key: u64) -> Option<Locked> {
+        for spin in 0.. {
+            let taken = self.0.compute(key, |word| match word {
+                Some(word) if word & LOCK == 0 => Decision::Put(word | LOCK),
+                _ => Decision::Keep,
+            });
+            match taken {
+                Computed::Put(Some(word)) => return Some(Locked { key, word }),
+                Computed::Kept(Some(_)) => pause(spin),
+                _ => break,
+            }
+        }
+        None
+    }
+
+    /// Writes a row and gives it back.
+    pub fn commit(&self, row: Locked, data: i64) {
+        self.0.update(row.key, word_of((row.word >> 1) + 1, data));
+    }
+
+    /// Gives a row back as it was.
+    pub fn release(&self, row: Locked) {
+        self.0.update(row.key, row.word);
+    }
+
+    /// A row that nobody is writing: its word, for [`Rows::is_still`].
+    fn settled(&self, key: u64) -> Option<u64> {
+        for spin in 0.. {
+            match self.0.get(key) {
+                Some(word) if word & LOCK != 0 => pause(spin),
+                word => return word,
+            }
+        }
+        None
+    }
+
+    /// What a single row says.
+    pub fn read(&self, key: u64) -> Option<i64> {
+        self.settled(key).map(data_of)
+    }
+
+    /// The sum of all, for the check at the end; an error when a lock is left.
+    pub fn total(&self) -> Outcome<i64> {
+        let mut total = 0;
+        for (key, word) in self.0.iter() {
+            if word & LOCK != 0 {
+                return Err(Error::failed(format!("row {key} is still locked")));
+            }
+            total += data_of(word);
+        }
+        Ok(total)
+    }
+}
+
+/// What rows of one or two tables said, all at one moment; `None` when one is absent.
+pub(super) fn read_together<const N: usize>(rows: [(&Rows, u64); N]) -> Option<[i64; N]> {
+    let mut words = [0; N];
+    for spin in 0.. {
+        for (word, (table, key)) in words.iter_mut().zip(rows) {
+            *word = table.settled(key)?;
+        }
+        let same =
+            |(word, (table, key)): (&u64, (&Rows, u64))| table.table().get(key) == Some(*word);
+        if words.iter().zip(rows).all(same) {
+            return Some(words.map(data_of));
+        }
+        pause(spin);
+    }
+    None
+}
+
+fn pause(spin: u32) {
+    if spin < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_keep_what_they_say_under_any_version() {
+        let rows = Rows::new(10, 1).unwrap();
+        for data in [0, 1, -1, i64::from(i32::MAX) * 1000, -i64::from(i32::MAX) * 1000] {
+            rows.load(7, data);
+            assert_eq!(rows.read(7), Some(data));
+        }
+        rows.load(7, -5);
+        for _ in 0..(1 << VERSION_BITS) + 3 {
+            let row = rows.lock(7).unwrap();
+            rows.commit(row, row.data());
+        }
+        assert_eq!(read_together([(&rows, 7), (&rows, 7)]), Some([-5, -5]));
+        assert!(rows.lock(8).is_none() && rows.read(8).is_none());
+        let row = rows.lock(7).unwrap();
+        assert!(rows.total().is_err(), "a lock is left");
+        rows.release(row);
+        assert_eq!(rows.total().unwrap(), -5);
+    }
+}

@@ -1,0 +1,251 @@
+//! Smallbank over three tables (DLHT Fig 19): accounts by name, savings, checking.
+//!
+//! Afterwards the money must be what it was, plus what came in, less what went out; and while a small crowd of customers pays
+//! one another, whoever adds all accounts up at one moment must always find the same sum: no half transaction.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use icefield_testkit::smallbank::{OVERDRAFT_FEE, Smallbank, Transaction};
+use icefield_testkit::workload::Distribution;
+
+use super::oltp::{Rows, read_together};
+use crate::args::{Batch, Medium};
+use crate::machine::{mops, part};
+use crate::row::rounded;
+use crate::session::Session;
+use crate::{Error, Outcome};
+
+/// The paper's accounts.
+const CUSTOMERS: u64 = 10_000_000;
+
+/// What everybody has at first, in each account, in cents.
+const AT_FIRST: i64 = 10_000;
+
+/// Customers in the check, and payments of each thread there.
+const CROWD: u32 = 16;
+const PAYMENTS: usize = 20_000;
+
+/// The bank.
+struct Bank {
+    /// Names to numbers.
+    accounts: Rows,
+    savings: Rows,
+    checking: Rows,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Default)]
+struct Done {
+    committed: u64,
+    /// Money that came in, less what went out.
+    net: i64,
+}
+
+/// The name of a customer, as a word.
+fn name(customer: u32) -> u64 {
+    icefield_testkit::rng::mix(u64::from(customer))
+}
+
+impl Bank {
+    fn new(session: &Session, customers: u32) -> Outcome<Self> {
+        let rows = || Rows::new(u64::from(customers), session.args.seed);
+        let bank = Self { accounts: rows()?, savings: rows()?, checking: rows()? };
+        let threads = session.machine.cores();
+        session.machine.run(threads, |thread| {
+            for customer in part(customers as usize, thread, threads) {
+                bank.accounts.load(name(customer as u32), customer as i64);
+                bank.savings.load(customer as u64, AT_FIRST);
+                bank.checking.load(customer as u64, AT_FIRST);
+            }
+        });
+        Ok(bank)
+    }
+
+    /// The number of a customer, under which the other two tables have the rows.
+    fn find(&self, customer: u32) -> Option<u64> {
+        self.accounts.read(name(customer)).map(|number| number as u64)
+    }
+
+    /// Runs one; what money came in, or `None` when it was not done.
+    fn run(&self, transaction: Transaction) -> Option<i64> {
+        match transaction {
+            Transaction::Balance { customer } => {
+                let number = self.find(customer)?;
+                let both = read_together([(&self.savings, number), (&self.checking, number)])?;
+                std::hint::black_box(both[0] + both[1]);
+                Some(0)
+            }
+            Transaction::DepositChecking { customer, amount } => {
+                let row = self.checking.lock(self.find(customer)?)?;
+                self.checking.commit(row, row.data() + i64::from(amount));
+                Some(i64::from(amount))
+            }
+            Transaction::TransactSavings { customer, amount } => {
+                let row = self.savings.lock(self.find(customer)?)?;
+                let after = row.data() + i64::from(amount);
+                if after < 0 {
+                    self.savings.release(row);
+                    return None;
+                }
+                self.savings.commit(row, after);
+                Some(i64::from(amount))
+            }
+            Transaction::WriteCheck { customer, amount } => {
+                self.write_check(customer, amount.into())
+            }
+            Transaction::Amalgamate { from, to } => self.amalgamate(from, to),
+            Transaction::SendPayment { from, to, amount } => self.pay(from, to, amount.into()),
+        }
+    }
+
+    fn write_check(&self, customer: u32, amount: i64) -> Option<i64> {
+        let number = self.find(customer)?;
+        self.checking.prefetch(number);
+        let savings = self.savings.lock(number)?;
+        let Some(checking) = self.checking.lock(number) else {
+            self.savings.release(savings);
+            return None;
+        };
+        let covered = savings.data() + checking.data() >= amount;
+        let taken = if covered { amount } else { amount + OVERDRAFT_FEE };
+        self.checking.commit(checking, checking.data() - taken);
+        self.savings.release(savings);
+        Some(-taken)
+    }
+
+    /// Locks two rows of the checking table in the order of their keys; gives them in the order asked for.
+    fn lock_two(&self, one: u64, other: u64) -> Option<[super::oltp::Locked; 2]> {
+        self.checking.prefetch(one.max(other));
+        let low = self.checking.lock(one.min(other))?;
+        let Some(high) = self.checking.lock(one.max(other)) else {
+            self.checking.release(low);
+            return None;
+        };
+        Some(if one < other { [low, high] } else { [high, low] })
+    }
+
+    fn amalgamate(&self, from: u32, to: u32) -> Option<i64> {
+        let (from, to) = (self.find(from)?, self.find(to)?);
+        let savings = self.savings.lock(from)?;
+        let Some([source, target]) = self.lock_two(from, to) else {
+            self.savings.release(savings);
+            return None;
+        };
+        self.checking.commit(target, target.data() + source.data() + savings.data());
+        self.checking.commit(source, 0);
+        self.savings.commit(savings, 0);
+        Some(0)
+    }
+
+    fn pay(&self, from: u32, to: u32, amount: i64) -> Option<i64> {
+        let (from, to) = (self.find(from)?, self.find(to)?);
+        let [source, target] = self.lock_two(from, to)?;
+        if source.data() < amount {
+            self.checking.release(source);
+            self.checking.release(target);
+            return None;
+        }
+        self.checking.commit(target, target.data() + amount);
+        self.checking.commit(source, source.data() - amount);
+        Some(0)
+    }
+
+    fn money(&self) -> Outcome<i64> {
+        Ok(self.savings.total()? + self.checking.total()?)
+    }
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let design = session.designs_named(&["dlht"])?[0];
+    let customers = u32::try_from(session.keys_or(CUSTOMERS).max(2))
+        .map_err(|_| Error::option("keys", "smallbank has less than 2^32 customers"))?;
+    session.progress("smallbank: opening accounts");
+    let bank = Bank::new(session, customers)?;
+    for threads in session.threads() {
+        let (mut speeds, mut done, mut ops) = (Vec::new(), Done::default(), 0);
+        let before = bank.money()?;
+        for round in 0..session.repeat() as u64 {
+            let seed = session.args.seed + round;
+            let mut source = Smallbank::new(customers, session.args.dist, seed);
+            let work: Vec<_> =
+                (0..session.ops(u64::from(customers))).map(|_| source.draw()).collect();
+            session.progress(&format!("smallbank: {threads} threads"));
+            let (time, parts) = session.machine.run(threads, |thread| {
+                let mut done = Done::default();
+                for transaction in &work[part(work.len(), thread, threads)] {
+                    if let Some(net) = bank.run(*transaction) {
+                        done.committed += 1;
+                        done.net += net;
+                    }
+                }
+                done
+            });
+            for part in parts {
+                (done.committed, done.net) = (done.committed + part.committed, done.net + part.net);
+            }
+            ops += work.len() as u64;
+            speeds.push(mops(work.len(), time));
+        }
+        let after = bank.money()?;
+        if after != before + done.net {
+            session.blame(design, &format!("{after} cents instead of {}", before + done.net));
+        }
+        if let Some(fault) = half_transaction(session, threads.max(2))? {
+            session.blame(design, &fault);
+        }
+        let mut row = session.row("smallbank", design, Medium::Memory);
+        (row.threads, row.batch, row.keys) =
+            (Some(threads), Some(Batch::None), Some(u64::from(customers)));
+        (row.ops, row.dist) = (Some(ops), Some(session.args.dist.to_string()));
+        row.throughput(&speeds);
+        row.extra("committed", rounded(done.committed as f64 / ops as f64));
+        session.put(row)?;
+    }
+    Ok(())
+}
+
+/// Lets a few customers pay one another while one thread adds everything up; what it found that cannot be.
+fn half_transaction(session: &Session, threads: usize) -> Outcome<Option<String>> {
+    let bank = Bank::new(session, CROWD)?;
+    let expected = 2 * AT_FIRST * i64::from(CROWD);
+    let (seed, paying) = (session.args.seed, AtomicUsize::new(threads - 1));
+    let (_, sums) = session.machine.run(threads, |thread| {
+        if thread == 0 {
+            return audit(&bank, expected, &paying);
+        }
+        let mut source = Smallbank::new(CROWD, Distribution::Uniform, seed + thread as u64);
+        for _ in 0..PAYMENTS {
+            let transaction = source.draw();
+            if matches!(
+                transaction,
+                Transaction::Amalgamate { .. } | Transaction::SendPayment { .. }
+            ) {
+                bank.run(transaction);
+            }
+        }
+        paying.fetch_sub(1, Relaxed);
+        None
+    });
+    let money = bank.money()?;
+    let at_last = (money != expected).then_some(money);
+    let wrong = sums.into_iter().flatten().next().or(at_last);
+    Ok(wrong.map(|sum| format!("accounts add up to {sum} instead of {expected}")))
+}
+
+/// Adds all accounts up, each time at one moment, until nobody pays any more; a sum that is wrong.
+fn audit(bank: &Bank, expected: i64, paying: &AtomicUsize) -> Option<i64> {
+    loop {
+        let last = paying.load(Relaxed) == 0;
+        let rows: [(&Rows, u64); 2 * CROWD as usize] = std::array::from_fn(|i| {
+            let table = if i % 2 == 0 { &bank.savings } else { &bank.checking };
+            (table, i as u64 / 2)
+        });
+        let sum: i64 = read_together(rows)?.iter().sum();
+        if sum != expected {
+            return Some(sum);
+        }
+        if last {
+            return None;
+        }
+    }
+}

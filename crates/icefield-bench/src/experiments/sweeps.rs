@@ -1,0 +1,206 @@
+//! Sensitivity studies: the plain measurements over a range of something (DLHT Figs 9 to 14 and 16).
+
+use icefield_testkit::workload::Distribution;
+use serde_json::{Value, json};
+
+use super::growth::describe_space;
+use super::throughput::{GET, INSDEL, Sweep, run_sweep};
+use crate::Outcome;
+use crate::args::{Batch, Hashing};
+use crate::keys::Tally;
+use crate::machine::{mops, part};
+use crate::session::Session;
+use crate::table::{Call, Design, Mixed};
+
+/// The paper's batches, and the ring beyond them.
+const BATCHES: [Batch; 11] = [
+    Batch::None,
+    Batch::Of(1),
+    Batch::Of(2),
+    Batch::Of(4),
+    Batch::Of(8),
+    Batch::Of(16),
+    Batch::Of(24),
+    Batch::Of(32),
+    Batch::Of(64),
+    Batch::Of(128),
+    Batch::Stream,
+];
+
+/// `batch-size` (Fig 12).
+pub(super) fn batch_size(session: &mut Session) -> Outcome {
+    let batches = session.batches(&BATCHES);
+    for spec in [&GET, &INSDEL] {
+        let sweep = Sweep { batches: batches.clone(), ..Sweep::new(session, "batch-size") };
+        run_sweep(session, spec, &sweep)?;
+    }
+    Ok(())
+}
+
+/// Records in the smallest table of `index-size`: one that fits into a second-level cache.
+const SMALLEST: u64 = 8_000;
+
+/// Operations at least, so that tables that are read in a millisecond are read long enough.
+const LEAST_OPS: u64 = 1_000_000;
+
+/// `index-size` (Fig 11): eight times as many records each time, up to `--keys`.
+pub(super) fn index_size(session: &mut Session) -> Outcome {
+    let (asked, asked_ops) = (session.args.keys, session.args.ops);
+    let largest = session.keys_or(32_000_000);
+    let mut sizes: Vec<u64> = std::iter::successors(Some(SMALLEST), |size| size.checked_mul(8))
+        .take_while(|size| *size < largest)
+        .collect();
+    sizes.push(largest);
+    for keys in sizes {
+        session.args.keys = Some(keys);
+        let least = if session.args.quick { keys } else { LEAST_OPS };
+        session.args.ops = asked_ops.or(Some(keys.max(least.min(largest))));
+        let stream = Sweep::new(session, "index-size");
+        run_sweep(session, &GET, &stream)?;
+        if session.args.batch.is_empty() {
+            let single = Sweep { batches: vec![Batch::None], ..Sweep::new(session, "index-size") };
+            run_sweep(session, &GET, &single)?;
+        }
+        run_sweep(session, &INSDEL, &stream)?;
+    }
+    (session.args.keys, session.args.ops) = (asked, asked_ops);
+    Ok(())
+}
+
+/// `value-size` (Fig 9): words. Reading an inlined value is part of every get that is measured, for sums are checked.
+pub(super) fn value_size(session: &mut Session) -> Outcome {
+    of_words(session, "value-size", "value_bytes")
+}
+
+/// `key-size` (Fig 10): words.
+pub(super) fn key_size(session: &mut Session) -> Outcome {
+    of_words(session, "key-size", "key_bytes")
+}
+
+fn of_words(session: &mut Session, experiment: &'static str, what: &'static str) -> Outcome {
+    let point = [(what, json!(8))];
+    for spec in [&GET, &INSDEL] {
+        let sweep = Sweep { point: &point, ..Sweep::new(session, experiment) };
+        run_sweep(session, spec, &sweep)?;
+    }
+    Ok(())
+}
+
+/// `single-thread` (Fig 16): DLHT with atomics and without.
+pub(super) fn single_thread(session: &mut Session) -> Outcome {
+    let chosen = session.designs.clone();
+    if session.args.tables.is_empty() {
+        session.designs = session.designs_named(&["dlht", "dlht-local"])?;
+    }
+    let batches = session.batches(&[Batch::None, Batch::Stream]);
+    for spec in [&GET, &INSDEL] {
+        let sweep = Sweep {
+            threads: vec![1],
+            batches: batches.clone(),
+            ..Sweep::new(session, "single-thread")
+        };
+        run_sweep(session, spec, &sweep)?;
+    }
+    session.designs = chosen;
+    Ok(())
+}
+
+/// `features` (Fig 14): what can be switched on a table of words. Off is what the paper calls its default.
+pub(super) fn features(session: &mut Session) -> Outcome {
+    let (asked, fixed) = (session.args.hash, session.fixed_size);
+    for (hash, grows, name) in [
+        (Hashing::Modulo, false, "none"),
+        (Hashing::Modulo, true, "resizing"),
+        (Hashing::Strong, false, "hashing"),
+        (Hashing::Strong, true, "resizing+hashing"),
+    ] {
+        (session.args.hash, session.fixed_size) = (Some(hash), !grows);
+        let point = [("features", json!(name))];
+        for spec in [&GET, &INSDEL] {
+            let admits = |design: &dyn Design| design.offers_hashes();
+            let sweep = Sweep { point: &point, admits, ..Sweep::new(session, "features") };
+            run_sweep(session, spec, &sweep)?;
+        }
+    }
+    (session.args.hash, session.fixed_size) = (asked, fixed);
+    Ok(())
+}
+
+/// How many keys are hot in `skew`.
+const HOT_KEYS: u64 = 1000;
+
+/// `skew` (Fig 13): a growing share of the operations goes to a thousand keys.
+pub(super) fn skew(session: &mut Session) -> Outcome {
+    let asked = session.args.dist;
+    for percent in [0, 20, 40, 60, 80, 90, 100] {
+        let dist = Distribution::Hot { keys: HOT_KEYS, percent };
+        session.args.dist = dist;
+        let point = [("hot_percent", json!(percent))];
+        let stream = Sweep { point: &point, ..Sweep::new(session, "skew") };
+        run_sweep(session, &GET, &stream)?;
+        if session.args.batch.is_empty() {
+            let single =
+                Sweep { point: &point, batches: vec![Batch::None], ..Sweep::new(session, "skew") };
+            run_sweep(session, &GET, &single)?;
+        }
+        for threads in session.threads() {
+            for batch in session.batches(&[Batch::Stream]) {
+                skewed_insdel(session, dist, (threads, batch), &point)?;
+            }
+        }
+    }
+    session.args.dist = asked;
+    Ok(())
+}
+
+/// Inserts and removals of the same few keys by all threads. Threads meet, so a call may find its key as another thread left
+/// it; what must hold is that nothing is left at the end.
+fn skewed_insdel(
+    session: &mut Session,
+    dist: Distribution,
+    (threads, batch): (usize, Batch),
+    point: &[(&'static str, Value)],
+) -> Outcome {
+    let mut designs = session.contenders(&[Call::InsDel], threads)?;
+    // Those that tell how many records there are.
+    designs.retain(|design| !design.is_peer());
+    for design in designs {
+        let (placed, keys) = session.create_loaded(design)?;
+        let (ops, mut speeds) = (session.ops(keys).div_ceil(2), Vec::new());
+        for round in 0..session.repeat() {
+            // The same distribution over as many keys, none of which is present.
+            let mut stream = icefield_testkit::workload::Stream::new(
+                dist,
+                keys,
+                session.args.seed + round as u64,
+            );
+            let pairs: Vec<Mixed> = (0..ops)
+                .map(|_| Mixed::new(Call::InsDel, session.space.key(keys + stream.draw())))
+                .collect();
+            session.progress(&format!("skew {}: insdel, {threads} threads", design.name()));
+            let (time, parts) = session.run(&*placed.table, threads, |thread| {
+                placed.table.run_mixed(&pairs[part(pairs.len(), thread, threads)], batch)
+            });
+            let mut found = Tally::default();
+            for part in parts {
+                found.add(part?);
+            }
+            speeds.push(mops(2 * pairs.len(), time));
+            if threads == 1 && found.hits != 2 * ops {
+                session.blame(design, &format!("{} of {ops} pairs, twice", found.hits));
+            }
+            let left = placed.table.stats().len_estimate;
+            if left != keys {
+                session.blame(design, &format!("{left} records are left of {keys}"));
+            }
+        }
+        let mut row = session.row("skew", design, session.medium(design));
+        (row.op, row.threads, row.batch) = ("insdel", Some(threads), Some(batch));
+        (row.keys, row.ops, row.dist) = (Some(keys), Some(2 * ops), Some(dist.to_string()));
+        row.throughput(&speeds);
+        describe_space(&mut row, &*placed.table);
+        point.iter().for_each(|(name, value)| row.extra(name, value.clone()));
+        session.put(row)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! TATP over four tables (DLHT Fig 19): subscribers, access information, special facilities, call forwardings.
+//!
+//! A call forwarding is added as a shadow insert under the lock of its special facility, whose row counts its forwardings: both
+//! are seen or neither. `UPDATE_SUBSCRIBER_DATA` counts itself in both rows that it changes. So whatever was left half done
+//! shows at the end: facilities must have as many forwardings as they say, and subscribers as many updates as their facilities.
+
+use icefield_testkit::tatp::{Tatp, Transaction, types_of};
+
+use super::oltp::Rows;
+use crate::args::{Batch, Medium};
+use crate::machine::{mops, part};
+use crate::row::rounded;
+use crate::session::Session;
+use crate::{Error, Outcome};
+
+/// The paper's subscribers.
+const SUBSCRIBERS: u64 = 1_000_000;
+
+/// What [`types_of`] is asked about.
+const ACCESS: u64 = 1;
+const FACILITIES: u64 = 2;
+
+/// A subscriber's row: a location, and above it a count of updates, which wraps around.
+const LOCATION_BITS: u32 = 32;
+const UPDATES_MASK: i64 = 0x7FFF;
+
+/// A special facility's row: how many forwardings it has, whether it is active, and a count of updates.
+const FORWARDINGS_MASK: i64 = 3;
+const ACTIVE: i64 = 1 << 2;
+const FACILITY_UPDATE: i64 = 1 << 3;
+
+struct Exchange {
+    subscribers: Rows,
+    access: Rows,
+    facilities: Rows,
+    /// Destinations, as plain words.
+    forwardings: Rows,
+}
+
+/// The key of a subscriber's row of one type, from 1.
+fn typed(subscriber: u32, kind: u8) -> u64 {
+    u64::from(subscriber) << 2 | u64::from(kind - 1)
+}
+
+/// The key of a call forwarding.
+fn forwarding(facility: u64, start: u8) -> u64 {
+    facility << 2 | u64::from(start / 8)
+}
+
+impl Exchange {
+    fn new(session: &Session, subscribers: u32) -> Outcome<Self> {
+        let rows = |each: u64| Rows::new(u64::from(subscribers) * each, session.args.seed);
+        // Two and a half types each, and as many forwardings, of which some come and go.
+        let exchange = Self {
+            subscribers: rows(1)?,
+            access: rows(3)?,
+            facilities: rows(3)?,
+            forwardings: rows(4)?,
+        };
+        let threads = session.machine.cores();
+        session.machine.run(threads, |thread| {
+            for subscriber in part(subscribers as usize, thread, threads) {
+                exchange.load(subscriber as u32);
+            }
+        });
+        Ok(exchange)
+    }
+
+    fn load(&self, subscriber: u32) {
+        self.subscribers.load(subscriber.into(), 0);
+        let (access, facilities) = (types_of(subscriber, ACCESS), types_of(subscriber, FACILITIES));
+        for kind in 1..=4_u8 {
+            let key = typed(subscriber, kind);
+            if access >> (kind - 1) & 1 == 1 {
+                self.access.load(key, kind.into());
+            }
+            if facilities >> (kind - 1) & 1 == 1 {
+                let random = icefield_testkit::rng::mix(key);
+                // None to three forwardings; 85 of 100 facilities are active.
+                let count = random % 4;
+                (0..count).for_each(|i| {
+                    self.forwardings.table().put(forwarding(key, 8 * i as u8), random);
+                });
+                let active = if (random >> 8) % 100 < 85 { ACTIVE } else { 0 };
+                self.facilities.load(key, count as i64 | active);
+            }
+        }
+    }
+
+    /// Runs one; whether it found what it needs. Those that do not are part of the benchmark.
+    fn run(&self, transaction: Transaction) -> bool {
+        match transaction {
+            Transaction::GetSubscriberData { subscriber } => {
+                self.subscribers.read(subscriber.into()).is_some()
+            }
+            Transaction::GetAccessData { subscriber, access } => {
+                self.access.read(typed(subscriber, access)).is_some()
+            }
+            Transaction::GetNewDestination { subscriber, facility, start } => {
+                let key = typed(subscriber, facility);
+                self.forwardings.prefetch(forwarding(key, start));
+                let active = self.facilities.read(key).is_some_and(|row| row & ACTIVE != 0);
+                active && self.forwardings.table().get(forwarding(key, start)).is_some()
+            }
+            Transaction::UpdateLocation { subscriber, location } => {
+                let Some(row) = self.subscribers.lock(subscriber.into()) else { return false };
+                let updates = row.data() >> LOCATION_BITS;
+                self.subscribers.commit(row, updates << LOCATION_BITS | i64::from(location));
+                true
+            }
+            Transaction::UpdateSubscriberData { subscriber, facility } => {
+                self.update(subscriber, typed(subscriber, facility)).is_some()
+            }
+            Transaction::InsertCallForwarding { subscriber, facility, start } => {
+                self.insert(subscriber, typed(subscriber, facility), start).is_some()
+            }
+            Transaction::DeleteCallForwarding { subscriber, facility, start } => {
+                self.delete(typed(subscriber, facility), start).is_some()
+            }
+        }
+    }
+
+    fn update(&self, subscriber: u32, facility: u64) -> Option<()> {
+        self.facilities.prefetch(facility);
+        let row = self.subscribers.lock(subscriber.into())?;
+        let Some(special) = self.facilities.lock(facility) else {
+            self.subscribers.release(row);
+            return None;
+        };
+        let (location, updates) =
+            (row.data() & ((1 << LOCATION_BITS) - 1), row.data() >> LOCATION_BITS);
+        self.facilities.commit(special, special.data() + FACILITY_UPDATE);
+        let updates = (updates + 1) & UPDATES_MASK;
+        self.subscribers.commit(row, updates << LOCATION_BITS | location);
+        Some(())
+    }
+
+    fn insert(&self, subscriber: u32, facility: u64, start: u8) -> Option<()> {
+        self.facilities.prefetch(facility);
+        self.subscribers.read(subscriber.into())?;
+        let special = self.facilities.lock(facility)?;
+        let destination = icefield_testkit::rng::mix(facility);
+        let key = forwarding(facility, start);
+        match self.forwardings.table().try_insert_shadow(key, destination) {
+            Ok(shadow) => {
+                // Under the facility's lock: whoever reads its count finds the forwarding.
+                shadow.commit();
+                self.facilities.commit(special, special.data() + 1);
+                Some(())
+            }
+            Err(_) => {
+                self.facilities.release(special);
+                None
+            }
+        }
+    }
+
+    fn delete(&self, facility: u64, start: u8) -> Option<()> {
+        self.forwardings.prefetch(forwarding(facility, start));
+        let special = self.facilities.lock(facility)?;
+        if self.forwardings.table().remove(forwarding(facility, start)).is_none() {
+            self.facilities.release(special);
+            return None;
+        }
+        self.facilities.commit(special, special.data() - 1);
+        Some(())
+    }
+
+    /// What was left half done, in words.
+    fn fault(&self, subscribers: u32) -> Outcome<Option<String>> {
+        // No lock is left anywhere.
+        self.subscribers.total()?;
+        self.facilities.total()?;
+        let mut forwardings = 0;
+        for subscriber in 0..subscribers {
+            let mut updates = 0;
+            for kind in 1..=4_u8 {
+                let key = typed(subscriber, kind);
+                let Some(row) = self.facilities.read(key) else { continue };
+                let present =
+                    (0..3).filter(|i| self.forwardings.table().contains(forwarding(key, 8 * i)));
+                let present = present.count() as i64;
+                if row & FORWARDINGS_MASK != present {
+                    let said = row & FORWARDINGS_MASK;
+                    return Ok(Some(format!(
+                        "{present} forwardings of {key} where it says {said}"
+                    )));
+                }
+                forwardings += present as u64;
+                updates += row / FACILITY_UPDATE;
+            }
+            let counted = self.subscribers.read(subscriber.into()).map(|row| row >> LOCATION_BITS);
+            if counted != Some(updates & UPDATES_MASK) {
+                return Ok(Some(format!("{updates} updates of {subscriber}'s, {counted:?} of it")));
+            }
+        }
+        let all = self.forwardings.table().len();
+        Ok((all != forwardings).then(|| format!("{all} forwardings, {forwardings} of facilities")))
+    }
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let design = session.designs_named(&["dlht"])?[0];
+    let subscribers = u32::try_from(session.keys_or(SUBSCRIBERS))
+        .ok()
+        .filter(|subscribers| *subscribers < 1 << 28)
+        .ok_or_else(|| Error::option("keys", "tatp has less than 2^28 subscribers"))?;
+    session.progress("tatp: loading");
+    let exchange = Exchange::new(session, subscribers)?;
+    for threads in session.threads() {
+        let (mut speeds, mut committed, mut ops) = (Vec::new(), 0, 0);
+        for round in 0..session.repeat() as u64 {
+            let mut source = Tatp::new(subscribers, session.args.seed + round);
+            let count = session.ops(u64::from(subscribers));
+            let work: Vec<_> = (0..count).map(|_| source.draw()).collect();
+            session.progress(&format!("tatp: {threads} threads"));
+            let (time, parts) = session.machine.run(threads, |thread| {
+                let work = &work[part(work.len(), thread, threads)];
+                work.iter().filter(|transaction| exchange.run(**transaction)).count() as u64
+            });
+            committed += parts.iter().sum::<u64>();
+            ops += count;
+            speeds.push(mops(work.len(), time));
+        }
+        if let Some(fault) = exchange.fault(subscribers)? {
+            session.blame(design, &fault);
+        }
+        let mut row = session.row("tatp", design, Medium::Memory);
+        (row.threads, row.batch, row.keys) =
+            (Some(threads), Some(Batch::None), Some(u64::from(subscribers)));
+        row.ops = Some(ops);
+        row.throughput(&speeds);
+        row.extra("committed", rounded(committed as f64 / ops as f64));
+        session.put(row)?;
+    }
+    Ok(())
+}

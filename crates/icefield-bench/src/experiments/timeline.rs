@@ -1,0 +1,306 @@
+//! Gets and inserts over time while an index grows under them (DLHT Fig 8).
+//!
+//! One half of the threads inserts new records, the other half asks for those that were there from the start. The table is
+//! loaded to nine tenths of its resize point before the clock runs and then grows to another half of it, so there is a time
+//! before the transfer, with all records moving, and after it.
+//!
+//! How long a get is held up is told in the thread's own processor time: on a shared machine the rest says how long it waited
+//! for a processor.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use icefield::Result;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+use super::growth::{describe_space, detail};
+use crate::Outcome;
+use crate::args::{Batch, Medium};
+use crate::keys::Tally;
+use crate::machine::part;
+use crate::row::rounded;
+use crate::session::{Placed, Session};
+use crate::stats::median;
+use crate::table::{BenchTable, Call, Design};
+
+/// Points of the timeline.
+const SLICES: usize = 50;
+
+/// Inserts between two looks at the clock.
+const INSERTS: usize = 1024;
+
+/// Loaded before the clock runs, of the resize point.
+const LOADED: f64 = 0.9;
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Reads,
+    Inserts,
+}
+
+/// So many operations, done at so much after the start; whether records were on the move then.
+#[derive(Clone, Copy)]
+struct Stamp {
+    at: Duration,
+    role: Role,
+    ops: usize,
+    moving: bool,
+}
+
+/// What a thread saw.
+struct Seen {
+    stamps: Vec<Stamp>,
+    tally: Tally,
+    asked: Tally,
+    longest: Duration,
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let mut designs = session.ours_on(Medium::Memory)?;
+    // Those that tell when they are on the move.
+    designs.retain(|design| design.offers_hashes() && !design.is_for_one_thread());
+    // One thread of each kind at least.
+    let mut counts: Vec<usize> =
+        session.threads().iter().map(|threads| (*threads).max(2)).collect();
+    counts.dedup();
+    for threads in counts {
+        for batch in session.batches(&[Batch::Of(32)]) {
+            for design in designs.clone() {
+                one(session, design, threads, batch)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_moving(table: &dyn BenchTable) -> bool {
+    detail(&table.stats(), "transferring") == Some(1)
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+fn one(
+    session: &mut Session,
+    design: &'static dyn Design,
+    threads: usize,
+    batch: Batch,
+) -> Outcome {
+    let (mut stalls, mut insert_ratios, mut get_ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let mut speeds = Vec::new();
+    let mut row = session.row("resize-timeline", design, Medium::Memory);
+    (row.threads, row.batch) = (Some(threads), Some(batch));
+    for round in 0..session.repeat() as u64 {
+        let (placed, loaded, seen) = grow(session, design, (threads, batch), round)?;
+        let longest = seen.iter().map(|one| one.longest).max().unwrap_or_default();
+        stalls.push(longest.as_nanos() as f64 / 1e3);
+        let stamps: Vec<Stamp> = seen.into_iter().flat_map(|one| one.stamps).collect();
+        let timeline = Timeline::of(&stamps);
+        speeds.push(timeline.ops as f64 / timeline.length.as_secs_f64() / 1e6);
+        insert_ratios.extend(timeline.ratio(Role::Inserts));
+        get_ratios.extend(timeline.ratio(Role::Reads));
+        (row.keys, row.ops) = (Some(loaded), Some(timeline.ops as u64));
+        describe_space(&mut row, &*placed.table);
+        timeline.describe(&mut row);
+    }
+    row.throughput(&speeds);
+    row.dist = Some(session.args.dist.to_string());
+    for (name, values) in [
+        ("longest_get_stall_us", &stalls),
+        ("insert_rate_ratio", &insert_ratios),
+        ("get_rate_ratio", &get_ratios),
+    ] {
+        if let Some(value) = median(values) {
+            row.extra(name, rounded(value));
+        }
+    }
+    session.put(row)
+}
+
+/// One run: the table, the records that it had at the start, and what each thread saw.
+fn grow(
+    session: &Session,
+    design: &'static dyn Design,
+    (threads, batch): (usize, Batch),
+    round: u64,
+) -> Outcome<(Placed, u64, Vec<Seen>)> {
+    // Half the records: as many come in while the others move.
+    let sized = session.setup(session.keys(Medium::Memory).div_ceil(2));
+    let placed = session.create(design, Medium::Memory, sized)?;
+    let table = &*placed.table;
+    let capacity = table.stats().capacity;
+    let loaded = ((capacity as f64 * LOADED) as u64).max(1);
+    session.load(design, table, 0..loaded)?;
+    let new = session.space.keys(loaded..loaded + capacity * 6 / 10);
+    let (dist, seed) = (session.args.dist, session.args.seed + round);
+    let asked = session.space.draw(dist, loaded, session.ops(loaded) as usize, seed);
+    session.progress(&format!("resize-timeline {}: {threads} threads", design.name()));
+    let writers = threads / 2;
+    let writing = AtomicUsize::new(writers);
+    let began = Instant::now();
+    let (_, seen) = session.run(table, threads, |thread| match thread < writers {
+        true => insert(table, &new[part(new.len(), thread, writers)], began, &writing),
+        false => {
+            let part = part(asked.len(), thread - writers, threads - writers);
+            read(table, &asked[part], batch.size(), began, &writing)
+        }
+    });
+    let seen = seen.into_iter().collect::<Result<Vec<Seen>>>()?;
+    let (mut found, mut expected) = (Tally::default(), Tally::default());
+    seen.iter().for_each(|one| {
+        found.add(one.tally);
+        expected.add(one.asked);
+    });
+    session.check(design, "gets and inserts while it grew", found, expected);
+    for keys in [session.space.keys(0..loaded), new] {
+        let (_, found) =
+            session.timed(table, Call::Get, &keys, session.machine.cores(), Batch::Stream)?;
+        session.check_call(design, table, (Call::Get, &keys), found);
+    }
+    Ok((placed, loaded, seen))
+}
+
+fn insert(
+    table: &dyn BenchTable,
+    keys: &[u64],
+    began: Instant,
+    writing: &AtomicUsize,
+) -> Result<Seen> {
+    let seen = insert_all(table, keys, began);
+    // Also when it failed: the readers wait for it.
+    writing.fetch_sub(1, Relaxed);
+    seen
+}
+
+fn insert_all(table: &dyn BenchTable, keys: &[u64], began: Instant) -> Result<Seen> {
+    let mut seen = Seen::new(keys.len() / INSERTS + 1);
+    for keys in keys.chunks(INSERTS) {
+        let done = table.run(Call::TryInsert, keys, Batch::Stream)?;
+        seen.tally.add(done);
+        seen.asked.add(Tally { hits: keys.len() as u64, sum: 0 });
+        seen.stamp(began, Role::Inserts, keys.len(), is_moving(table));
+    }
+    Ok(seen)
+}
+
+/// Asks until nobody inserts any more.
+fn read(
+    table: &dyn BenchTable,
+    keys: &[u64],
+    size: usize,
+    began: Instant,
+    writing: &AtomicUsize,
+) -> Result<Seen> {
+    let mut seen = Seen::new(1 << 16);
+    let batch = if size == 1 { Batch::None } else { Batch::Of(size) };
+    // At least one array: a run may be over before this thread has begun.
+    for keys in keys.chunks(size).cycle() {
+        let before = thread_time();
+        let found = table.run(Call::Get, keys, batch)?;
+        seen.longest = seen.longest.max(thread_time().saturating_sub(before));
+        seen.tally.add(found);
+        seen.asked.add(Call::Get.expected(keys));
+        seen.stamp(began, Role::Reads, keys.len(), false);
+        if writing.load(Relaxed) == 0 {
+            break;
+        }
+    }
+    Ok(seen)
+}
+
+impl Seen {
+    fn new(stamps: usize) -> Self {
+        let (tally, asked) = (Tally::default(), Tally::default());
+        Self { stamps: Vec::with_capacity(stamps), tally, asked, longest: Duration::ZERO }
+    }
+
+    fn stamp(&mut self, began: Instant, role: Role, ops: usize, moving: bool) {
+        let at = began.elapsed();
+        match self.stamps.last_mut() {
+            // A thousand operations to a stamp are enough.
+            Some(last) if role == Role::Reads && last.ops < INSERTS => {
+                last.ops += ops;
+                last.at = at;
+            }
+            _ => self.stamps.push(Stamp { at, role, ops, moving }),
+        }
+    }
+}
+
+/// Throughput by slices of time.
+struct Timeline {
+    ops: usize,
+    length: Duration,
+    gets: Vec<usize>,
+    inserts: Vec<usize>,
+    /// When records were on the move, first and last.
+    moving: Option<(Duration, Duration)>,
+}
+
+impl Timeline {
+    fn of(stamps: &[Stamp]) -> Self {
+        let length = stamps.iter().map(|stamp| stamp.at).max().unwrap_or_default();
+        let mut timeline = Self {
+            ops: stamps.iter().map(|stamp| stamp.ops).sum(),
+            length,
+            gets: vec![0; SLICES],
+            inserts: vec![0; SLICES],
+            moving: None,
+        };
+        for stamp in stamps {
+            let slice = timeline.slice(stamp.at);
+            match stamp.role {
+                Role::Reads => timeline.gets[slice] += stamp.ops,
+                Role::Inserts => timeline.inserts[slice] += stamp.ops,
+            }
+            if stamp.moving {
+                let (first, last) = timeline.moving.unwrap_or((stamp.at, stamp.at));
+                timeline.moving = Some((first.min(stamp.at), last.max(stamp.at)));
+            }
+        }
+        timeline
+    }
+
+    fn slice(&self, at: Duration) -> usize {
+        let share = at.as_secs_f64() / self.length.as_secs_f64().max(1e-9);
+        ((share * SLICES as f64) as usize).min(SLICES - 1)
+    }
+
+    /// The mean rate while records moved, over that of the slices before; `None` when either is too short to tell.
+    fn ratio(&self, role: Role) -> Option<f64> {
+        let (first, last) = self.moving?;
+        let (first, last) = (self.slice(first), self.slice(last));
+        let counts = if role == Role::Reads { &self.gets } else { &self.inserts };
+        let mean = |slices: &[usize]| {
+            (!slices.is_empty()).then(|| slices.iter().sum::<usize>() as f64 / slices.len() as f64)
+        };
+        // The first slice has the threads' start in it.
+        let before = mean(counts.get(1..first)?)?;
+        let during = mean(&counts[first..=last])?;
+        (before > 0.0).then_some(during / before)
+    }
+
+    fn describe(&self, row: &mut crate::row::Row) {
+        let slice_ms = self.length.as_secs_f64() * 1e3 / SLICES as f64;
+        let mops = |count: usize| rounded(count as f64 / slice_ms.max(1e-6) / 1e3);
+        let points: Vec<_> = (0..SLICES)
+            .map(|i| {
+                json!({
+                    "ms": rounded(slice_ms * i as f64),
+                    "get_mops": mops(self.gets[i]),
+                    "insert_mops": mops(self.inserts[i]),
+                })
+            })
+            .collect();
+        row.extra("timeline", points);
+        if let Some((first, last)) = self.moving {
+            row.extra("moving_from_ms", rounded(first.as_secs_f64() * 1e3));
+            row.extra("moving_until_ms", rounded(last.as_secs_f64() * 1e3));
+        }
+    }
+}

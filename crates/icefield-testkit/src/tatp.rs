@@ -1,0 +1,136 @@
+//! Transactions of TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner and Raatikka, IBM
+//! 2009): subscribers, their access information, special facilities, and call forwardings.
+
+use crate::rng::{Rng, mix};
+
+/// One of the seven. Subscribers are numbers from 0, types from 1 to 4, start times 0, 8 or 16 o'clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// Reads a subscriber's row.
+    GetSubscriberData {
+        /// Whose.
+        subscriber: u32,
+    },
+    /// Reads a special facility and, if it is active, a call forwarding of it.
+    GetNewDestination {
+        /// Whose.
+        subscriber: u32,
+        /// Of which type.
+        facility: u8,
+        /// From when on.
+        start: u8,
+    },
+    /// Reads access information.
+    GetAccessData {
+        /// Whose.
+        subscriber: u32,
+        /// Of which type.
+        access: u8,
+    },
+    /// Changes a subscriber's row and one of the special facilities.
+    UpdateSubscriberData {
+        /// Whose.
+        subscriber: u32,
+        /// Of which type.
+        facility: u8,
+    },
+    /// Changes where a subscriber is.
+    UpdateLocation {
+        /// Whose.
+        subscriber: u32,
+        /// Where.
+        location: u32,
+    },
+    /// Reads a subscriber's row and special facility, and adds a call forwarding to it.
+    InsertCallForwarding {
+        /// Whose.
+        subscriber: u32,
+        /// Of which type.
+        facility: u8,
+        /// From when on.
+        start: u8,
+    },
+    /// Removes a call forwarding.
+    DeleteCallForwarding {
+        /// Whose.
+        subscriber: u32,
+        /// Of which type.
+        facility: u8,
+        /// From when on.
+        start: u8,
+    },
+}
+
+/// An endless supply of transactions, in the benchmark's shares: 80 of 100 read.
+#[derive(Clone, Debug)]
+pub struct Tatp {
+    subscribers: u32,
+    rng: Rng,
+}
+
+impl Tatp {
+    /// Transactions of so many subscribers, one at least.
+    #[must_use]
+    pub fn new(subscribers: u32, seed: u64) -> Self {
+        Self { subscribers: subscribers.max(1), rng: Rng::new(seed) }
+    }
+
+    fn kind(&mut self) -> u8 {
+        self.rng.below(4) as u8 + 1
+    }
+
+    /// The next one.
+    pub fn draw(&mut self) -> Transaction {
+        let subscriber = self.rng.below(u64::from(self.subscribers)) as u32;
+        let (facility, start) = (self.kind(), 8 * self.rng.below(3) as u8);
+        match self.rng.below(100) {
+            0..35 => Transaction::GetSubscriberData { subscriber },
+            35..45 => Transaction::GetNewDestination { subscriber, facility, start },
+            45..80 => Transaction::GetAccessData { subscriber, access: self.kind() },
+            80..82 => Transaction::UpdateSubscriberData { subscriber, facility },
+            82..96 => Transaction::UpdateLocation { subscriber, location: self.rng.word() as u32 },
+            96..98 => Transaction::InsertCallForwarding { subscriber, facility, start },
+            _ => Transaction::DeleteCallForwarding { subscriber, facility, start },
+        }
+    }
+}
+
+/// Which of the four types a subscriber has, as bits from 0: one to four of them, as the benchmark says. `what` tells access
+/// information from special facilities.
+#[must_use]
+pub fn types_of(subscriber: u32, what: u64) -> u8 {
+    let random = mix(u64::from(subscriber) ^ mix(what));
+    // As many as the low bits say, beginning where the next bits say.
+    let count = (random & 3) + 1;
+    (0..count).fold(0, |types, i| types | 1 << (((random >> 2) + i) & 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_transactions_read() {
+        let mut tatp = Tatp::new(1000, 3);
+        let reads = (0..10_000)
+            .filter(|_| {
+                matches!(
+                    tatp.draw(),
+                    Transaction::GetSubscriberData { .. }
+                        | Transaction::GetNewDestination { .. }
+                        | Transaction::GetAccessData { .. }
+                )
+            })
+            .count();
+        assert!((7_700..8_300).contains(&reads), "{reads}");
+    }
+
+    #[test]
+    fn subscribers_have_one_to_four_types() {
+        let counts: Vec<u32> =
+            (0..4000).map(|subscriber| types_of(subscriber, 1).count_ones()).collect();
+        assert!(counts.iter().all(|count| (1..=4).contains(count)));
+        let mean = f64::from(counts.iter().sum::<u32>()) / 4000.0;
+        assert!((2.4..2.6).contains(&mean), "{mean}");
+    }
+}
