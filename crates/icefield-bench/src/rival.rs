@@ -1,8 +1,7 @@
 //! Peers under measurement: somebody else's tables, by the interface of `icefield-peers`.
 //!
-//! A peer gets the same keys in the same order, in arrays as long as our batches: one key a call under `none`. What it makes of
-//! an array is its own affair.
-//! Operations of several kinds go over by kind, an array of each.
+//! A peer gets the same keys in the same order, in arrays as long as our batches: one key a call under `none`. What it
+//! makes of an array is its own affair. Operations of several kinds go over by kind, an array of each.
 
 use std::time::Instant;
 

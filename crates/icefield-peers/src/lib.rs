@@ -1,7 +1,7 @@
 //! Other people's tables behind one interface, so that `icefield bench` can measure them beside Icefield's.
 //!
-//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust` and `cpp`), and
-//! [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.
+//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust`
+//! and `cpp`), and [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.
 //!
 //! Every call takes an array of keys, so that a call through `dyn` costs nothing per operation.
 

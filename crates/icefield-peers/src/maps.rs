@@ -1,7 +1,7 @@
 //! Rust's concurrent maps, on our strong hash, so that the tables differ and not the hash functions.
 //!
-//! Each is used in the way that its documentation calls the fastest for plain reads and writes of copies: one guard for an
-//! array of keys where there are guards.
+//! Each is used in the way that its documentation calls the fastest for plain reads and writes of copies: one guard for
+//! an array of keys where there are guards.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! The allocator under the peers: big arrays on huge pages that are there before anybody measures, small things from
 //! mimalloc, likewise on huge pages where the system has them.
 //!
-//! Icefield's tables map their memory themselves, on huge pages; without this, a comparison would be one of page tables.
+//! Icefield's tables map their memory themselves, on huge pages; without this, a comparison would be one of page
+//! tables.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -63,8 +64,9 @@ fn map(bytes: usize) -> *mut u8 {
     let mapping = mapping.cast::<u8>();
     let lead = mapping.align_offset(HUGE_PAGE_BYTES);
     let start = mapping.wrapping_add(lead);
-    // SAFETY: all ranges lie inside the mapping made above, which nobody knows yet: `lead` is below a huge page. What cannot
-    // be given back or advised costs memory or speed, no more; pages that cannot be made present appear at their first touch.
+    // SAFETY: all ranges lie inside the mapping made above, which nobody knows yet: `lead` is below a huge page. What
+    // cannot be given back or advised costs memory or speed, no more; pages that cannot be made present appear at their
+    // first touch.
     unsafe {
         if lead > 0 {
             let _ = munmap(mapping.cast(), lead);
@@ -78,8 +80,8 @@ fn map(bytes: usize) -> *mut u8 {
     start
 }
 
-// SAFETY: big allocations are mappings of their own, of at least the size asked for and aligned to a huge page; all others are
-// mimalloc's. Which of the two an allocation is follows from its layout alone.
+// SAFETY: big allocations are mappings of their own, of at least the size asked for and aligned to a huge page; all
+// others are mimalloc's. Which of the two an allocation is follows from its layout alone.
 unsafe impl GlobalAlloc for HugePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match is_big(layout) {

@@ -1,5 +1,5 @@
-//! Transactions of Smallbank (Alomari, Cahill, Fekete and Röhm, *The Cost of Serializability on Platforms That Use Snapshot
-//! Isolation*, ICDE 2008): customers with a savings and a checking account each.
+//! Transactions of Smallbank (Alomari, Cahill, Fekete and Röhm, *The Cost of Serializability on Platforms That Use
+//! Snapshot Isolation*, ICDE 2008): customers with a savings and a checking account each.
 
 use crate::rng::Rng;
 use crate::workload::{Distribution, Stream};

@@ -1,5 +1,5 @@
-//! Transactions of TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner and Raatikka, IBM
-//! 2009): subscribers, their access information, special facilities, and call forwardings.
+//! Transactions of TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner and
+//! Raatikka, IBM 2009): subscribers, their access information, special facilities, and call forwardings.
 
 use crate::rng::{Rng, mix};
 
@@ -95,8 +95,8 @@ impl Tatp {
     }
 }
 
-/// Which of the four types a subscriber has, as bits from 0: one to four of them, as the benchmark says. `what` tells access
-/// information from special facilities.
+/// Which of the four types a subscriber has, as bits from 0: one to four of them, as the benchmark says. `what` tells
+/// access information from special facilities.
 #[must_use]
 pub fn types_of(subscriber: u32, what: u64) -> u8 {
     let random = mix(u64::from(subscriber) ^ mix(what));

@@ -1,5 +1,5 @@
-//! DLHT: random sequences against a reference map, threads against one another, keys that defeat the hash function, tables
-//! that may not grow, snapshots, shadow inserts.
+//! DLHT: random sequences against a reference map, threads against one another, keys that defeat the hash function,
+//! tables that may not grow, snapshots, shadow inserts.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,7 +186,8 @@ fn scans_among_writers_see_what_stays() {
     assert!(counts.scans > 50 && counts.grown_tables > 5, "{counts:?}");
 }
 
-/// All these keys have one hash, or share a bin for any small number of bins: the table must not grow for them for ever.
+/// All these keys have one hash, or share a bin for any small number of bins: the table must not grow for them for
+/// ever.
 #[test]
 fn keys_that_crowd_cost_another_hash_function_and_no_memory() {
     const KEYS: u64 = 20_000;
@@ -293,8 +294,8 @@ fn shadows_hold_their_key_and_nothing_more() {
     assert_eq!(table.try_insert(1, 14), Ok(()));
 }
 
-/// Transfers between accounts, each two additions; a snapshot may see money on its way, never money that came from nowhere:
-/// every addition is preceded by its subtraction, and a snapshot is of one moment.
+/// Transfers between accounts, each two additions; a snapshot may see money on its way, never money that came from
+/// nowhere: every addition is preceded by its subtraction, and a snapshot is of one moment.
 #[test]
 fn snapshots_are_of_one_moment() {
     const ACCOUNTS: u64 = 500;
@@ -325,8 +326,8 @@ fn snapshots_are_of_one_moment() {
     assert_eq!(table.iter().map(|(_, value)| value).sum::<i64>(), 1000 * ACCOUNTS as i64);
 }
 
-/// Threads with keys of their own, on a table that grows under them and is cleared of nothing: each must find exactly what
-/// it left, by single calls and by batches.
+/// Threads with keys of their own, on a table that grows under them and is cleared of nothing: each must find exactly
+/// what it left, by single calls and by batches.
 #[test]
 fn threads_do_not_disturb_one_another() {
     const KEYS: u64 = 40_000;

@@ -1,8 +1,8 @@
 //! A lock manager over a set (DLHT Fig 17): an insertion that succeeds is a lock taken, a removal gives it back.
 //!
-//! Each transaction asks for a batch of locks in the order of their keys and gives back those that it got. Locks that others
-//! hold are refused, not waited for. Afterwards a small crowd of locks is fought for, with the owner of each written down, to
-//! see that no lock is held twice.
+//! Each transaction asks for a batch of locks in the order of their keys and gives back those that it got. Locks that
+//! others hold are refused, not waited for. Afterwards a small crowd of locks is fought for, with the owner of each
+//! written down, to see that no lock is held twice.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -73,8 +73,8 @@ fn wanted(session: &Session, keys: u64, batch: Batch, round: u64) -> Vec<u64> {
     wanted
 }
 
-/// Takes and gives back; how many were granted. `note` is told of each lock that was just taken (`true`) or is about to be
-/// given back.
+/// Takes and gives back; how many were granted. `note` is told of each lock that was just taken (`true`) or is about to
+/// be given back.
 fn transactions(
     locks: &DlhtSet<u64>,
     wanted: &[u64],

@@ -1,7 +1,8 @@
 //! How full an index is when it must grow, and how many lines a get touches then (DLHT 5.1.5).
 //!
-//! The wall is Poisson's: with a perfect hash function the records of a bin vary as chance has it, and the link buckets are
-//! used up when that many bins have more than three. The lines are counted over the bins that the very keys fall into.
+//! The wall is Poisson's: with a perfect hash function the records of a bin vary as chance has it, and the link buckets
+//! are used up when that many bins have more than three. The lines are counted over the bins that the very keys fall
+//! into.
 
 use icefield::base::hash::{Hash, HashKind};
 use serde_json::json;
@@ -107,7 +108,8 @@ fn describe_full(row: &mut Row, full: &Full, resizes: &[Full]) {
     row.extra("records_per_bin", rounded(full.records as f64 / full.bins as f64));
 }
 
-/// Link buckets in use for each bin when bins have `mean` records on average: one from four records on, three from eight.
+/// Link buckets in use for each bin when bins have `mean` records on average: one from four records on, three from
+/// eight.
 fn links_used(mean: f64) -> f64 {
     let (mut term, mut used) = ((-mean).exp(), 0.0);
     for records in 1..64 {

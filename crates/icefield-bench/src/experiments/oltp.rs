@@ -1,8 +1,9 @@
 //! What the transaction benchmarks share: rows that carry their own lock, in a table of words.
 //!
-//! A row's word is a lock bit, a version that every write changes, and 48 bits of what the row says. A transaction locks the rows
-//! that it writes, always in the order in which its benchmark names tables and keys, so that no circle of waiting can be; it
-//! reads others without a lock, twice: when no word has changed in between, it has seen one moment.
+//! A row's word is a lock bit, a version that every write changes, and 48 bits of what the row says. A transaction
+//! locks the rows that it writes, always in the order in which its benchmark names tables and keys, so that no circle
+//! of waiting can be; it reads others without a lock, twice: when no word has changed in between, it has seen one
+//! moment.
 
 use icefield::{Computed, Decision, Dlht};
 

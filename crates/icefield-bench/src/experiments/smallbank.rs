@@ -1,7 +1,8 @@
 //! Smallbank over three tables (DLHT Fig 19): accounts by name, savings, checking.
 //!
-//! Afterwards the money must be what it was, plus what came in, less what went out; and while a small crowd of customers pays
-//! one another, whoever adds all accounts up at one moment must always find the same sum: no half transaction.
+//! Afterwards the money must be what it was, plus what came in, less what went out; and while a small crowd of
+//! customers pays one another, whoever adds all accounts up at one moment must always find the same sum: no half
+//! transaction.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -153,8 +153,8 @@ pub(super) fn skew(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Inserts and removals of the same few keys by all threads. Threads meet, so a call may find its key as another thread left
-/// it; what must hold is that nothing is left at the end.
+/// Inserts and removals of the same few keys by all threads. Threads meet, so a call may find its key as another thread
+/// left it; what must hold is that nothing is left at the end.
 fn skewed_insdel(
     session: &mut Session,
     dist: Distribution,

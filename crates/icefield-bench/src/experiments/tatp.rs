@@ -1,8 +1,9 @@
 //! TATP over four tables (DLHT Fig 19): subscribers, access information, special facilities, call forwardings.
 //!
-//! A call forwarding is added as a shadow insert under the lock of its special facility, whose row counts its forwardings: both
-//! are seen or neither. `UPDATE_SUBSCRIBER_DATA` counts itself in both rows that it changes. So whatever was left half done
-//! shows at the end: facilities must have as many forwardings as they say, and subscribers as many updates as their facilities.
+//! A call forwarding is added as a shadow insert under the lock of its special facility, whose row counts its
+//! forwardings: both are seen or neither. `UPDATE_SUBSCRIBER_DATA` counts itself in both rows that it changes. So
+//! whatever was left half done shows at the end: facilities must have as many forwardings as they say, and subscribers
+//! as many updates as their facilities.
 
 use icefield_testkit::tatp::{Tatp, Transaction, types_of};
 

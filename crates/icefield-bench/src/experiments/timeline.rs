@@ -1,11 +1,11 @@
 //! Gets and inserts over time while an index grows under them (DLHT Fig 8).
 //!
-//! One half of the threads inserts new records, the other half asks for those that were there from the start. The table is
-//! loaded to nine tenths of its resize point before the clock runs and then grows to another half of it, so there is a time
-//! before the transfer, with all records moving, and after it.
+//! One half of the threads inserts new records, the other half asks for those that were there from the start. The table
+//! is loaded to nine tenths of its resize point before the clock runs and then grows to another half of it, so there is
+//! a time before the transfer, with all records moving, and after it.
 //!
-//! How long a get is held up is told in the thread's own processor time: on a shared machine the rest says how long it waited
-//! for a processor.
+//! How long a get is held up is told in the thread's own processor time: on a shared machine the rest says how long it
+//! waited for a processor.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};

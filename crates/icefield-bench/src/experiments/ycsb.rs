@@ -1,6 +1,7 @@
 //! The YCSB mixes (DLHT Fig 18; Iceberg 7.2 with writes that insert, so that tables double inside the run).
 //!
-//! E, which scans, is left out. A read-modify-write is a get and an update of the same key, in one batch, and counts once.
+//! E, which scans, is left out. A read-modify-write is a get and an update of the same key, in one batch, and counts
+//! once.
 
 use icefield_testkit::Rng;
 use icefield_testkit::workload::Distribution;

@@ -2,8 +2,8 @@
 //!
 //! Its construction is that of the wyhash family: the 128-bit product of two 64-bit words, folded by xor of its halves,
 //! diffuses as well as many rounds of shifts and adds, and costs one multiplication. What is particular here:
-//! - Every constant is derived from the whole seed. With an unknown seed there is no input that is known to make a factor
-//!   zero, and no two inputs that are known to collide.
+//! - Every constant is derived from the whole seed. With an unknown seed there is no input that is known to make a
+//!   factor zero, and no two inputs that are known to collide.
 //! - A word costs two multiplications: `(x ^ k0) * k1`, then the two halves of that product, masked by `k2` and `k3`,
 //!   with one another. The first one spreads `x` over 128 bits, the second mixes every bit into every bit.
 //! - Bytes are read 16 at a time; from 64 bytes on, four independent chains run side by side.
@@ -157,8 +157,8 @@ fn fold([low, high]: [u64; 2]) -> u64 {
     low ^ high
 }
 
-/// A permutation of 64 bits in which every bit depends on every bit (the finaliser of MurmurHash3). Only for seeds: it is
-/// not keyed.
+/// A permutation of 64 bits in which every bit depends on every bit (the finaliser of MurmurHash3). Only for seeds: it
+/// is not keyed.
 fn scramble(mut word: u64) -> u64 {
     word = (word ^ (word >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     word = (word ^ (word >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, At
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The page size that a processor's second-level TLB covers best: mappings of at least this size begin on such a boundary.
+/// The page size that a processor's second-level TLB covers best: mappings of at least this size begin on such a
+/// boundary.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A type of which all-zero bytes are a valid value.
@@ -73,8 +74,8 @@ impl<T: Zeroable> Deref for ZeroedArray<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements were mapped at `start`, page-aligned; they are zero, which is valid (`Zeroable`), or what
-        // was stored into them since. The mapping goes only when `self` is dropped.
+        // SAFETY: `len` elements were mapped at `start`, page-aligned; they are zero, which is valid (`Zeroable`), or
+        // what was stored into them since. The mapping goes only when `self` is dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -82,7 +83,8 @@ impl<T: Zeroable> Deref for ZeroedArray<T> {
 impl<T: Zeroable> Drop for ZeroedArray<T> {
     fn drop(&mut self) {
         if self.mapped_bytes > 0 {
-            // SAFETY: our own mapping, and nobody can have a reference into it any more. Failure would leak it, no worse.
+            // SAFETY: our own mapping, and nobody can have a reference into it any more. Failure would leak it, no
+            // worse.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
         }
     }

@@ -1,9 +1,9 @@
 //! The rolling ring: overlaps the memory latency of many operations while running them strictly in order.
 //!
-//! Operation `i` goes through three stages: `first` computes its hash and asks for its line, `second` peeks at that line
-//! and asks for the one that it leads to, `run` executes it. While `i` runs, `first` is `ring` operations ahead and
-//! `second` is `stage2` ahead, so about `ring` line fills are in flight at any time. The ring never drains in the middle:
-//! a barrier between groups of operations halves the speed.
+//! Operation `i` goes through three stages: `first` computes its hash and asks for its line, `second` peeks at that
+//! line and asks for the one that it leads to, `run` executes it. While `i` runs, `first` is `ring` operations ahead
+//! and `second` is `stage2` ahead, so about `ring` line fills are in flight at any time. The ring never drains in the
+//! middle: a barrier between groups of operations halves the speed.
 //!
 //! Only `run` may decide anything. Hints and peeks see memory as it was earlier, and other operations of the same batch
 //! run in between; so an entry should hold the hash, and never a pointer into a table that may be resized.
@@ -23,8 +23,8 @@ pub const RING: usize = 48;
 /// A good distance of `second` ahead of `run`, likewise.
 pub const STAGE2: usize = 16;
 
-/// Runs operations `0..count` in order through the three stages, and returns how many ran: all of them, or as many as it
-/// took for `run` to answer `Break` (that one included). What was hinted and then not run leaves no trace.
+/// Runs operations `0..count` in order through the three stages, and returns how many ran: all of them, or as many as
+/// it took for `run` to answer `Break` (that one included). What was hinted and then not run leaves no trace.
 ///
 /// `ring` is brought into 1..=[`MAX_RING`], and `stage2` into 1..=`ring`.
 #[inline]
@@ -40,8 +40,8 @@ pub fn rolling<E: Copy>(
     let stage2 = stage2.clamp(1, ring);
     let mut entries = [const { MaybeUninit::<E>::uninit() }; MAX_RING];
 
-    // Step `s` runs operation s - ring, hints s, and peeks for s - (ring - stage2), where these exist. Running comes first
-    // because operation s takes over the place of operation s - MAX_RING.
+    // Step `s` runs operation s - ring, hints s, and peeks for s - (ring - stage2), where these exist. Running comes
+    // first because operation s takes over the place of operation s - MAX_RING.
     let second_lag = ring - stage2;
     for step in 0..count.saturating_add(ring) {
         if let Some(index) = step.checked_sub(ring) {

@@ -1,8 +1,8 @@
 //! Atomics, fences and waiting: the standard library's, or loom's when a model is being checked.
 //!
-//! Protocols that `tests/loom.rs` explores take their atomics from here. Words that live on a medium or in zeroed memory
-//! are the standard library's in every build, because loom's atomics are not plain words; [`Lines`] are the exception,
-//! made so that they can be either.
+//! Protocols that `tests/loom.rs` explores take their atomics from here. Words that live on a medium or in zeroed
+//! memory are the standard library's in every build, because loom's atomics are not plain words; [`Lines`] are the
+//! exception, made so that they can be either.
 
 mod line;
 
@@ -45,8 +45,8 @@ pub fn wait(rounds: u32) {
 pub fn load_protected<T>(pointer: &AtomicPtr<T>) -> *mut T {
     pointer.load(super::reclaim::PROTECTED)
 }
-/// Loads a pointer to something that may be retired. A model does not know the reclaimer's barriers, so a load could give it
-/// a pointer from before; an exchange sees the newest.
+/// Loads a pointer to something that may be retired. A model does not know the reclaimer's barriers, so a load could
+/// give it a pointer from before; an exchange sees the newest.
 #[cfg(loom)]
 pub fn load_protected<T>(pointer: &AtomicPtr<T>) -> *mut T {
     let nothing = std::ptr::null_mut();

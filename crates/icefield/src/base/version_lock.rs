@@ -7,26 +7,27 @@
 //! ```
 //!
 //! A reader takes the version, reads the data with `Relaxed` atomic loads, and asks whether the version still stands;
-//! otherwise what it read means nothing, and it starts again. **Misses are validated exactly like hits.** Readers ignore
-//! WRITER: a holder may prepare words that no reader follows yet (free slots) for as long as it likes. They wait only
-//! while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock.
+//! otherwise what it read means nothing, and it starts again. **Misses are validated exactly like hits.** Readers
+//! ignore WRITER: a holder may prepare words that no reader follows yet (free slots) for as long as it likes. They wait
+//! only while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock.
 //!
 //! # Ordering
 //!
 //! - E1. `begin_change` sets CHANGING, then fences with Release, then the holder changes data. A reader that saw any of
 //!   those changes fences with Acquire in [`validate`] and therefore sees CHANGING, or a later version: it fails.
 //! - E2. Unlocking stores the stepped version with Release after the last change. A reader's Acquire load in
-//!   [`read_begin`] takes the version together with everything that it covers. The next writer's Acquire pairs with it too.
+//!   [`read_begin`] takes the version together with everything that it covers. The next writer's Acquire pairs with it
+//!   too.
 //! - E3. Acquiring the lock is followed by a Release fence. A reader that saw a word which a holder wrote *without*
 //!   `begin_change` (into a slot that was free, but that the reader still took for used) then sees the version under
-//!   which that slot became free: it fails. Without this fence the holder's own knowledge of that version would not reach
-//!   the reader with the word.
+//!   which that slot became free: it fails. Without this fence the holder's own knowledge of that version would not
+//!   reach the reader with the word.
 //!
 //! # Progress
 //!
-//! Readers never store and never block a writer. A reader may be starved by writers that change the bucket without pause;
-//! a holder that is preempted after `begin_change` delays the readers of its bucket. The version has 30 bits: a reader
-//! that sleeps through exactly 2^30 changes of one bucket, or a multiple, would not notice them.
+//! Readers never store and never block a writer. A reader may be starved by writers that change the bucket without
+//! pause; a holder that is preempted after `begin_change` delays the readers of its bucket. The version has 30 bits: a
+//! reader that sleeps through exactly 2^30 changes of one bucket, or a multiple, would not notice them.
 
 use std::cell::Cell;
 
@@ -144,8 +145,8 @@ pub fn lock<C: LockCell>(cell: C) -> WriteGuard<C> {
     }
 }
 
-/// Frees the lock whoever held it, and steps the version. For recovery, which runs before anybody else may use the word:
-/// a lock that was held when the process died must not be waited for.
+/// Frees the lock whoever held it, and steps the version. For recovery, which runs before anybody else may use the
+/// word: a lock that was held when the process died must not be waited for.
 #[inline]
 pub fn reset(cell: impl LockCell) {
     // Relaxed: nobody else uses the word.

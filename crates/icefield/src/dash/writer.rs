@@ -15,8 +15,8 @@ use crate::pm::Medium;
 use crate::table::Arg;
 use crate::{Error, Result};
 
-/// Operations whose locks are taken in a row. Enough to overlap them; those behind one that ends the window were taken in
-/// vain.
+/// Operations whose locks are taken in a row. Enough to overlap them; those behind one that ends the window were taken
+/// in vain.
 const LOCKED_TOGETHER: usize = 8;
 
 /// What is known of an operation that lies ahead.

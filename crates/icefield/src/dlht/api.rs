@@ -1,8 +1,9 @@
 //! The public face: inherent methods, which give plain values, and the common trait, which gives errors too.
 //!
-//! A table in memory that may grow refuses nothing, so a [`crate::Result`] around every value would only be in the way. The
-//! few refusals that there are (a table of fixed size that is full, a key held by a shadow insert, no memory left) are errors
-//! of the trait's calls; the inherent calls of the same names panic then, as the standard library's collections do.
+//! A table in memory that may grow refuses nothing, so a [`crate::Result`] around every value would only be in the way.
+//! The few refusals that there are (a table of fixed size that is full, a key held by a shadow insert, no memory left)
+//! are errors of the trait's calls; the inherent calls of the same names panic then, as the standard library's
+//! collections do.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -45,9 +46,9 @@ impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
 /// The operations, with the meanings of [`Table`].
 ///
 /// # Panics
-/// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the system
-/// has no memory; [`Table`]'s calls of the same names return these as errors. Batches panic also when their slices differ in
-/// length.
+/// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the
+/// system has no memory; [`Table`]'s calls of the same names return these as errors. Batches panic also when their
+/// slices differ in length.
 impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// An empty table that grows as needed.
     ///
@@ -189,8 +190,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.remove_one(key);
     }
 
-    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when another thread
-    /// came between. Nothing is locked while `f` runs: it may call the table.
+    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
+    /// another thread came between. Nothing is locked while `f` runs: it may call the table.
     ///
     /// ```
     /// use icefield::{Computed, Decision};
@@ -285,8 +286,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.stats_now()
     }
 
-    /// An iterator over the records, weakly consistent (§3.4.4): every key that is present throughout is seen exactly once, also
-    /// across a resize.
+    /// An iterator over the records, weakly consistent (§3.4.4): every key that is present throughout is seen exactly
+    /// once, also across a resize.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -318,8 +319,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         }
     }
 
-    /// About `n` records from `cursor` on, as [`DlhtTable::iter`] sees them; where the next page begins. Cursors survive every
-    /// resize. When the table has changed its hash function since, the page holds all that is left.
+    /// About `n` records from `cursor` on, as [`DlhtTable::iter`] sees them; where the next page begins. Cursors
+    /// survive every resize. When the table has changed its hash function since, the page holds all that is left.
     ///
     /// ```
     /// use icefield::Cursor;
@@ -332,8 +333,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.page(cursor, n))
     }
 
-    /// A strong snapshot: all records at one moment, while the table goes on. Reads do not wait for it, writers do until all
-    /// records have been moved to a new index; the old one is the snapshot.
+    /// A strong snapshot: all records at one moment, while the table goes on. Reads do not wait for it, writers do
+    /// until all records have been moved to a new index; the old one is the snapshot.
     ///
     /// ```
     /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
@@ -395,7 +396,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         }
     }
 
-    /// Inserts `key` so that only its holder knows (§3.2.2): reads, updates and removals find it absent, other inserts are refused.
+    /// Inserts `key` so that only its holder knows (§3.2.2): reads, updates and removals find it absent, other inserts
+    /// are refused.
     ///
     /// ```
     /// use icefield::{Dlht, Error, NotShadowed, Table};

@@ -41,8 +41,8 @@ impl Picture {
 }
 
 impl Index {
-    /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else `None`,
-    /// and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is.
+    /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else
+    /// `None`, and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is.
     #[inline(always)]
     pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
         let header = Self::header(line);

@@ -9,8 +9,9 @@ pub enum DlhtHash {
     /// The keyed hash of [`crate::base::hash`], with a seed of the table's own.
     #[default]
     Strong,
-    /// The key itself, modulo the number of bins (the paper's default): the fastest for keys that are dense, and no defence
-    /// against keys that are not. A table that finds its keys crowded into few bins goes over to [`DlhtHash::Strong`].
+    /// The key itself, modulo the number of bins (the paper's default): the fastest for keys that are dense, and no
+    /// defence against keys that are not. A table that finds its keys crowded into few bins goes over to
+    /// [`DlhtHash::Strong`].
     Modulo,
     /// One of the kinds that only tests want.
     #[doc(hidden)]
@@ -53,8 +54,8 @@ impl Hasher {
         if self.modulo { 0 } else { (64 - bits).min(63) }
     }
 
-    /// Where `key` comes in a scan. A bin's keys are neighbours in this order, and so are those of the bins that it is split
-    /// into when the index grows.
+    /// Where `key` comes in a scan. A bin's keys are neighbours in this order, and so are those of the bins that it is
+    /// split into when the index grows.
     pub(super) fn order(&self, key: u64) -> u64 {
         let hash = self.hash(key);
         if self.modulo { hash.reverse_bits() } else { hash }

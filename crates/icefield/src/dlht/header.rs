@@ -5,8 +5,8 @@
 //!     version      bin     slot 14       slot 1 slot 0
 //! ```
 //!
-//! The lower bit of a slot's two says that it holds a record, the upper one that readers must not see it. The upper bit of
-//! the bin's two says that the bin is leaving or has left, so readers of the fast path test one bit.
+//! The lower bit of a slot's two says that it holds a record, the upper one that readers must not see it. The upper bit
+//! of the bin's two says that the bin is leaving or has left, so readers of the fast path test one bit.
 
 /// The lower bit of every slot.
 const HELD: u64 = 0x1555_5555;

@@ -106,8 +106,8 @@ impl Index {
     pub(super) fn next(&self) -> Option<&Index> {
         // SeqCst (E4): pairs with `install`; the index is complete.
         let next = self.next.load(Ordering::SeqCst);
-        // SAFETY: null, or an `Arc` that this index owns: until `leave`, which runs when nobody can be here any more, or
-        // until it is dropped.
+        // SAFETY: null, or an `Arc` that this index owns: until `leave`, which runs when nobody can be here any more,
+        // or until it is dropped.
         unsafe { next.as_ref() }
     }
 
@@ -128,7 +128,8 @@ impl Index {
 
     /// Another reference to the index after this one.
     pub(super) fn share_next(&self) -> Option<Arc<Index>> {
-        // SeqCst (E4): as in `next`. The pointer itself, not one made from a reference: that could not be an `Arc` again.
+        // SeqCst (E4): as in `next`. The pointer itself, not one made from a reference: that could not be an `Arc`
+        // again.
         let next = self.next.load(Ordering::SeqCst);
         if next.is_null() {
             return None;
@@ -140,8 +141,8 @@ impl Index {
         }
     }
 
-    /// Gives up the index after this one, so that one which is kept (as a snapshot) does not keep all its successors. For when
-    /// no request can be under way here.
+    /// Gives up the index after this one, so that one which is kept (as a snapshot) does not keep all its successors.
+    /// For when no request can be under way here.
     pub(super) fn leave(&self) {
         let next = self.next.swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !next.is_null() {

@@ -6,8 +6,8 @@
 //! two more, neighbours in the pool                                                             slots 7 .. 14
 //! ```
 //!
-//! Link buckets are named by their number, so that the layout can be mapped anywhere. Number 0 belongs to no bin: it stands
-//! for "none", and a hint to fetch it costs nothing as it is always cached.
+//! Link buckets are named by their number, so that the layout can be mapped anywhere. Number 0 belongs to no bin: it
+//! stands for "none", and a hint to fetch it costs nothing as it is always cached.
 
 use super::mode::Mode;
 use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
@@ -33,8 +33,8 @@ const _: () = assert!(super::header::SLOTS_PER_BIN == SINGLE_SLOTS + 8);
 const _: () = assert!(align_of::<Line>() == 64);
 const _: () = assert!(PRIMARY_KEYS == 1 << 2 | 1 << 4 | 1 << 6);
 
-/// The three link buckets of a bin: by how much a header's slots are shifted right to lie at its keys, and the number of
-/// its first slot.
+/// The three link buckets of a bin: by how much a header's slots are shifted right to lie at its keys, and the number
+/// of its first slot.
 pub(super) const LINK_BUCKETS: [(u32, u32); 3] = [(6, 3), (14, 7), (22, 11)];
 
 /// A bin's two link numbers, as one word.
@@ -138,8 +138,8 @@ impl Pool {
         self.buckets.as_ptr().wrapping_add(number)
     }
 
-    /// The place of `slot` in the bin of `line`; chains link buckets to the bin if the slot is in one that it does not have
-    /// yet. `None` when there is no bucket left.
+    /// The place of `slot` in the bin of `line`; chains link buckets to the bin if the slot is in one that it does not
+    /// have yet. `None` when there is no bucket left.
     #[inline(always)]
     pub(super) fn place<'a, M: Mode>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
         if slot < PRIMARY_SLOTS {

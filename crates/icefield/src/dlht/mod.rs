@@ -1,11 +1,11 @@
-//! DLHT (Katsarakis, Gavrielatos, Ntarmos: *DLHT: A Non-blocking Resizable Hashtable with Fast Deletes and Memory-awareness*,
-//! HPDC 2024): a concurrent table in memory that answers a get with one cache line.
+//! DLHT (Katsarakis, Gavrielatos, Ntarmos: *DLHT: A Non-blocking Resizable Hashtable with Fast Deletes and
+//! Memory-awareness*, HPDC 2024): a concurrent table in memory that answers a get with one cache line.
 //!
 //! # 1. What and when
 //!
-//! Best at: words under many threads, batches of any operation (a get costs about one prefetched line), growing while it is
-//! used. Worst at: ordered access (there is none), memory that must be filled to the last slot (it grows at 1.9 records a
-//! bin, 38 bytes a record), blind updates of longer records ([`DlhtMap`] makes a new one each time).
+//! Best at: words under many threads, batches of any operation (a get costs about one prefetched line), growing while
+//! it is used. Worst at: ordered access (there is none), memory that must be filled to the last slot (it grows at 1.9
+//! records a bin, 38 bytes a record), blind updates of longer records ([`DlhtMap`] makes a new one each time).
 //!
 //! # 2. Origin
 //!
@@ -29,8 +29,8 @@
 //!
 //! # 3. Layout
 //!
-//! An index is 2^*b* bins of one line each and a pool of link buckets, likewise lines; numbers, never addresses, refer to
-//! them. `layout` asserts the sizes.
+//! An index is 2^*b* bins of one line each and a pool of link buckets, likewise lines; numbers, never addresses, refer
+//! to them. `layout` asserts the sizes.
 //!
 //! ```text
 //! bin     | header | single link, double link | key value | key value | key value |
@@ -40,25 +40,26 @@
 //!
 //! # 4. Invariants
 //!
-//! - I1 A key is in at most one slot that is `Valid` or `Shadow`, of the first index of the chain whose bin for it is not
-//!   `DoneTransfer`. (While a bin is in transfer its records may be further on as well; nobody looks there.)
-//! - I2 Keys and values change only in slots that are `TryInsert`, by the thread that made them so, and in `Claimed` bins,
-//!   by the thread that claimed.
-//! - I3 Every change of a slot's state, every claim and every return from transfer changes the version. (After 2^32 changes
-//!   of one bin it comes round; a thread would have to sleep exactly that long.)
+//! - I1 A key is in at most one slot that is `Valid` or `Shadow`, of the first index of the chain whose bin for it is
+//!   not `DoneTransfer`. (While a bin is in transfer its records may be further on as well; nobody looks there.)
+//! - I2 Keys and values change only in slots that are `TryInsert`, by the thread that made them so, and in `Claimed`
+//!   bins, by the thread that claimed.
+//! - I3 Every change of a slot's state, every claim and every return from transfer changes the version. (After 2^32
+//!   changes of one bin it comes round; a thread would have to sleep exactly that long.)
 //! - I4 A bin's link numbers are set once. A link bucket belongs to one bin, to the stack, or to nobody yet.
-//! - I5 The bins of an index that have been moved are counted once each; `current` is the first index that has unmoved ones.
+//! - I5 The bins of an index that have been moved are counted once each; `current` is the first index that has unmoved
+//!   ones.
 //!
 //! # 5. Operations
 //!
 //! Each with its linearization point. *get*: the load of the value, or of the header for a miss, when the header proves
-//! unchanged afterwards; in a bin in transfer likewise. *try_insert*, and *insert* of an absent key: the exchange that makes
-//! the slot `Valid`; it fails if the header changed, and the bin is searched again. *update*, and *insert* of a present key:
-//! the store of the value in the claimed bin. *remove*: the exchange that makes the slot `Invalid`; the value read before it
-//! is exact, because a claim would have changed the header. *compute*: as what it decides, on condition that the value is
-//! still the one shown. *clear*: the store of `open` in the next index, when every bin is frozen. *snapshot*: the moment at
-//! which the last bin is frozen; writers that would come later wait for it. *scan*: each bin at one moment. *len*: none;
-//! exact when quiescent.
+//! unchanged afterwards; in a bin in transfer likewise. *try_insert*, and *insert* of an absent key: the exchange that
+//! makes the slot `Valid`; it fails if the header changed, and the bin is searched again. *update*, and *insert* of a
+//! present key: the store of the value in the claimed bin. *remove*: the exchange that makes the slot `Invalid`; the
+//! value read before it is exact, because a claim would have changed the header. *compute*: as what it decides, on
+//! condition that the value is still the one shown. *clear*: the store of `open` in the next index, when every bin is
+//! frozen. *snapshot*: the moment at which the last bin is frozen; writers that would come later wait for it. *scan*:
+//! each bin at one moment. *len*: none; exact when quiescent.
 //!
 //! # 6. Ordering
 //!
@@ -73,24 +74,25 @@
 //!
 //! # 7. Crash
 //!
-//! The table does not outlive its process. Were the same layout put into memory that several processes share, each of which may
-//! die at any instruction, then: a `TryInsert` slot whose owner died would need its owner's name, to be made `Invalid` by
-//! another; a `Claimed` bin likewise, its value being old or new, both of which are right; a bin in transfer can be moved by
-//! anybody, skipping keys that are there already.
+//! The table does not outlive its process. Were the same layout put into memory that several processes share, each of
+//! which may die at any instruction, then: a `TryInsert` slot whose owner died would need its owner's name, to be made
+//! `Invalid` by another; a `Claimed` bin likewise, its value being old or new, both of which are right; a bin in
+//! transfer can be moved by anybody, skipping keys that are there already.
 //!
 //! # 8. Progress
 //!
 //! Gets never wait and store nothing but their announcement: they repeat only when their bin has changed (lock-free).
 //! Inserts and removes of different keys never wait for one another (lock-free), but for two short states of their own
-//! bin: an update that is between its claim and its release (three instructions), and the transfer of this bin (15 records at
-//! most). Of these a thread that loses the processor delays the writers of that one bin. A transfer never waits for requests
-//! but for such a claim. An insert moves its own bin and at most [`transfer::HELP_WHEN_FULL`] others; a write that finds its bin
-//! gone, [`transfer::HELP_WHEN_MOVED`]. `clear` and `snapshot` hold writers up until every bin is frozen, or moved. An index
-//! is retired when all its bins have been moved and requests have left it. User code runs outside all of this.
+//! bin: an update that is between its claim and its release (three instructions), and the transfer of this bin (15
+//! records at most). Of these a thread that loses the processor delays the writers of that one bin. A transfer never
+//! waits for requests but for such a claim. An insert moves its own bin and at most [`transfer::HELP_WHEN_FULL`]
+//! others; a write that finds its bin gone, [`transfer::HELP_WHEN_MOVED`]. `clear` and `snapshot` hold writers up until
+//! every bin is frozen, or moved. An index is retired when all its bins have been moved and requests have left it. User
+//! code runs outside all of this.
 //!
 //! Memory is bounded: an index of 4096 bins or more grows only when it holds a quarter of what it should, so keys that
-//! crowd cost another hash function, not another index of eight times the size. A transfer that gets no memory puts the bin in
-//! hand back as it was; the insert that needed it is refused, and everything else goes on.
+//! crowd cost another hash function, not another index of eight times the size. A transfer that gets no memory puts the
+//! bin in hand back as it was; the insert that needed it is refused, and everything else goes on.
 //!
 //! # 9. Costs
 //!

@@ -1,7 +1,8 @@
 //! One thread or many: what differs between [`Dlht`](super::Dlht) and [`DlhtLocal`](super::DlhtLocal).
 //!
-//! The algorithms are written once. For many threads a compare-and-swap is one, requests are announced to the reclaimer,
-//! and counts are sharded; for one thread a compare-and-swap is a load and a store, and the rest is plain counting.
+//! The algorithms are written once. For many threads a compare-and-swap is one, requests are announced to the
+//! reclaimer, and counts are sharded; for one thread a compare-and-swap is a load and a store, and the rest is plain
+//! counting.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -51,8 +52,8 @@ pub trait Synchronization: Sized + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
-/// A reclaimer waits for this many things before it looks whether they can go, and it must have one for each thread that
-/// is inside a call: an index counts as so many.
+/// A reclaimer waits for this many things before it looks whether they can go, and it must have one for each thread
+/// that is inside a call: an index counts as so many.
 const THINGS_PER_INDEX: usize = 64;
 
 /// The reclaimer of [`Shared`].

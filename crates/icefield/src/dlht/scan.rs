@@ -1,8 +1,8 @@
 //! The weak iterator (§3.4.4): pages in the order of hashes, with cursors that survive every change of the index.
 //!
-//! A cursor is a place in that order. Growing and shrinking split and merge bins but keep the order, so a cursor stays good;
-//! a key is seen by its hash, never by its bin. Only a new hash function changes the order: whoever comes with a cursor of
-//! the former one gets everything that is left, in one page.
+//! A cursor is a place in that order. Growing and shrinking split and merge bins but keep the order, so a cursor stays
+//! good; a key is seen by its hash, never by its bin. Only a new hash function changes the order: whoever comes with a
+//! cursor of the former one gets everything that is left, in one page.
 
 use super::core::Core;
 use super::index::Index;

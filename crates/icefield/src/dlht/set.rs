@@ -17,8 +17,8 @@ use crate::table::{Cursor, SCAN_PAGE, same_length};
 /// What slots hold beside the key.
 const NO_VALUE: u64 = 0;
 
-/// A concurrent set of words: DLHT without values. Also a lock manager: an insertion that succeeds is a lock taken, a removal
-/// is a lock given back, and batches keep their order.
+/// A concurrent set of words: DLHT without values. Also a lock manager: an insertion that succeeds is a lock taken, a
+/// removal is a lock given back, and batches keep their order.
 ///
 /// # Panics
 /// [`DlhtSet::insert`] and its batch panic when the system has no memory left to grow.

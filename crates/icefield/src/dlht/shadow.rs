@@ -29,8 +29,8 @@ impl<V> fmt::Display for NotShadowed<V> {
 
 impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
-/// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]: its key is absent for every
-/// reader and held against every other insert. Dropping it aborts; forgetting it holds the key for ever.
+/// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]: its key is absent for
+/// every reader and held against every other insert. Dropping it aborts; forgetting it holds the key for ever.
 #[must_use = "dropping a shadow insert aborts it"]
 pub struct Shadow<'a, K: Word, V: Word, M: Mode = Shared> {
     table: &'a DlhtTable<K, V, M>,

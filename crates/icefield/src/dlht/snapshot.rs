@@ -1,7 +1,7 @@
 //! The strong snapshot (§3.4.4): all records as they were at one moment.
 //!
-//! All records move to a new index of the same size, which writers may not enter before the last bin has been moved. What
-//! remains in the old index is the state of that moment; it is kept as it is for as long as the snapshot lives.
+//! All records move to a new index of the same size, which writers may not enter before the last bin has been moved.
+//! What remains in the old index is the state of that moment; it is kept as it is for as long as the snapshot lives.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -1,8 +1,8 @@
 //! Resizing (§3.2.5): the next index, and the way of records into it.
 //!
-//! Every index knows its successor, if it has one. A record is in the first index of the chain whose bin for its key is not
-//! `DoneTransfer`, so a chain may have any length: a successor that is full gets a successor of its own, also while bins
-//! are still being moved to it.
+//! Every index knows its successor, if it has one. A record is in the first index of the chain whose bin for its key is
+//! not `DoneTransfer`, so a chain may have any length: a successor that is full gets a successor of its own, also while
+//! bins are still being moved to it.
 
 use super::core::Core;
 use super::get::Step;
@@ -70,7 +70,8 @@ impl<M: Mode> Core<M> {
         if self.plan.fixed || bytes > self.plan.max_bytes { Err(Error::Full) } else { Ok(()) }
     }
 
-    /// Makes an index after `index`, unless there is one; whether it did. Of the same size, it has another hash function.
+    /// Makes an index after `index`, unless there is one; whether it did. Of the same size, it has another hash
+    /// function.
     pub(super) fn make_next(&self, index: &Index, size: Size, entry: Entry) -> Result<bool> {
         let crowded = entry == Entry::Resize && size.bits == index.size.bits;
         let hasher = if crowded { index.hasher.successor() } else { index.hasher };
@@ -140,8 +141,8 @@ impl<M: Mode> Core<M> {
         while !index.is_left() {
             let done = self.help(index, CHUNK);
             if let Err(error) = done {
-                // Records that are being cleared are frozen: there is no way back. What is copied then is less than what
-                // there was, so memory for it will be found.
+                // Records that are being cleared are frozen: there is no way back. What is copied then is less than
+                // what there was, so memory for it will be found.
                 match index.next() {
                     Some(next) if next.entry != Entry::Clear => {
                         // Release (E3): a snapshot that will not be taken holds nobody up.
@@ -237,8 +238,8 @@ impl<M: Mode> Core<M> {
         Ok(())
     }
 
-    /// Puts a record into `index` or one after it. Its key is in none of them, and nobody else can bring it there while its
-    /// old bin is in transfer.
+    /// Puts a record into `index` or one after it. Its key is in none of them, and nobody else can bring it there while
+    /// its old bin is in transfer.
     fn adopt(&self, index: &Index, record: Moving) -> Result<()> {
         let mut index = index;
         loop {
@@ -276,8 +277,8 @@ fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
 }
 
 impl Index {
-    /// Puts `records` into bin `bin` by one exchange, if it is untouched and they fit into its primary bucket. Nobody else
-    /// inserts there meanwhile; at most the bin itself may begin to move on.
+    /// Puts `records` into bin `bin` by one exchange, if it is untouched and they fit into its primary bucket. Nobody
+    /// else inserts there meanwhile; at most the bin itself may begin to move on.
     fn fill<M: Mode>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
         if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {

@@ -14,7 +14,8 @@ fn table(bits: u32) -> Words {
     options.geometry(bits, 1).build().unwrap()
 }
 
-/// Lets `roles` race for a table that `before` has prepared, then looks at what they answered. Every rotation is explored.
+/// Lets `roles` race for a table that `before` has prepared, then looks at what they answered. Every rotation is
+/// explored.
 fn race<const ROLES: usize>(
     bits: u32,
     before: fn(&Words),

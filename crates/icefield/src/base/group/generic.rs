@@ -43,8 +43,8 @@ fn match_words<const N: usize>(words: [u64; N], byte: u8) -> u64 {
         .fold(0, |bits, (i, &word)| bits | zero_bytes(word ^ pattern) << (8 * i))
 }
 
-/// Bit `i` says whether byte `i` of `word` is zero. Exact: the shorter formula with a subtraction lets a borrow run into
-/// the next byte and reports it wrongly.
+/// Bit `i` says whether byte `i` of `word` is zero. Exact: the shorter formula with a subtraction lets a borrow run
+/// into the next byte and reports it wrongly.
 #[inline(always)]
 fn zero_bytes(word: u64) -> u64 {
     let seven_bits = word & !HIGH_BITS;

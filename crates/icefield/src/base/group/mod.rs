@@ -1,8 +1,8 @@
 //! Groups of fingerprints, and groups of 8-byte keys, compared all at once.
 //!
-//! A group is built from words, never from memory: raced bytes are loaded as `AtomicU64`s by the caller, and the vector is
-//! put together from those (on x86 that is two moves and an unpack; there are no mixed-size atomics in this library).
-//! Byte `i` of a group is byte `i % 8`, counted from the least significant, of word `i / 8`.
+//! A group is built from words, never from memory: raced bytes are loaded as `AtomicU64`s by the caller, and the vector
+//! is put together from those (on x86 that is two moves and an unpack; there are no mixed-size atomics in this
+//! library). Byte `i` of a group is byte `i % 8`, counted from the least significant, of word `i / 8`.
 //!
 //! One file per instruction set, all behind [`Isa`]; `generic` is plain integer arithmetic, the one that Miri runs and
 //! that the others are tested against. Which one runs is decided in two ways:
@@ -53,13 +53,13 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// Bit `i` says whether word `i` is `key`.
     fn find8(self, words: [u64; 8], key: u64) -> u32;
 
-    /// Bit `2 * i` says whether word `2 * i` of `line` is `key`; the odd bits mean nothing. Other threads may be storing to
-    /// the line: each word is read once and whole, after every load that came before and was an acquire, and before every
-    /// load that comes after an acquire fence.
+    /// Bit `2 * i` says whether word `2 * i` of `line` is `key`; the odd bits mean nothing. Other threads may be
+    /// storing to the line: each word is read once and whole, after every load that came before and was an acquire, and
+    /// before every load that comes after an acquire fence.
     ///
-    /// This is the one place where vectors are loaded from raced memory: by instructions that the compiler does not look
-    /// into, so that the language's rules for plain loads do not apply, on processors that load aligned words whole
-    /// whatever the width of the load. Everywhere else the words are loaded one by one, as here.
+    /// This is the one place where vectors are loaded from raced memory: by instructions that the compiler does not
+    /// look into, so that the language's rules for plain loads do not apply, on processors that load aligned words
+    /// whole whatever the width of the load. Everywhere else the words are loaded one by one, as here.
     #[inline(always)]
     fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
         // Relaxed: the caller orders the reads and checks what they saw.

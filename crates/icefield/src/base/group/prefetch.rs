@@ -18,13 +18,13 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the line of `address` in a state in which this processor may write it. Not for reads: it takes the line away
-/// from every other processor.
+/// Asks for the line of `address` in a state in which this processor may write it. Not for reads: it takes the line
+/// away from every other processor.
 #[inline(always)]
 pub fn prefetch_write<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // By hand, because the compiler leaves the instruction out when it does not know the processor. Every 64-bit x86 takes
-    // it; the oldest Intel ones do nothing.
+    // By hand, because the compiler leaves the instruction out when it does not know the processor. Every 64-bit x86
+    // takes it; the oldest Intel ones do nothing.
     // SAFETY: a hint touches no memory that the program can observe.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));

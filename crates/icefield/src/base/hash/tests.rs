@@ -11,8 +11,8 @@ const SEEDS: [[u64; 2]; 6] = [
     [0x5EED, 0x1CE],
 ];
 
-/// Computed once by another implementation of the description in the module's header. A change here makes every table on
-/// every disk unreadable: a new function is a new [`HashKind`].
+/// Computed once by another implementation of the description in the module's header. A change here makes every table
+/// on every disk unreadable: a new function is a new [`HashKind`].
 #[test]
 fn vectors_are_pinned() {
     let content: Vec<u8> = (0..200_u32).map(|i| (i * 7 + 1) as u8).collect();

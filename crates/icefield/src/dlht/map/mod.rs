@@ -1,14 +1,14 @@
 //! Allocator mode (§3.1): keys and values of any type, in records of their own behind the slots.
 //!
-//! The index is a table of words from hashes to records ([`record`]), so everything that is true of it is true here: a get
-//! touches a bin and the record, reads never wait, resizes block nobody. Where the paper keeps a key's size and namespace in
-//! the upper bits of the pointer, to spare looking at records of other keys, the slot's whole key word is the hash here:
-//! that spares it better, and leaves pointers whole.
+//! The index is a table of words from hashes to records ([`record`]), so everything that is true of it is true here: a
+//! get touches a bin and the record, reads never wait, resizes block nobody. Where the paper keeps a key's size and
+//! namespace in the upper bits of the pointer, to spare looking at records of other keys, the slot's whole key word is
+//! the hash here: that spares it better, and leaves pointers whole.
 //!
-//! What a reader holds stays, because it is pinned (§3.2.3's epochs, without anybody driving them): a record that was replaced or
-//! removed is freed when everybody who was pinned at that moment has left. A thread is pinned before it reads a slot's value
-//! word (and the index underneath pins again, by a `SeqCst` load, before that read), and writers retire what they have
-//! taken out of the table, after that.
+//! What a reader holds stays, because it is pinned (§3.2.3's epochs, without anybody driving them): a record that was
+//! replaced or removed is freed when everybody who was pinned at that moment has left. A thread is pinned before it
+//! reads a slot's value word (and the index underneath pins again, by a `SeqCst` load, before that read), and writers
+//! retire what they have taken out of the table, after that.
 
 mod api;
 mod hasher;
@@ -27,11 +27,12 @@ pub use hasher::{DlhtBuildHasher, DlhtHasher};
 
 /// DLHT for keys and values of any type.
 ///
-/// Calls take a guard from [`DlhtMap::pin`]; references that they give are good for as long as it lives. A guard that lives long
-/// holds back the memory of everything that is replaced and removed meanwhile.
+/// Calls take a guard from [`DlhtMap::pin`]; references that they give are good for as long as it lives. A guard that
+/// lives long holds back the memory of everything that is replaced and removed meanwhile.
 ///
 /// # Panics
-/// Calls panic when they get the guard of another map; those that insert, when the system has no memory for a larger index.
+/// Calls panic when they get the guard of another map; those that insert, when the system has no memory for a larger
+/// index.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<String, Vec<u32>>::new();
@@ -50,8 +51,8 @@ pub struct DlhtMap<K, V, S = DlhtBuildHasher> {
 
 // SAFETY: owns its records as a map of boxes would; they may be dropped on the thread that drops the map.
 unsafe impl<K: Send, V: Send, S: Send> Send for DlhtMap<K, V, S> {}
-// SAFETY: gives out `&K` and `&V`, takes in records on one thread and drops them on another; everything else is shared by
-// atomics.
+// SAFETY: gives out `&K` and `&V`, takes in records on one thread and drops them on another; everything else is shared
+// by atomics.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for DlhtMap<K, V, S> {}
 
 /// While this lives, nothing that was got from the map under it goes away. From [`DlhtMap::pin`].

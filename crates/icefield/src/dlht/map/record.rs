@@ -1,8 +1,9 @@
 //! Records in memory of their own, and the words that lead to them.
 //!
-//! A slot's key word is the whole 64-bit hash of a key (with its namespace), its value word leads to the record. Keys whose
-//! hashes are equal in all 64 bits share a slot: its word leads to a crowd then, an immutable list that is replaced as a
-//! whole. So a record of another key is looked at once in 2^64 times, unless somebody's hash function is broken.
+//! A slot's key word is the whole 64-bit hash of a key (with its namespace), its value word leads to the record. Keys
+//! whose hashes are equal in all 64 bits share a slot: its word leads to a crowd then, an immutable list that is
+//! replaced as a whole. So a record of another key is looked at once in 2^64 times, unless somebody's hash function is
+//! broken.
 
 use std::borrow::Borrow;
 use std::ptr::{self, NonNull};
@@ -64,8 +65,8 @@ impl<K, V> Drop for Fresh<K, V> {
 /// What a word leads to.
 ///
 /// # Safety
-/// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: whoever calls has
-/// been pinned since before it read the word, or has the table for itself. `'a` ends before that does.
+/// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: whoever
+/// calls has been pinned since before it read the word, or has the table for itself. `'a` ends before that does.
 unsafe fn crowd_of<'a, K, V>(word: u64) -> Result<&'a Crowd<K, V>, Pointer<K, V>> {
     let address = word as usize;
     if address & CROWD != 0 {
@@ -131,8 +132,8 @@ pub(super) unsafe fn free_crowd<K, V>(word: u64) {
 pub(super) unsafe fn retire_crowd<K: Send, V: Send>(guard: &Guard<'_>, word: u64) {
     let address = word as usize;
     if address & CROWD != 0 {
-        // SAFETY: boxed in `word_of`, unreachable for newcomers, retired once; records are `Send`, so lists of them may be
-        // dropped anywhere.
+        // SAFETY: boxed in `word_of`, unreachable for newcomers, retired once; records are `Send`, so lists of them may
+        // be dropped anywhere.
         unsafe { guard.retire_box(crowd_pointer::<K, V>(address).cast::<SendCrowd<K, V>>()) };
     }
 }

@@ -63,8 +63,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
         Some(unsafe { record.as_ref() })
     }
 
-    /// Puts a record of `key` and `value` into the table when `when` says so. `'g` is the guard's, and what was replaced is
-    /// retired under it.
+    /// Puts a record of `key` and `value` into the table when `when` says so. `'g` is the guard's, and what was
+    /// replaced is retired under it.
     pub(super) fn put<'g>(
         &self,
         namespace: u16,
@@ -142,8 +142,9 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
         }
     }
 
-    /// Replaces what `hash` leads to. An equal word leads to equal records: nothing that the caller saw has been freed, so no
-    /// address has been used again. `new` is freed when it is not taken, and the crowd of `old` retired when it is.
+    /// Replaces what `hash` leads to. An equal word leads to equal records: nothing that the caller saw has been freed,
+    /// so no address has been used again. `new` is freed when it is not taken, and the crowd of `old` retired when it
+    /// is.
     fn exchange(
         &self,
         hash: u64,
