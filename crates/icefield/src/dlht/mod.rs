@@ -17,7 +17,7 @@
 //! | §3.2.2 shadow inserts | `shadow` | |
 //! | §3.2.3 Delete | `write` | |
 //! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not look at the header again, so a put can land in a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin by the header, stores the value, and releases the bin: one more locked instruction on a line that is there, exact previous values, no 16-byte atomics, and no transfer keys. |
-//! | §3.2.5 Resize | `transfer`, `plan` | An insert with a full bin moves that bin and at most 64 others, then goes on; it does not wait for all chunks. Indexes form a chain of any length. |
+//! | §3.2.5 Resize | `transfer`, `plan` | An insert with a full bin moves that bin and at most 8 others, then goes on; it does not wait for all chunks. Indexes form a chain of any length. |
 //! | §3.2.5 GC of the old index | `base::reclaim` | By `seize`: a plain store per request or batch, `membarrier` on the resizer's side. |
 //! | §3.3 batching | `batch` | A ring that never drains instead of a pass of hints and a pass of work. |
 //! | §3.4.3 hash functions | `hasher` | Strong and keyed unless asked otherwise. |

@@ -14,9 +14,9 @@ use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
 
 /// Bins that an insert moves at most, beyond its own, when its bin is full.
-pub(super) const HELP_WHEN_FULL: u64 = 64;
+pub(super) const HELP_WHEN_FULL: u64 = 8;
 /// Bins that a write moves at most when its bin has gone already.
-pub(super) const HELP_WHEN_MOVED: u64 = 8;
+pub(super) const HELP_WHEN_MOVED: u64 = 1;
 /// Bins that a thread takes at once when it wants the whole index moved.
 pub(super) const CHUNK: u64 = 1 << 14;
 
