@@ -411,16 +411,16 @@ fn a_table_in_use_names_its_user() {
     // A load that waits for rows holds the table.
     let mut load = place.command(&["load", "t.ice", "-"]).stdin(Stdio::piped()).spawn().unwrap();
     let holder = load.id().to_string();
-    let mut message = String::new();
-    for _ in 0..200 {
-        let ran = place.run(&["get", "t.ice", "1"]);
-        if ran.status == Some(1) {
-            message = ran.err;
-            break;
-        }
+    // Waits for its name in the lock file, not for a refusal: a reader that comes first would shut the load out.
+    let lock = place.path("t.ice").join("lock");
+    let held = (0..2000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    assert!(message.contains(&holder), "process {holder}: {message}");
+        std::fs::read_to_string(&lock).is_ok_and(|name| name.contains(&holder))
+    });
+    assert!(held, "the load of process {holder} never began");
+    let ran = place.run(&["get", "t.ice", "1"]);
+    assert_eq!(ran.status, Some(1), "{}", ran.err);
+    assert!(ran.err.contains(&holder), "process {holder}: {}", ran.err);
     load.kill().unwrap();
     load.wait().unwrap();
     place.ok(&["get", "t.ice", "1"]);
