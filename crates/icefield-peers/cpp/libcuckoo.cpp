@@ -1,7 +1,6 @@
 // libcuckoo (Li, Andersen, Kaminsky, Freedman, EuroSys 2014) as a peer.
 
 #include <cstdint>
-#include <new>
 
 #include <libcuckoo/cuckoohash_map.hh>
 
@@ -12,21 +11,11 @@ namespace {
 
 using Map = libcuckoo::cuckoohash_map<uint64_t, uint64_t, Mixed>;
 
-Map &map(void *table) { return *static_cast<Map *>(table); }
-
 } // namespace
 
+#include "map.hpp"
+
 extern "C" {
-
-void *icefield_peer_create(uint64_t capacity, const char *) {
-  try {
-    return new Map(capacity);
-  } catch (const std::bad_alloc &) {
-    return nullptr;
-  }
-}
-
-void icefield_peer_destroy(void *table) { delete &map(table); }
 
 uint64_t icefield_peer_insert(void *table, const uint64_t *keys, const uint64_t *values, uint64_t n) {
   return count(n, [&](uint64_t i) { return map(table).insert(keys[i], values[i]); });
@@ -43,10 +32,6 @@ uint64_t icefield_peer_get(void *table, const uint64_t *keys, uint64_t n, uint64
 
 uint64_t icefield_peer_update(void *table, const uint64_t *keys, const uint64_t *values, uint64_t n) {
   return count(n, [&](uint64_t i) { return map(table).update(keys[i], values[i]); });
-}
-
-uint64_t icefield_peer_remove(void *table, const uint64_t *keys, uint64_t n) {
-  return count(n, [&](uint64_t i) { return map(table).erase(keys[i]); });
 }
 
 uint64_t icefield_peer_insdel(void *table, const uint64_t *keys, uint64_t n) {

@@ -1,7 +1,6 @@
 // oneTBB's concurrent_hash_map as a peer.
 
 #include <cstdint>
-#include <new>
 
 #include <oneapi/tbb/concurrent_hash_map.h>
 
@@ -17,21 +16,11 @@ struct Compare {
 
 using Map = oneapi::tbb::concurrent_hash_map<uint64_t, uint64_t, Compare>;
 
-Map &map(void *table) { return *static_cast<Map *>(table); }
-
 } // namespace
 
+#include "map.hpp"
+
 extern "C" {
-
-void *icefield_peer_create(uint64_t capacity, const char *) {
-  try {
-    return new Map(capacity);
-  } catch (const std::bad_alloc &) {
-    return nullptr;
-  }
-}
-
-void icefield_peer_destroy(void *table) { delete &map(table); }
 
 uint64_t icefield_peer_insert(void *table, const uint64_t *keys, const uint64_t *values, uint64_t n) {
   return count(n, [&](uint64_t i) { return map(table).emplace(keys[i], values[i]); });
@@ -60,10 +49,6 @@ uint64_t icefield_peer_update(void *table, const uint64_t *keys, const uint64_t 
     at->second = values[i];
     return true;
   });
-}
-
-uint64_t icefield_peer_remove(void *table, const uint64_t *keys, uint64_t n) {
-  return count(n, [&](uint64_t i) { return map(table).erase(keys[i]); });
 }
 
 uint64_t icefield_peer_insdel(void *table, const uint64_t *keys, uint64_t n) {

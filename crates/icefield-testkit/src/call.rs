@@ -5,6 +5,7 @@
 
 use icefield::{Arg, Computed, Data, Decision, OnFailure, Op, Result, Table};
 
+use crate::rng::Rng;
 use crate::subject::Sample;
 
 /// Stands for a value that nobody wrote; scenarios never write it.
@@ -32,6 +33,29 @@ pub enum Action {
     Remove,
     Delete,
     Compute(Rule),
+}
+
+impl Action {
+    /// Any of them, those that are wanted most often more often; what it writes is `value`.
+    pub fn any(rng: &mut Rng, value: u64) -> Self {
+        *rng.pick(&[
+            Action::Get,
+            Action::Get,
+            Action::Contains,
+            Action::TryInsert(value),
+            Action::TryInsert(value),
+            Action::Insert(value),
+            Action::Put(value),
+            Action::Update(value),
+            Action::Remove,
+            Action::Remove,
+            Action::Delete,
+            Action::Compute(Rule::Put(value)),
+            Action::Compute(Rule::PutIfAbsent(value)),
+            Action::Compute(Rule::PutIfPresent(value)),
+            Action::Compute(Rule::RemoveEven),
+        ])
+    }
 }
 
 /// How a [`Action::Compute`] decides.

@@ -10,7 +10,7 @@ use icefield::{
     Cursor, Decision, Dlht, DlhtHash, DlhtLocal, DlhtMap, DlhtSet, Error, NotShadowed, Table,
 };
 use icefield_testkit::budget::Budget;
-use icefield_testkit::call::{Action, BatchKind, Call, Rule, ask, ask_batch};
+use icefield_testkit::call::{Action, BatchKind, Call, ask, ask_batch};
 use icefield_testkit::linear::Counts;
 use icefield_testkit::pool::Pool;
 use icefield_testkit::reference::Reference;
@@ -30,21 +30,7 @@ fn shaped(seed: u64) -> Dlht<u64, u64> {
 
 fn action(rng: &mut Rng) -> Action {
     let value = rng.word();
-    *rng.pick(&[
-        Action::Get,
-        Action::Contains,
-        Action::TryInsert(value),
-        Action::TryInsert(value),
-        Action::Insert(value),
-        Action::Put(value),
-        Action::Update(value),
-        Action::Remove,
-        Action::Delete,
-        Action::Compute(Rule::Put(value)),
-        Action::Compute(Rule::PutIfAbsent(value)),
-        Action::Compute(Rule::PutIfPresent(value)),
-        Action::Compute(Rule::RemoveEven),
-    ])
+    Action::any(rng, value)
 }
 
 /// A key from a set of `keys`, with gaps, extremes and strides.

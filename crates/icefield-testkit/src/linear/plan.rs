@@ -1,6 +1,6 @@
 //! What each thread of a concurrent history does.
 
-use crate::call::{Action, BatchKind, Call, Rule};
+use crate::call::{Action, BatchKind, Call};
 use crate::rng::Rng;
 
 /// One call of a thread.
@@ -92,23 +92,7 @@ impl Draw<'_> {
 
     fn contended(&mut self) -> Call {
         let value = self.value();
-        let action = *self.rng.pick(&[
-            Action::Get,
-            Action::Get,
-            Action::Contains,
-            Action::TryInsert(value),
-            Action::TryInsert(value),
-            Action::Insert(value),
-            Action::Put(value),
-            Action::Update(value),
-            Action::Remove,
-            Action::Remove,
-            Action::Delete,
-            Action::Compute(Rule::Put(value)),
-            Action::Compute(Rule::PutIfAbsent(value)),
-            Action::Compute(Rule::PutIfPresent(value)),
-            Action::Compute(Rule::RemoveEven),
-        ]);
+        let action = Action::any(self.rng, value);
         Call { key: *self.rng.pick(&self.hot), action }
     }
 

@@ -57,10 +57,12 @@ pub(super) struct Window<'a, K: ?Sized, V: ?Sized, M: Medium> {
     pub(super) staged: Vec<Staged>,
     /// Of all that is staged: a `clear` ends the window.
     pub(super) generation: u64,
-    /// Whether any plan is more than an answer, more than an insert into one of its two buckets, an insert.
+    /// Whether any plan is more than an answer.
     changes: bool,
-    special: bool,
+    /// Whether any is an insert.
     inserts: bool,
+    /// Whether any has more to do once it is durable: all but answers and inserts into one of the two buckets.
+    special: bool,
 }
 
 /// The places of an operation's two buckets in its window.

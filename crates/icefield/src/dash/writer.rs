@@ -1,6 +1,7 @@
-//! The writes of a batch behind its ring: collected, then locked together, staged together, committed together.
+//! The writes of a batch behind its ring: taken up a window at a time, locked and staged some at a time, committed
+//! together.
 //!
-//! Doing each step for a whole window keeps the processor busy: a locked instruction lets nothing pass it, so one
+//! Doing each step for several operations keeps the processor busy: a locked instruction lets nothing pass it, so one
 //! between any two operations would run them one after the other.
 
 use super::Dash;
@@ -15,8 +16,7 @@ use crate::pm::Medium;
 use crate::table::Arg;
 use crate::{Error, Result};
 
-/// Operations whose locks are taken in a row. Enough to overlap them; those behind one that ends the window were taken
-/// in vain.
+/// Operations whose locks are taken in a row; those behind one that ends the window were taken in vain.
 const LOCKED_TOGETHER: usize = 8;
 
 /// What is known of an operation that lies ahead.

@@ -194,10 +194,7 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                match plain($map.put($namespace, key, value, When::Always, guard)) {
-                    Put::Replaced(before) => Some(before),
-                    Put::Inserted | Put::Kept(_) => None,
-                }
+                plain($map.put($namespace, key, value, When::Always, guard)).replaced()
             }
 
             /// Replaces the value only if `key` is present; gives the previous one.
@@ -216,10 +213,7 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                match plain($map.put($namespace, key, value, When::Present, guard)) {
-                    Put::Replaced(before) => Some(before),
-                    Put::Inserted | Put::Kept(_) => None,
-                }
+                plain($map.put($namespace, key, value, When::Present, guard)).replaced()
             }
 
             /// Removes `key`; gives the value it had.

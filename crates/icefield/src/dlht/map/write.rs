@@ -29,6 +29,16 @@ pub(super) enum Put<'g, V> {
     Kept(Option<&'g V>),
 }
 
+impl<'g, V> Put<'g, V> {
+    /// The value that was replaced.
+    pub(super) fn replaced(self) -> Option<&'g V> {
+        match self {
+            Put::Replaced(before) => Some(before),
+            Put::Inserted | Put::Kept(_) => None,
+        }
+    }
+}
+
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
     #[inline]
     pub(super) fn hash_of<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> u64 {
