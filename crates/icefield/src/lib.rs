@@ -36,6 +36,7 @@ mod dlht;
 
 mod error;
 mod key;
+mod record;
 mod table;
 
 pub use any::{AnyOptions, AnyPage, AnyTable};
