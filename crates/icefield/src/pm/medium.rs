@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{LINE_BYTES, Region};
+use super::{Cell128, LINE_BYTES, Region, arch};
 use crate::Result;
 
 /// What a table's files survive, and what a fence costs for it.
@@ -194,6 +194,12 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// Loads a durable word.
     #[track_caller]
     fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64;
+    /// Loads two durable words at once, where the processor can ([`Cell128::loads_whole`]); of order Acquire.
+    #[inline(always)]
+    #[track_caller]
+    fn load128(&self, cell: &Cell128) -> [u64; 2] {
+        arch::load128(cell)
+    }
     /// Stores a durable word.
     #[track_caller]
     fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering);
