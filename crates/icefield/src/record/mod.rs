@@ -156,6 +156,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(self.bytes(pm, word)? == probe.key.bytes())
     }
 
+    /// Whether keys are words, not references.
+    #[inline(always)]
+    pub(crate) fn keys_are_words(&self) -> bool {
+        Self::KEY_IS_WORD
+    }
+
+    /// Whether the probed key's word is `word`; a key by reference has none of its own.
+    #[inline(always)]
+    pub(crate) fn is_key_word(&self, probe: &Probe<'_>, word: u64) -> bool {
+        Self::KEY_IS_WORD && probe.key.word() == word
+    }
+
     /// The hash of a stored key.
     #[inline]
     pub(crate) fn hash_of(&self, pm: &impl Medium, word: u64) -> Result<u64> {

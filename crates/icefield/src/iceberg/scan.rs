@@ -1,0 +1,213 @@
+//! Iteration: the front yard's buckets, then the back yard's, each in the order of their reversed numbers, then the
+//! overflow yard's slots.
+//!
+//! A record never changes its level while the table is open, and a doubling splits a bucket into two that are neighbours
+//! in that order, so a cursor stays good across doublings. Each bucket is read at one moment as far as its own lock goes;
+//! a back bucket has none, but what is read there is durable, as with *get*.
+
+use super::Iceberg;
+use super::core::Core;
+use super::fingerprints::used_back;
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, scan_place};
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::engine::Engine;
+use crate::table::{Cursor, Page};
+
+/// Where a scan is. As a word: the yard in the two highest bits, then the highest bits of the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    /// The front bucket at this place of the scan order, and the side slot before the first.
+    Front(u64),
+    /// The back bucket at this place.
+    Back(u64),
+    /// The overflow slot with this number.
+    Overflow(u64),
+}
+
+/// Bits of a place that a cursor does not keep: buckets have at most 2^32.
+const PLACE_SHIFT: u32 = 2;
+
+impl Position {
+    fn of(cursor: Cursor) -> Option<Self> {
+        let rest = cursor.0 << PLACE_SHIFT;
+        Some(match cursor.0 >> (64 - PLACE_SHIFT) {
+            0 => Self::Front(rest),
+            1 => Self::Back(rest),
+            2 => Self::Overflow(rest >> PLACE_SHIFT),
+            _ => return None,
+        })
+    }
+
+    fn cursor(self) -> Cursor {
+        let (yard, rest) = match self {
+            Self::Front(place) => (0, place >> PLACE_SHIFT),
+            Self::Back(place) => (1, place >> PLACE_SHIFT),
+            Self::Overflow(slot) => (2, slot),
+        };
+        Cursor(yard << (64 - PLACE_SHIFT) | rest)
+    }
+}
+
+/// The place after those of a bucket, if there is one.
+fn next_place(place: u64, depth: u32) -> Option<u64> {
+    let width = 1_u64.checked_shl(64 - depth)?;
+    (place & !(width - 1)).checked_add(width)
+}
+
+/// Words of records.
+type Entries = Vec<(u64, u64)>;
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+    pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        let core = &self.core;
+        let pin = core.pin();
+        let mut entries = Entries::new();
+        let mut next = Position::of(cursor);
+        while let Some(position) = next
+            && entries.len() < n.max(1)
+        {
+            next = core.read_position(position, &mut entries)?;
+        }
+        let mut records = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            records.push((self.own_key(key)?, self.own_value(value)?));
+        }
+        drop(pin);
+        Ok(Page { records, next: next.map(Position::cursor) })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Reads what is at a position; tells the next one. No step comes between.
+    fn read_position(&self, position: Position, entries: &mut Entries) -> Result<Option<Position>> {
+        let _pass = self.gate.enter();
+        let shape = self.shape();
+        let bucket_at = |place: u64| scan_place(place) & (shape.buckets() - 1);
+        let source = |bucket: u64| bucket & (shape.buckets() / 2).wrapping_sub(1);
+        Ok(Some(match position {
+            Position::Front(place) => {
+                let bucket = bucket_at(place);
+                if shape.phase == Phase::Doubling {
+                    self.move_both(shape, source(bucket))?;
+                }
+                if place == 0 {
+                    self.read_side(entries)?;
+                }
+                self.read_front(bucket, entries)?;
+                next_place(place, shape.depth).map_or(Position::Back(0), Position::Front)
+            }
+            Position::Back(place) => {
+                let bucket = bucket_at(place);
+                if shape.phase == Phase::Doubling {
+                    self.move_both(shape, source(bucket))?;
+                }
+                self.read_back(shape, bucket, entries)?;
+                next_place(place, shape.depth).map_or(Position::Overflow(0), Position::Back)
+            }
+            Position::Overflow(slot) => {
+                let Some(number) =
+                    u32::try_from(slot).ok().filter(|&slot| slot < self.overflow.slots())
+                else {
+                    return Ok(None);
+                };
+                if let Some(slot) = self.overflow.slot(number) {
+                    entries.extend(self.read_settled(shape, slot)?);
+                }
+                Position::Overflow(slot + 1)
+            }
+        }))
+    }
+
+    fn read_side(&self, entries: &mut Entries) -> Result<()> {
+        let slot = &self.root()?.side;
+        if self.pm.peek(|| slot.key(&self.pm)) != SIDE_KEY {
+            return Ok(());
+        }
+        let line = self.front_line(self.shape().front(self.records.hash.word(EMPTY_KEY)));
+        line.lock(&self.pm);
+        if slot.key(&self.pm) == SIDE_KEY {
+            entries.push((EMPTY_KEY, slot.value(&self.pm)));
+        }
+        line.unlock();
+        Ok(())
+    }
+
+    fn read_front(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
+        let line = self.front_line(bucket);
+        line.lock(&self.pm);
+        let read = self.read_locked(bucket, entries);
+        line.unlock();
+        read
+    }
+
+    fn read_locked(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
+        let line = self.front_line(bucket);
+        let mut used = self.front_mask() & !line.empty(self.front_mask());
+        while used != 0 {
+            let slot = self.front_slot(bucket, used.trailing_zeros())?;
+            used &= used - 1;
+            let key = slot.key(&self.pm);
+            if key != EMPTY_KEY {
+                entries.push((key, slot.value(&self.pm)));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_back(&self, shape: Shape, bucket: u64, entries: &mut Entries) -> Result<()> {
+        for number in used_back(self.back_word(bucket).load(), self.yards.back) {
+            entries.extend(self.read_settled(shape, self.back_slot(bucket, number)?)?);
+        }
+        Ok(())
+    }
+
+    /// The record of a slot that has no lock of its own, as it is under the lock of its key.
+    fn read_settled(&self, shape: Shape, slot: &Slot) -> Result<Option<(u64, u64)>> {
+        loop {
+            let key = self.pm.peek(|| slot.key(&self.pm));
+            if key == EMPTY_KEY {
+                return Ok(None);
+            }
+            let line = self.front_line(shape.front(self.records.hash_of(&self.pm, key)?));
+            line.lock(&self.pm);
+            let (now, value) = (self.pm.peek(|| slot.key(&self.pm)), slot.value(&self.pm));
+            line.unlock();
+            if now == key {
+                return Ok(Some((key, value)));
+            }
+        }
+    }
+}
+
+/// An iterator over a table's records, from [`Iceberg::iter`]; reads ahead a page at a time.
+///
+/// ```
+/// let table = icefield::Iceberg::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20)])?;
+/// let sum: u64 = table.iter().map(|record| record.map(|(_, value)| value)).sum::<icefield::Result<u64>>()?;
+/// assert_eq!(sum, 30);
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub struct IcebergIter<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
+    pub(super) table: &'a Iceberg<K, V, M>,
+    pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,
+    pub(super) next: Option<Cursor>,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iterator for IcebergIter<'_, K, V, M> {
+    type Item = Result<(K::Owned, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.page.next() {
+                return Some(Ok(record));
+            }
+            match self.table.scan_page(self.next.take()?, crate::table::SCAN_PAGE) {
+                Ok(page) => (self.page, self.next) = (page.records.into_iter(), page.next),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
