@@ -156,7 +156,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
                 shape
             }
         };
-        if self.has_staged(probe.hash) {
+        if self.staged.iter().any(|staged| staged.hash == probe.hash) {
             return Ok(Attempt::Later);
         }
         if shape.phase == Phase::Doubling {
@@ -340,8 +340,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
         result
     }
 
-    fn has_staged(&self, hash: u64) -> bool {
-        self.staged.iter().any(|staged| staged.hash == hash)
+    fn holds_up(&self, hash: u64) -> bool {
+        let held = |shape: Shape| self.held.iter().any(|held| held.bucket == shape.front(hash));
+        self.pass.as_ref().is_some_and(|(_, shape)| held(*shape))
     }
 
     fn staged_answer(&self, index: usize) -> Option<Wrote> {

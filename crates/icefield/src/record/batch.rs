@@ -31,8 +31,9 @@ pub(crate) trait BatchWriter {
     /// Commits the window and gives out its answers.
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()>;
 
-    /// Whether an operation on a key with this hash is staged.
-    fn has_staged(&self, hash: u64) -> bool;
+    /// Whether a read of a key with this hash must come after the open window: it has an operation on the key, or a lock
+    /// for which reads wait.
+    fn holds_up(&self, hash: u64) -> bool;
 
     /// What will be the answer of an operation that was staged last.
     fn staged_answer(&self, index: usize) -> Option<Wrote>;
@@ -151,7 +152,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         let probe = self.records().probe(ops[index].key());
         let write = match &ops[index] {
             Op::Get(..) => {
-                if writer.has_staged(probe.hash) {
+                if writer.holds_up(probe.hash) {
                     writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
                 }
                 if let Op::Get(_, found) = &mut ops[index] {
