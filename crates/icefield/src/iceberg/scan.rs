@@ -2,12 +2,12 @@
 //! overflow yard's slots.
 //!
 //! A record never changes its level while the table is open, and a doubling splits a bucket into two that are neighbours
-//! in that order, so a cursor stays good across doublings. Each bucket is read at one moment as far as its own lock goes;
-//! a back bucket has none, but what is read there is durable, as with *get*.
+//! in that order, so a cursor stays good across doublings. Each record is read as *get* reads it: without a lock, and
+//! durable when it is shown.
 
 use super::Iceberg;
 use super::core::Core;
-use super::fingerprints::used_back;
+use super::fingerprints::{FrontLine, used_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, scan_place};
 use crate::Result;
 use crate::key::{Key, Value};
@@ -49,6 +49,9 @@ impl Position {
         Cursor(yard << (64 - PLACE_SHIFT) | rest)
     }
 }
+
+/// Overflow slots that are read at a time.
+const OVERFLOW_AT_A_TIME: u64 = 64;
 
 /// The place after those of a bucket, if there is one.
 fn next_place(place: u64, depth: u32) -> Option<u64> {
@@ -93,7 +96,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                     self.move_both(shape, source(bucket))?;
                 }
                 if place == 0 {
-                    self.read_side(entries)?;
+                    self.read_side(shape, entries)?;
                 }
                 self.read_front(bucket, entries)?;
                 next_place(place, shape.depth).map_or(Position::Back(0), Position::Front)
@@ -106,78 +109,84 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.read_back(shape, bucket, entries)?;
                 next_place(place, shape.depth).map_or(Position::Overflow(0), Position::Back)
             }
-            Position::Overflow(slot) => {
-                let Some(number) =
-                    u32::try_from(slot).ok().filter(|&slot| slot < self.overflow.slots())
-                else {
-                    return Ok(None);
-                };
-                if let Some(slot) = self.overflow.slot(number) {
-                    entries.extend(self.read_settled(shape, slot)?);
-                }
-                Position::Overflow(slot + 1)
+            Position::Overflow(first) => {
+                let end = u64::from(self.overflow.slots());
+                let next = (first + OVERFLOW_AT_A_TIME).min(end);
+                let slots = (first..next).filter_map(|slot| self.overflow.slot(slot as u32));
+                self.read_shared_slots(shape, slots, entries)?;
+                return Ok((next < end).then_some(Position::Overflow(next)));
             }
         }))
     }
 
-    fn read_side(&self, entries: &mut Entries) -> Result<()> {
+    fn read_side(&self, shape: Shape, entries: &mut Entries) -> Result<()> {
         let slot = &self.root()?.side;
-        if self.pm.peek(|| slot.key(&self.pm)) != SIDE_KEY {
-            return Ok(());
+        let line = self.front_line(shape.front(self.records.hash.word(EMPTY_KEY)));
+        let [key, value] = self.read_settled(slot, line);
+        if key == SIDE_KEY {
+            entries.push((EMPTY_KEY, value));
         }
-        let line = self.front_line(self.shape().front(self.records.hash.word(EMPTY_KEY)));
-        line.lock(&self.pm);
-        if slot.key(&self.pm) == SIDE_KEY {
-            entries.push((EMPTY_KEY, slot.value(&self.pm)));
-        }
-        line.unlock();
         Ok(())
     }
 
+    /// All records of a front bucket.
     fn read_front(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
-        let line = self.front_line(bucket);
-        line.lock(&self.pm);
-        let read = self.read_locked(bucket, entries);
-        line.unlock();
-        read
-    }
-
-    fn read_locked(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
         let line = self.front_line(bucket);
         let mut used = self.front_mask() & !line.empty(self.front_mask());
         while used != 0 {
-            let slot = self.front_slot(bucket, used.trailing_zeros())?;
+            let [key, value] =
+                self.read_settled(self.front_slot(bucket, used.trailing_zeros())?, line);
             used &= used - 1;
-            let key = slot.key(&self.pm);
             if key != EMPTY_KEY {
-                entries.push((key, slot.value(&self.pm)));
+                entries.push((key, value));
             }
         }
         Ok(())
     }
 
     fn read_back(&self, shape: Shape, bucket: u64, entries: &mut Entries) -> Result<()> {
-        for number in used_back(self.back_word(bucket).load(), self.yards.back) {
-            entries.extend(self.read_settled(shape, self.back_slot(bucket, number)?)?);
+        let used = used_back(self.back_word(bucket).load(), self.yards.back);
+        let slots = used.map(|slot| self.back_slot(bucket, slot)).collect::<Result<Vec<_>>>()?;
+        self.read_shared_slots(shape, slots.into_iter(), entries)
+    }
+
+    /// The records of slots each of which changes under the lock of its own key.
+    fn read_shared_slots<'a>(
+        &self,
+        shape: Shape,
+        slots: impl Iterator<Item = &'a Slot>,
+        entries: &mut Entries,
+    ) -> Result<()> {
+        for slot in slots {
+            loop {
+                // Whose lock it is, if it is anybody's: nothing else is made of this look.
+                let key = self.pm.peek(|| slot.key(&self.pm));
+                if key == EMPTY_KEY {
+                    break;
+                }
+                let line = self.front_line(shape.front(self.records.hash_of(&self.pm, key)?));
+                let [now, value] = self.read_settled(slot, line);
+                if now == key {
+                    entries.push((key, value));
+                    break;
+                }
+            }
         }
         Ok(())
     }
 
-    /// The record of a slot that has no lock of its own, as it is under the lock of its key.
-    fn read_settled(&self, shape: Shape, slot: &Slot) -> Result<Option<(u64, u64)>> {
-        loop {
-            let key = self.pm.peek(|| slot.key(&self.pm));
-            if key == EMPTY_KEY {
-                return Ok(None);
-            }
-            let line = self.front_line(shape.front(self.records.hash_of(&self.pm, key)?));
-            line.lock(&self.pm);
-            let (now, value) = (self.pm.peek(|| slot.key(&self.pm)), slot.value(&self.pm));
-            line.unlock();
-            if now == key {
-                return Ok(Some((key, value)));
-            }
+    /// Both words of a slot, durable, given the line with the lock under which they change.
+    fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
+        if self.loads_whole {
+            let words = slot.load(&self.pm);
+            // As in `lookup`.
+            self.wait_unlocked(line);
+            return words;
         }
+        line.lock(&self.pm);
+        let words = [slot.key(&self.pm), slot.value(&self.pm)];
+        line.unlock();
+        words
     }
 }
 
