@@ -114,6 +114,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The present shape.
     #[inline(always)]
     pub(super) fn shape(&self) -> Shape {
+        self.pm.beside();
         // Acquire (E4): pairs with the Release in `set_shape`.
         let word = self.shape.load(Acquire);
         // Only words that were packed are ever stored; a wrong one would be seen as an empty table.
@@ -144,11 +145,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     pub(super) fn front_line(&self, bucket: u64) -> FrontLine<'_> {
+        self.pm.beside();
         FrontLine(&self.front_lines[bucket as usize])
     }
 
     #[inline(always)]
     pub(super) fn back_word(&self, bucket: u64) -> BackWord<'_> {
+        self.pm.beside();
         BackWord(&self.back_words[bucket as usize])
     }
 
@@ -228,6 +231,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Returns when the lock bit of a front bucket has been seen clear.
     #[inline(always)]
     pub(super) fn wait_unlocked(&self, line: FrontLine<'_>) {
+        self.pm.beside();
         let mut rounds = 0;
         while line.is_locked() {
             self.pm.wait(rounds);

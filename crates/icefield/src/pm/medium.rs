@@ -255,6 +255,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
         }
     }
 
+    /// Called before a table looks at, or changes, words in DRAM that threads share beside the medium. Only the simulator
+    /// listens: another thread may run in between, as everywhere else.
+    #[inline(always)]
+    fn beside(&self) {}
+
     /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what
     /// it has read so far. Only the simulator's detector listens.
     #[inline(always)]

@@ -454,6 +454,10 @@ impl Medium for Sim {
         }
     }
 
+    fn beside(&self) {
+        self.step();
+    }
+
     fn forget_reads(&self) {
         if self.modes() & mode::DETECT != 0 {
             self.state().forget_reads();
