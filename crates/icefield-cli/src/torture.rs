@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use icefield::DashEh;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory, Sim};
+use icefield::{DashEh, Iceberg};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, mutate};
 use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
@@ -143,6 +143,7 @@ struct Common {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TableName {
     DashEh,
+    Iceberg,
     /// In memory: `linear` only
     Dlht,
 }
@@ -185,6 +186,12 @@ pub fn run(args: &Args) -> Outcome {
         (TableName::DashEh, Records::Bytes) => {
             torture::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(&args.kind, common, out)
         }
+        (TableName::Iceberg, Records::Words) => {
+            torture::<Iceberg<u64, u64, Sim>, Iceberg<u64, u64>>(&args.kind, common, out)
+        }
+        (TableName::Iceberg, Records::Bytes) => {
+            torture::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(&args.kind, common, out)
+        }
         (TableName::Dlht, records) => torture_in_memory(&args.kind, common, records, out),
     })
 }
@@ -211,6 +218,8 @@ fn child(table: TableName, records: Records, orders: &str) -> Outcome {
     let done = match (table, records) {
         (TableName::DashEh, Records::Words) => kill::child::<DashEh<u64, u64>>(orders),
         (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
+        (TableName::Iceberg, Records::Words) => kill::child::<Iceberg<u64, u64>>(orders),
+        (TableName::Iceberg, Records::Bytes) => kill::child::<Iceberg<[u8], [u8]>>(orders),
         (TableName::Dlht, _) => Err("a table in memory has nothing to be killed for".to_owned()),
     };
     done.map(|()| true).map_err(Failure::Problem)
