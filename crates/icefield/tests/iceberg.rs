@@ -232,6 +232,20 @@ fn batches_answer_like_single_calls() -> Check {
     Ok(())
 }
 
+/// A read in a batch once waited for the lock that its own batch held: for another key of the same bucket.
+#[test]
+fn reads_of_a_batch_pass_its_own_locks() -> Check {
+    let table = Iceberg::<u64, u64>::in_memory()?;
+    assert_eq!(table.stats().details[0], ("buckets", 1));
+    table.put(2, 20)?;
+    let mut ops = [Op::insert(1, 10), Op::get(2), Op::get(3), Op::get(1), Op::remove(2)];
+    assert_eq!(table.execute(&mut ops, OnFailure::Continue)?, 5);
+    let found: Vec<_> =
+        ops[1..4].iter().map(|op| if let Op::Get(_, v) = op { *v } else { None }).collect();
+    assert_eq!(found, [Some(20), None, Some(10)]);
+    Ok(())
+}
+
 #[test]
 fn threads_count_together() -> Check {
     let table = Iceberg::<u64, u64>::options().yards(Yards { front: 4, back: 2 }).in_memory()?;
