@@ -271,6 +271,74 @@ fn threads_count_together() -> Check {
 }
 
 #[test]
+fn space_is_given_back() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let table = Iceberg::<u64, u64>::create(&path)?;
+    let pairs: Vec<(u64, u64)> = (0..200_000).map(|key| (key, !key)).collect();
+    table.put_batch(&pairs)?;
+    let large = table.stats();
+    table.retain(|key, _| key % 100 == 0)?;
+    table.shrink_to_fit()?;
+    let small = table.stats();
+    assert!(small.capacity * 16 <= large.capacity, "{large:?} {small:?}");
+    let check = |table: &Iceberg<u64, u64>| -> Check {
+        for key in 0..200_000 {
+            assert_eq!(table.get(key)?, (key % 100 == 0).then_some(!key), "key {key}");
+        }
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+        Ok(())
+    };
+    check(&table)?;
+    drop(table);
+    let table = Iceberg::<u64, u64>::open(&path)?;
+    check(&table)?;
+    table.put_batch(&pairs)?;
+    assert_eq!(table.len()?, 200_000);
+    assert_eq!(table.get(77)?, Some(!77));
+    assert!(table.check()?.is_clean());
+    println!("{:?}", table.stats());
+    Ok(())
+}
+
+/// Keys that stay are found, with their values, while the table doubles and halves under the reads.
+#[test]
+fn reads_go_on_while_the_table_grows_and_shrinks() -> Check {
+    let table = Iceberg::<u64, u64>::options().yards(Yards { front: 8, back: 4 }).in_memory()?;
+    for key in 0..50 {
+        table.put(key, key + 7)?;
+    }
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut reads = 0_u64;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..30 {
+                let keys: Vec<u64> = (1_000..4_000).collect();
+                let pairs: Vec<(u64, u64)> = keys.iter().map(|&key| (key, key)).collect();
+                table.put_batch(&pairs).expect("put");
+                table.remove_batch(&keys, &mut vec![None; keys.len()]).expect("remove");
+                table.shrink_to_fit().expect("shrink");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            for key in 0..50 {
+                assert_eq!(table.get(key).expect("get"), Some(key + 7));
+            }
+            let stable = table.iter().filter(|r| r.as_ref().is_ok_and(|&(key, _)| key < 50));
+            assert_eq!(stable.count(), 50);
+            reads += 50;
+        }
+    });
+    let stats = table.stats();
+    println!("{reads} reads, {stats:?}");
+    assert!(stats.details.iter().any(|&(name, count)| name == "halvings" && count >= 30));
+    assert!(table.check()?.is_clean());
+    Ok(())
+}
+
+#[test]
 fn room_is_made_ahead() -> Check {
     let table = Iceberg::<u64, u64>::options().yards(TINY).hash(HashKind::Constant).in_memory()?;
     for key in 0..500 {

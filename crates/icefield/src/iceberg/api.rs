@@ -418,6 +418,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         self.core.make_room_for(self.core.length.estimate(0).saturating_add(additional))
     }
 
+    /// Halves the table for as long as every bucket has room for two and the load stays below its threshold, and gives
+    /// the space back (§4). Writers wait meanwhile, reads go on.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`], [`crate::Error::Io`].
+    ///
+    /// ```
+    /// let table = icefield::Iceberg::<u64, u64>::options().capacity(100_000).in_memory()?;
+    /// table.put(1, 10)?;
+    /// table.shrink_to_fit()?;
+    /// assert!(table.capacity() < 100);
+    /// assert_eq!(table.get(1)?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
+    }
+
     /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
     ///
     /// # Errors
@@ -754,6 +772,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Table for Iceberg<K, V, M> {
     }
     fn reserve(&self, additional: u64) -> Result<()> {
         self.reserve(additional)
+    }
+    fn shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
     }
     fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
         self.read_batch(keys, found)

@@ -54,6 +54,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) doublings: ShardedCounter,
+    pub(super) halvings: ShardedCounter,
     pub(super) back_inserts: ShardedCounter,
     pub(super) overflow_inserts: ShardedCounter,
 }
@@ -239,7 +240,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Looks wherever the key may be; where a doubling may be moving it, at its old place first.
+    /// Looks wherever the key may be; where a doubling or halving may be moving it, at its old place first.
     #[inline(always)]
     fn search(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
         if self.is_side(probe) {
@@ -247,7 +248,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok((key == SIDE_KEY).then_some(value));
         }
         let bucket = shape.front(probe.hash);
-        if let Some(source) = shape.source(bucket)
+        if let Some(source) = shape.front_before(probe.hash)
             && let Some(value) = self.search_front(source, probe, Self::read_shared)?
         {
             return Ok(Some(value));
@@ -256,9 +257,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(Some(value));
         }
         let buckets = shape.back(probe.hash);
-        let sources = buckets.map(|bucket| shape.source(bucket).unwrap_or(bucket));
-        if sources != buckets
-            && let Some(value) = self.search_back(sources, probe)?
+        if shape.phase != Phase::Stable
+            && let Some(value) = self.search_back(shape.back_before(probe.hash), probe)?
         {
             return Ok(Some(value));
         }

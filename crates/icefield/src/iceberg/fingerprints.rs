@@ -122,6 +122,11 @@ impl BackWord<'_> {
         self.0.load(Acquire)
     }
 
+    /// The byte of a slot.
+    pub(super) fn byte(self, slot: u32) -> u8 {
+        byte_of(self.load(), slot)
+    }
+
     /// Claims the first of the `slots` slots that is empty.
     pub(super) fn claim(self, slots: u32) -> Option<u32> {
         let mut word = self.0.load(Relaxed);

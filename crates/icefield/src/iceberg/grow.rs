@@ -168,6 +168,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn reserve_yards(&self, shape: Shape) -> Result<()> {
         for (region, bytes) in self.yard_bytes(shape) {
             self.pm.grow(region, bytes)?;
+            // A halving may have punched it.
+            self.pm.reserve(region, 0, bytes)?;
         }
         Ok(())
     }
@@ -175,7 +177,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// How long each yard must be.
     pub(super) fn yard_bytes(&self, shape: Shape) -> [(&Region, u64); 2] {
         let [front, back] = self.yards.bucket_bytes();
-        [(&self.front, shape.buckets() * front), (&self.back, shape.buckets() * back)]
+        [(&self.front, front << shape.extent()), (&self.back, back << shape.extent())]
     }
 
     /// Moves what is left of a doubling; the caller holds the structure's mutex.

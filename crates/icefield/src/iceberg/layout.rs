@@ -133,6 +133,8 @@ pub(super) enum Phase {
     Doubling = 2,
     /// Whatever slots hold, the table is empty.
     Clearing = 3,
+    /// Records may still be in a half of the yards above the buckets that there are.
+    Halving = 4,
 }
 
 /// How many buckets each yard has, what the table is doing, and how many steps have led here: one word.
@@ -158,10 +160,15 @@ impl Shape {
             1 => Phase::Stable,
             2 => Phase::Doubling,
             3 => Phase::Clearing,
+            4 => Phase::Halving,
             _ => return None,
         };
         let depth = u32::from(word as u8);
-        let possible = depth <= MAX_DEPTH && (phase != Phase::Doubling || depth > 0);
+        let possible = match phase {
+            Phase::Stable | Phase::Clearing => depth <= MAX_DEPTH,
+            Phase::Doubling => (1..=MAX_DEPTH).contains(&depth),
+            Phase::Halving => depth < MAX_DEPTH,
+        };
         possible.then_some(Self { depth, phase, step: word >> 16 })
     }
 
@@ -177,6 +184,12 @@ impl Shape {
         1 << self.depth
     }
 
+    /// How deep the yards are that hold records.
+    #[inline]
+    pub(super) fn extent(self) -> u32 {
+        self.depth + u32::from(self.phase == Phase::Halving)
+    }
+
     /// The front bucket of a hash (h0).
     #[inline]
     pub(super) fn front(self, hash: u64) -> u64 {
@@ -190,20 +203,51 @@ impl Shape {
         [words & (self.buckets() - 1), words >> 32 & (self.buckets() - 1)]
     }
 
-    /// Where the records of a bucket were before this doubling, if that is elsewhere.
+    /// The front bucket of a hash before this doubling or halving, if that is another one.
     #[inline]
-    pub(super) fn source(self, bucket: u64) -> Option<u64> {
-        let half = self.buckets() / 2;
-        (self.phase == Phase::Doubling && bucket >= half).then(|| bucket - half)
+    pub(super) fn front_before(self, hash: u64) -> Option<u64> {
+        if self.phase == Phase::Stable {
+            return None;
+        }
+        let before = self.before(hash);
+        (before != self.front(hash)).then_some(before)
+    }
+
+    /// The back buckets of a hash before this doubling or halving.
+    #[inline]
+    pub(super) fn back_before(self, hash: u64) -> [u64; 2] {
+        let words = back_words(hash);
+        [self.before(words), self.before(words >> 32)]
+    }
+
+    fn before(self, word: u64) -> u64 {
+        let buckets = match self.phase {
+            Phase::Stable | Phase::Clearing => self.buckets(),
+            Phase::Doubling => self.buckets() / 2,
+            Phase::Halving => self.buckets() * 2,
+        };
+        word & (buckets - 1)
     }
 }
 
-/// The bits that choose the back buckets: independent of the front bucket's.
+/// The bits that choose the back buckets, 32 for each: independent of the front bucket's. The lowest bits of the two
+/// differ, so that a hash has two different back buckets in every table of more than one, and a halving never joins
+/// them: which of the two a record is in says where it was in any larger table.
 #[inline]
 fn back_words(hash: u64) -> u64 {
     // The fraction of the square root of two: a number that nobody has chosen; odd.
     let product = u128::from(hash ^ 0xBB67_AE85_84CA_A73B) * 0x6A09_E667_F3BC_C909;
-    product as u64 ^ (product >> 64) as u64
+    let words = product as u64 ^ (product >> 64) as u64;
+    words & !(1 << 32) | (!words & 1) << 32
+}
+
+/// Whether a record with this hash in this back bucket of a table of this depth stands at or behind a place of the scan
+/// order.
+pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> bool {
+    let words = back_words(hash);
+    [words & u64::from(u32::MAX), words >> 32]
+        .into_iter()
+        .any(|word| word & ((1 << depth) - 1) == bucket && scan_place(word) >= place)
 }
 
 /// Where a bucket stands in the order of scans, and the bucket that stands there: a doubling splits a place into
@@ -226,7 +270,7 @@ mod tests {
 
     #[test]
     fn shapes_survive_packing_and_nonsense_is_refused() {
-        for phase in [Phase::Stable, Phase::Doubling, Phase::Clearing] {
+        for phase in [Phase::Stable, Phase::Doubling, Phase::Clearing, Phase::Halving] {
             let shape = Shape { depth: 7, phase, step: 123_456 };
             assert_eq!(Shape::unpack(shape.pack()), Some(shape));
             assert_ne!(shape.then(7, phase), shape);
@@ -234,6 +278,7 @@ mod tests {
         assert_eq!(Shape::unpack(0), None);
         assert_eq!(Shape::unpack(33 | 1 << 8), None);
         assert_eq!(Shape::unpack(2 << 8), None);
+        assert_eq!(Shape::unpack(32 | 4 << 8), None);
         assert_eq!(Shape::unpack(u64::MAX), None);
     }
 
@@ -248,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doubling_splits_buckets_in_two() {
+    fn a_doubling_splits_buckets_in_two_and_a_halving_joins_them() {
         let before = Shape { depth: 5, phase: Phase::Stable, step: 0 };
         let after = before.then(6, Phase::Doubling);
         for n in 0..1000_u64 {
@@ -256,8 +301,15 @@ mod tests {
             let back = before.back(hash);
             assert_eq!(after.front(hash) & 31, before.front(hash));
             assert_eq!(after.back(hash).map(|bucket| bucket & 31), back);
-            let sources = after.back(hash).map(|bucket| after.source(bucket).unwrap_or(bucket));
-            assert_eq!(sources, back);
+            assert_eq!(after.back_before(hash), back);
+            assert_eq!(after.front_before(hash).unwrap_or(after.front(hash)), before.front(hash));
+            let halving = after.then(5, Phase::Halving);
+            assert_eq!(halving.back(hash), back);
+            assert_eq!(halving.back_before(hash), after.back(hash));
+            assert_eq!(
+                halving.front_before(hash).unwrap_or(halving.front(hash)),
+                after.front(hash)
+            );
         }
     }
 

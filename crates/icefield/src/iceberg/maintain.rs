@@ -229,6 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             ("slots", shape.buckets() * core.yards.slots()),
             ("overflow_slots", core.overflow.slots().into()),
             ("doublings", count(&core.counts.doublings)),
+            ("halvings", count(&core.counts.halvings)),
             ("is_doubling", u64::from(shape.phase == Phase::Doubling)),
             ("back_inserts", count(&core.counts.back_inserts)),
             ("overflow_inserts", count(&core.counts.overflow_inserts)),

@@ -26,6 +26,7 @@
 //! - §4, §5.3 doubling (`grow`). In place, the address space being reserved; buckets move when a write comes to them, and
 //!   every write moves a few more, so that a doubling ends. A record keeps its slot number when it moves: the target
 //!   bucket has nothing else.
+//! - §4 halving (`shrink`), in one go while writers wait, and only as far as every record keeps its level.
 //! - §5.1 locks (`fingerprints`): a bit in the front bucket's line. One key word means an empty slot; its own record has
 //!   a slot of its own, on the medium (`layout::Root`). The paper sets a key *and* a value aside, and keeps that record
 //!   in DRAM.
@@ -100,6 +101,10 @@
 //! | **P7** shape word, clearing | the table is empty | the table as before |
 //! | P8 all slots empty | | a wipe to repeat |
 //! | P9 shape word, stable | the `clear` is over | a wipe to repeat |
+//! | **P10** shape word, halving | the halving is rolled forward | the table as before |
+//! | P11 copies below | the originals may go | a halving to finish; copies, some of them |
+//! | P12 the originals' end | the copies may change | duplicates, which `recover` strikes |
+//! | P13 shape word, stable | the halving is over | a halving that has nothing left to do |
 //!
 //! Fingerprints, locks, lists and counters are in DRAM: recovery makes them anew. What it stores on the medium (moves,
 //! the wipe) only repeats what may have been done.
@@ -108,7 +113,7 @@
 //!
 //! A read waits for the writer that holds its front bucket, for one fence, or for a window's; nobody waits for a read. A
 //! thread that waits for a lock holds none. A write during a doubling waits for at most three buckets that others are
-//! moving, and moves at most five. A step (doubling, `clear`, `backup`) lets the writers inside finish and holds up the
+//! moving, and moves at most five. A step (doubling, halving, `clear`, `backup`) lets the writers inside finish and holds up the
 //! next ones: a doubling for one durable store, the others for as long as they take. Loops: a read repeats only when a
 //! step came between. A record's blobs are retired when it is gone; yards are never unmapped while the table is open.
 //!
@@ -137,6 +142,7 @@ mod options;
 mod overflow;
 mod recover;
 mod scan;
+mod shrink;
 mod window;
 
 use crate::key::{Key, Value};

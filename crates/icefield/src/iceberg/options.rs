@@ -307,6 +307,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let core = opened.core(pm, table.clone(), &identity)?;
         let shape = stored_shape(&core)?;
         core.shape.store(shape.pack(), Release);
+        if core.pm.writable().is_ok() {
+            // Somebody may have copied the files with holes.
+            core.reserve_yards(shape)?;
+        }
         let threads = opened.threads.unwrap_or_else(|| {
             std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
         });
@@ -401,8 +405,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             records: Records::open(&pm, Hash::new(self.hash, identity.hash_seed), params)?,
             length: Length::new(0, Some(0)),
             table,
-            front: pm.region("front.ice", front)?,
-            back: pm.region("back.ice", back)?,
+            front: pm.region_with_holes("front.ice", front)?,
+            back: pm.region_with_holes("back.ice", back)?,
             overflow,
             front_lines: Lines::new(buckets as usize).map_err(no_memory)?,
             back_words: ZeroedArray::new(buckets as usize).map_err(no_memory)?,
@@ -425,7 +429,7 @@ fn stored_shape<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
 ) -> Result<Shape> {
     let word = core.root()?.shape.load(&core.pm, Acquire);
     let shape = Shape::unpack(word)
-        .filter(|shape| shape.depth <= core.max_depth)
+        .filter(|shape| shape.extent() <= core.max_depth)
         .ok_or_else(|| core.corrupt(&core.table, ROOT_OFFSET, format!("shape word {word:#x}")))?;
     for (region, bytes) in core.yard_bytes(shape) {
         if region.len() < bytes {

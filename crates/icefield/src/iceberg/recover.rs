@@ -16,7 +16,7 @@ use crate::pm::{Medium, Region};
 const BUCKETS_AT_A_TIME: u64 = 1024;
 
 /// The fingerprint of a slot whose key cannot be read: taken, and found by nobody but `check`.
-const UNREADABLE: u8 = 1;
+pub(super) const UNREADABLE: u8 = 1;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes the table usable; tells how many unfinished steps there were.
@@ -27,16 +27,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.set_shape(shape.then(shape.depth, Phase::Stable))?;
             return Ok(1);
         }
-        self.for_all_buckets(shape.buckets(), threads, |bucket| self.adopt_buckets(bucket))?;
+        self.for_all_buckets(1 << shape.extent(), threads, |bucket| self.adopt_buckets(bucket))?;
         self.adopt_overflow()?;
         self.length.add(0, i64::from(self.root()?.side.key(&self.pm) == SIDE_KEY));
-        if shape.phase != Phase::Doubling {
-            return Ok(0);
+        match shape.phase {
+            Phase::Stable | Phase::Clearing => return Ok(0),
+            Phase::Halving => self.finish_halving(shape)?,
+            Phase::Doubling => {
+                self.resume_doubling(shape);
+                self.for_all_buckets(shape.buckets() / 2, threads, |bucket| {
+                    self.move_both(shape, bucket).map(|()| 0)
+                })?;
+            }
         }
-        self.resume_doubling(shape);
-        self.for_all_buckets(shape.buckets() / 2, threads, |bucket| {
-            self.move_both(shape, bucket).map(|()| 0)
-        })?;
         Ok(1)
     }
 

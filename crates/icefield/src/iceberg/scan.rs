@@ -2,13 +2,13 @@
 //! overflow yard's slots.
 //!
 //! A record never changes its level while the table is open, and a doubling splits a bucket into two that are neighbours
-//! in that order, so a cursor stays good across doublings. Each record is read as *get* reads it: without a lock, and
+//! in that order, a halving joins two, so a cursor stays good across both. Each record is read as *get* reads it: without a lock, and
 //! durable when it is shown.
 
 use super::Iceberg;
 use super::core::Core;
 use super::fingerprints::{FrontLine, used_back};
-use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, scan_place};
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, back_is_behind, scan_place};
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
@@ -98,7 +98,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if place == 0 {
                     self.read_side(shape, entries)?;
                 }
+                let read = entries.len();
                 self.read_front(bucket, entries)?;
+                self.drop_seen(entries, read, place, bucket, |hash| scan_place(hash) >= place);
                 next_place(place, shape.depth).map_or(Position::Back(0), Position::Front)
             }
             Position::Back(place) => {
@@ -106,7 +108,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if shape.phase == Phase::Doubling {
                     self.move_both(shape, source(bucket))?;
                 }
+                let read = entries.len();
                 self.read_back(shape, bucket, entries)?;
+                self.drop_seen(entries, read, place, bucket, |hash| {
+                    back_is_behind(hash, bucket, shape.depth, place)
+                });
                 next_place(place, shape.depth).map_or(Position::Overflow(0), Position::Back)
             }
             Position::Overflow(first) => {
@@ -117,6 +123,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok((next < end).then_some(Position::Overflow(next)));
             }
         }))
+    }
+
+    /// A halving may have joined the bucket at a cursor with some that have been read: keeps only the records that
+    /// `is_ahead` by their hash.
+    fn drop_seen(
+        &self,
+        entries: &mut Entries,
+        read: usize,
+        place: u64,
+        bucket: u64,
+        is_ahead: impl Fn(u64) -> bool,
+    ) {
+        if place == scan_place(bucket) {
+            return;
+        }
+        let mut at = 0;
+        entries.retain(|&(key, _)| {
+            at += 1;
+            at <= read || self.records.hash_of(&self.pm, key).is_ok_and(&is_ahead)
+        });
     }
 
     fn read_side(&self, shape: Shape, entries: &mut Entries) -> Result<()> {
