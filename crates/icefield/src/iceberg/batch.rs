@@ -7,6 +7,7 @@ use super::core::Core;
 use super::layout::fingerprint;
 use super::window::Writer;
 use crate::Result;
+use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{self, prefetch_read, prefetch_write};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
@@ -29,10 +30,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Looks at the fingerprints and asks for the slot that will be read, or else for the back buckets' fingerprints.
     /// Decides nothing.
     #[inline(always)]
-    fn fetch_slot(&self, hash: u64) {
+    fn fetch_slot(&self, isa: impl Isa, hash: u64) {
         let shape = self.shape();
         let bucket = shape.front(hash);
-        let candidates = self.front_line(bucket).candidates(fingerprint(hash), self.front_mask());
+        let line = self.front_line(bucket);
+        let candidates = line.candidates_on(isa, fingerprint(hash), self.front_mask());
         if candidates != 0 {
             if let Ok(slot) = self.front_slot(bucket, candidates.trailing_zeros()) {
                 prefetch_read(slot);
@@ -69,19 +71,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Hints that a key with this hash will be asked for soon.
     pub(super) fn prefetch(&self, hash: u64) {
-        self.fetch_line(hash, |line| prefetch_read(line));
+        self.fetch_line(hash, prefetch_read);
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// Reads keys in order, fetching what lies ahead.
-    pub(super) fn read_batch(
-        &self,
-        keys: &[Arg<'_, K>],
-        found: &mut [Option<Owned<V>>],
-    ) -> Result<()> {
-        same_length(keys.len(), found.len())?;
-        let core = &self.core;
+/// The reads of a batch, for whichever instruction set there is.
+struct Reads<'a, 'k, K: Key + ?Sized + 'k, V: Value + ?Sized, M: Medium> {
+    table: &'a Iceberg<K, V, M>,
+    keys: &'a [Arg<'k, K>],
+    found: &'a mut [Option<Owned<V>>],
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, V, M> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) -> Result<()> {
+        let Self { table, keys, found } = self;
+        let core = &table.core;
         let pin = core.pin();
         let mut failure = Ok(());
         pipeline::rolling(
@@ -90,14 +97,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             PEEK,
             |index| {
                 let hash = core.records.probe(keys[index]).hash;
-                core.fetch_line(hash, |line| prefetch_read(line));
+                core.fetch_line(hash, prefetch_read);
                 hash
             },
-            |_, &hash| core.fetch_slot(hash),
+            |_, &hash| core.fetch_slot(isa, hash),
             |index, hash| {
                 let probe = Probe { hash, key: K::raw(keys[index]) };
-                let value = core.lookup(&pin, &probe);
-                match value.and_then(|word| word.map(|word| self.own_value(word)).transpose()) {
+                let value = core.lookup_on(isa, &pin, &probe);
+                match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
                     Ok(value) => {
                         found[index] = value;
                         ControlFlow::Continue(())
@@ -113,6 +120,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 }
 
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+    /// Reads keys in order, fetching what lies ahead.
+    pub(super) fn read_batch(
+        &self,
+        keys: &[Arg<'_, K>],
+        found: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        same_length(keys.len(), found.len())?;
+        dispatch(Reads { table: self, keys, found })
+    }
+}
+
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceberg<K, V, M> {
     type Writer<'t>
         = Writer<'t, K, V, M>
@@ -125,7 +144,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
 
     #[inline]
     fn hint(&self, hash: u64) {
-        self.core.fetch_line(hash, |line| prefetch_write(line));
+        self.core.fetch_line(hash, prefetch_write);
     }
 
     fn write_batch<'k, 'v>(
@@ -146,7 +165,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
             PEEK,
             |index| {
                 let hash = core.records.probe(operation(index).0).hash;
-                core.fetch_line(hash, |line| prefetch_write(line));
+                core.fetch_line(hash, prefetch_write);
                 hash
             },
             |_, &hash| core.fetch_room(hash),

@@ -12,6 +12,7 @@ use super::layout::{
 use super::overflow::Overflow;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::{Gate, Pass};
+use crate::base::group::{Isa, Native};
 use crate::base::memory::ZeroedArray;
 use crate::base::sync::Lines;
 use crate::key::{Key, Value};
@@ -202,7 +203,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The value word of a key, without a lock (§5.1). Good while the pin lasts.
     #[inline]
-    pub(super) fn lookup(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+    pub(super) fn lookup(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+        self.lookup_on(Native::default(), pin, probe)
+    }
+
+    /// [`Core::lookup`], with `isa`.
+    #[inline(always)]
+    pub(super) fn lookup_on(
+        &self,
+        isa: impl Isa,
+        _pin: &Pin<'_>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<u64>> {
         loop {
             let shape = self.shape();
             if shape.phase == Phase::Clearing {
@@ -210,14 +222,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             let line = self.front_line(shape.front(probe.hash));
             let found = if self.loads_whole {
-                let found = self.search(shape, probe);
+                let found = self.search(isa, shape, probe);
                 // Whoever changed what was loaded had set the lock bit before: clear, it says that the change is
                 // durable. A miss is an answer, too.
                 self.wait_unlocked(line);
                 found
             } else {
                 line.lock(&self.pm);
-                let found = self.search(shape, probe);
+                let found = self.search(isa, shape, probe);
                 line.unlock();
                 found
             };
@@ -242,18 +254,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Looks wherever the key may be; where a doubling or halving may be moving it, at its old place first.
     #[inline(always)]
-    fn search(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
+    fn search(&self, isa: impl Isa, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
         if self.is_side(probe) {
             let [key, value] = self.root()?.side.load(&self.pm);
             return Ok((key == SIDE_KEY).then_some(value));
         }
         let bucket = shape.front(probe.hash);
         if let Some(source) = shape.front_before(probe.hash)
-            && let Some(value) = self.search_front(source, probe, Self::read_shared)?
+            && let Some(value) = self.search_front(isa, source, probe, Self::read_shared)?
         {
             return Ok(Some(value));
         }
-        if let Some(value) = self.search_front(bucket, probe, Self::read_own)? {
+        if let Some(value) = self.search_front(isa, bucket, probe, Self::read_own)? {
             return Ok(Some(value));
         }
         let buckets = shape.back(probe.hash);
@@ -274,12 +286,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline(always)]
     fn search_front(
         &self,
+        isa: impl Isa,
         bucket: u64,
         probe: &Probe<'_>,
         read: impl Fn(&Self, &Slot, &Probe<'_>) -> Result<Option<u64>>,
     ) -> Result<Option<u64>> {
         let line = self.front_line(bucket);
-        let mut candidates = line.candidates(fingerprint(probe.hash), self.front_mask());
+        let fingerprint = fingerprint(probe.hash);
+        let mut candidates = line.candidates_on(isa, fingerprint, self.front_mask());
         while candidates != 0 {
             let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
             if let Some(value) = read(self, slot, probe)? {

@@ -6,9 +6,10 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
 
 use super::layout::MAX_FRONT;
-use crate::base::group::{Group16, Group64};
+use crate::base::group::{Group16, Isa, Native};
 use crate::base::sync::Line;
 use crate::pm::Medium;
 
@@ -25,26 +26,33 @@ const RESERVED: u8 = 0x80;
 pub(super) struct FrontLine<'a>(pub(super) &'a Line);
 
 impl FrontLine<'_> {
-    /// The words, the lock bit replaced by `bit`.
+    /// The slots whose byte is `byte`; the last slot's is compared without the bit that it shares with the lock.
     #[inline(always)]
-    fn group(self, bit: u64) -> Group64 {
+    fn find(self, isa: impl Isa, byte: u8) -> u64 {
+        const LAST: u64 = 1 << 63;
+        let found = self.0.find_bytes(isa, byte) & !LAST;
+        let last = (self.0.0[7].load(Relaxed) >> 56) as u8;
         // Acquire (E2): pairs with the Release in `publish`.
-        let mut words = self.0.0.each_ref().map(|word| word.load(Acquire));
-        words[7] = words[7] & !LOCK | bit;
-        Group64::from_words(words)
+        fence(Acquire);
+        found | u64::from((last ^ byte) & 0x7F == 0) << 63
     }
 
     /// The slots of `mask` that have the fingerprint.
     #[inline(always)]
     pub(super) fn candidates(self, fingerprint: u8, mask: u64) -> u64 {
-        // The last byte has lost its highest bit: whatever that was, it passes.
-        self.group(u64::from(fingerprint & 0x80) << 56).matches(fingerprint).bits() & mask
+        self.candidates_on(Native::default(), fingerprint, mask)
+    }
+
+    /// [`FrontLine::candidates`], found with `isa`.
+    #[inline(always)]
+    pub(super) fn candidates_on(self, isa: impl Isa, fingerprint: u8, mask: u64) -> u64 {
+        self.find(isa, fingerprint) & mask
     }
 
     /// The slots of `mask` that are empty.
     #[inline(always)]
     pub(super) fn empty(self, mask: u64) -> u64 {
-        self.group(0).matches(EMPTY).bits() & mask
+        self.find(Native::default(), EMPTY) & mask
     }
 
     #[inline(always)]

@@ -260,7 +260,7 @@ pub(super) fn scan_place(bucket: u64) -> u64 {
 /// The one-byte hash by which buckets are searched. Its low seven bits are never all clear.
 #[inline]
 pub(super) fn fingerprint(hash: u64) -> u8 {
-    let low = ((hash >> 48 & 0x7FFF) * 127 >> 15) as u8 + 1;
+    let low = (((hash >> 48 & 0x7FFF) * 127) >> 15) as u8 + 1;
     low | (hash >> 56) as u8 & 0x80
 }
 

@@ -142,8 +142,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if byte == 0 || key == EMPTY_KEY {
                 continue;
             }
-            let fingerprint =
-                self.records.hash_of(pm, key).map_or(UNREADABLE, |hash| fingerprint(hash));
+            let fingerprint = self.records.hash_of(pm, key).map_or(UNREADABLE, fingerprint);
             if present.contains(&key) {
                 // It was copied before a crash.
                 copies.push(Falling { from, to: 0, fingerprint, source });

@@ -1,11 +1,8 @@
 //! Keys and values as the two words of a slot: the words themselves, or references into the blob store; and everything
 //! that tables with such slots share, wherever their slots lie.
 //!
-//! - here: how records are hashed, compared, stored and dropped.
-//! - [`engine`]: the operations on one key.
-//! - [`batch`]: batches.
-//! - [`length`]: how many records there are.
-//! - [`types`]: the types in the superblock.
+//! Here: how records are hashed, compared, stored and dropped. Below: `engine`, the operations on one key; `batch`;
+//! `length`, how many records there are; `types`, the types in the superblock.
 
 pub(crate) mod batch;
 pub(crate) mod engine;

@@ -76,6 +76,12 @@ impl Isa for Avx2 {
         // SAFETY: `self` proves AVX2.
         unsafe { find_keys(line, key) }
     }
+
+    #[inline(always)]
+    fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { find_bytes(line, byte) }
+    }
 }
 
 #[inline]
@@ -100,6 +106,25 @@ fn find4(words: [u64; 4], key: u64) -> u32 {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
+    let [low, high] = load(line);
+    let key = _mm256_set1_epi64x(key as i64);
+    let equal = |words| _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(words, key)));
+    (equal(low) | equal(high) << 4) as u32
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
+    let byte = _mm256_set1_epi8(byte as i8);
+    let [low, high] =
+        load(line).map(|words| _mm256_movemask_epi8(_mm256_cmpeq_epi8(words, byte)) as u32);
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// The words of a line that other threads may be storing to.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load(line: &[AtomicU64; 8]) -> [__m256i; 2] {
     let (low, high): (__m256i, __m256i);
     // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
     unsafe {
@@ -112,7 +137,5 @@ fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
             options(nostack, preserves_flags, readonly)
         );
     }
-    let key = _mm256_set1_epi64x(key as i64);
-    let equal = |words| _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpeq_epi64(words, key)));
-    (equal(low) | equal(high) << 4) as u32
+    [low, high]
 }

@@ -70,6 +70,12 @@ impl Isa for Avx512 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { find_keys(line, key) }
     }
+
+    #[inline(always)]
+    fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        // SAFETY: `self` proves AVX-512 F and BW.
+        unsafe { find_bytes(line, byte) }
+    }
 }
 
 #[inline]
@@ -94,6 +100,19 @@ fn find8(words: [u64; 8], key: u64) -> u32 {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
+    u32::from(_mm512_cmpeq_epi64_mask(load(line), _mm512_set1_epi64(key as i64)))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
+    _mm512_cmpeq_epi8_mask(load(line), _mm512_set1_epi8(byte as i8))
+}
+
+/// The words of a line that other threads may be storing to.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(line: &[AtomicU64; 8]) -> __m512i {
     let words: __m512i;
     // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
     unsafe {
@@ -104,5 +123,5 @@ fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
             options(nostack, preserves_flags, readonly)
         );
     }
-    u32::from(_mm512_cmpeq_epi64_mask(words, _mm512_set1_epi64(key as i64)))
+    words
 }

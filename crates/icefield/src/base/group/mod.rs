@@ -57,7 +57,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// storing to the line: each word is read once and whole, after every load that came before and was an acquire, and
     /// before every load that comes after an acquire fence.
     ///
-    /// This is the one place where vectors are loaded from raced memory: by instructions that the compiler does not
+    /// This and [`Isa::find_bytes`] are the one place where vectors are loaded from raced memory: by instructions that the compiler does not
     /// look into, so that the language's rules for plain loads do not apply, on processors that load aligned words
     /// whole whatever the width of the load. Everywhere else the words are loaded one by one, as here.
     #[inline(always)]
@@ -65,6 +65,14 @@ pub trait Isa: Copy + Send + Sync + 'static {
         // Relaxed: the caller orders the reads and checks what they saw.
         let equal = |word: usize| u32::from(line[word].load(Relaxed) == key) << word;
         equal(0) | equal(2) | equal(4) | equal(6)
+    }
+
+    /// Bit `i` says whether byte `i` of `line` is `byte`. Other threads may be storing to the line: as for
+    /// [`Isa::find_keys`].
+    #[inline(always)]
+    fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        // Relaxed: as there.
+        self.match64(line.each_ref().map(|word| word.load(Relaxed)), byte)
     }
 }
 

@@ -1,8 +1,11 @@
 //! SSE2: every x86-64 processor has it.
 
+use core::arch::asm;
 use core::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
 };
+
+use std::sync::atomic::AtomicU64;
 
 use super::{Generic, Isa};
 
@@ -35,6 +38,37 @@ impl Isa for Sse2 {
     fn find8(self, words: [u64; 8], key: u64) -> u32 {
         Generic.find8(words, key)
     }
+
+    #[inline(always)]
+    fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe { find_bytes(line, byte) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
+    let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
+    // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
+    unsafe {
+        asm!(
+            "movdqu {a}, [{line}]",
+            "movdqu {b}, [{line} + 16]",
+            "movdqu {c}, [{line} + 32]",
+            "movdqu {d}, [{line} + 48]",
+            a = out(xmm_reg) a,
+            b = out(xmm_reg) b,
+            c = out(xmm_reg) c,
+            d = out(xmm_reg) d,
+            line = in(reg) line.as_ptr(),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    let byte = _mm_set1_epi8(byte as i8);
+    let [a, b, c, d] =
+        [a, b, c, d].map(|words| u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(words, byte)) as u16));
+    a | b << 16 | c << 32 | d << 48
 }
 
 #[inline]

@@ -62,9 +62,22 @@ impl Kernel for AgainstLoop {
                 assert_eq!(even, expected & 0x55, "{}: {key:#x} {words:x?}", I::NAME);
             }
         }
+        for (byte, words) in BYTES.iter().flat_map(|&byte| LINES.map(|words| (byte, words))) {
+            let at = |i: usize| (words[i / 8] >> (8 * (i % 8))) as u8 == byte;
+            let expected = (0..64).fold(0, |bits, i| bits | u64::from(at(i)) << i);
+            let line = words.map(AtomicU64::new);
+            assert_eq!(isa.find_bytes(&line, byte), expected, "{}: {byte:#x} {words:x?}", I::NAME);
+        }
         I::NAME
     }
 }
+
+const BYTES: [u8; 5] = [0, 1, 0x7F, 0x80, 0xFF];
+const LINES: [[u64; 8]; 3] = [
+    [0; 8],
+    [0x0100_7F80_FF01_0001; 8],
+    [0, u64::MAX, 1, 1 << 63, 0x7F << 56, 0x8000, 0xFF, 0x0101_0101_0101_0101],
+];
 
 #[test]
 fn generic_is_right() {

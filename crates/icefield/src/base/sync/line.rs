@@ -28,6 +28,12 @@ mod lines {
         pub fn find_keys(&self, isa: impl Isa, key: u64) -> u32 {
             isa.find_keys(&self.0, key)
         }
+
+        /// [`Isa::find_bytes`] of this line.
+        #[inline(always)]
+        pub fn find_bytes(&self, isa: impl Isa, byte: u8) -> u64 {
+            isa.find_bytes(&self.0, byte)
+        }
     }
 }
 
@@ -67,6 +73,11 @@ mod lines {
         pub fn find_keys(&self, _: impl Isa, key: u64) -> u32 {
             let equal = |word: usize| u32::from(self.0[word].load(Relaxed) == key) << word;
             equal(0) | equal(2) | equal(4) | equal(6)
+        }
+
+        /// The positions of those bytes that are `byte`.
+        pub fn find_bytes(&self, isa: impl Isa, byte: u8) -> u64 {
+            isa.match64(self.0.each_ref().map(|word| word.load(Relaxed)), byte)
         }
     }
 }
