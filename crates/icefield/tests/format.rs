@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use icefield::DashEh;
 use icefield::base::hash::{Hash, HashKind};
+use icefield::{DashEh, Iceberg};
 
 const SEED: [u64; 2] = [11, 22];
 
@@ -107,4 +107,48 @@ fn every_record_is_where_the_document_says() {
     assert!(root.u64(4160) > 5);
     assert_eq!(root.u64(4160 + 16), 0);
     assert!((0..32).all(|intent| root.u64(4160 + 64 + 8 * intent) == 0));
+}
+
+/// The same for the slots of IcebergHT.
+#[test]
+fn every_record_of_an_iceberg_is_where_the_document_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("table.ice");
+    let options = Iceberg::<u64, u64>::options().hash_seed(SEED).capacity(4_600).max_load(1.0);
+    let table = options.create(&path).expect("room");
+    let records: Vec<(u64, u64)> = (0..4_500).map(|n| (n * 7, n + 1)).collect();
+    table.put_batch(&records).expect("room");
+    drop(table);
+    let [root, front, back, overflow] =
+        ["table.ice", "front.ice", "back.ice", "overflow.ice"].map(|name| File::read(&path, name));
+    assert_eq!((0..6).map(|n| root.u64(48 + 8 * n)).collect::<Vec<_>>(), [64, 8, 0, 65536, 1, 1]);
+    assert_eq!((root.text(184, 8), root.text(280, 4)), ("iceberg\0", "u64\0"));
+    let (depth, phase) = (root.u64(4096) & 0xFF, root.u64(4096) >> 8 & 0xFF);
+    assert_eq!((depth, phase), (6, 1), "64 buckets, stable");
+    assert_eq!((root.u64(4160), root.u64(4168)), (1, 1), "key 0 is in the side slot");
+    let hash = Hash::new(HashKind::Strong, SEED);
+    let (mut in_front, mut in_back) = (0, 0);
+    for &(key, value) in &records[1..] {
+        let hash = hash.word(key);
+        let mask = (1 << depth) - 1;
+        let product = u128::from(hash ^ 0xBB67_AE85_84CA_A73B) * 0x6A09_E667_F3BC_C909;
+        let m = product as u64 ^ (product >> 64) as u64;
+        let m = m & !(1 << 32) | (!m & 1) << 32;
+        let holds = |file: &File, bucket: u64, slots: u64| {
+            (bucket * slots..(bucket + 1) * slots)
+                .any(|slot| (file.u64(16 * slot), file.u64(16 * slot + 8)) == (key, value))
+        };
+        let [first, second] = [m & mask, m >> 32 & mask];
+        if holds(&front, hash & mask, 64) {
+            in_front += 1;
+        } else if holds(&back, first, 8) || holds(&back, second, 8) {
+            in_back += 1;
+        } else {
+            assert!(holds(&overflow, 0, overflow.0.len() as u64 / 16), "key {key}");
+        }
+    }
+    assert!(in_back > 300, "{in_back}");
+    println!("{in_front} in the front yard, {in_back} in the back yard");
+    let used = |file: &File| file.0.chunks_exact(16).filter(|slot| slot[..8] != [0; 8]).count();
+    assert_eq!((used(&front), used(&back)), (in_front, in_back), "and nothing else is there");
 }

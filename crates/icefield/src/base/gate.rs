@@ -53,7 +53,8 @@ impl Gate {
     #[inline]
     pub fn enter(&self) -> Pass<'_> {
         let inside = &self.inside[thread_number() & (SHARDS - 1)].0;
-        // SeqCst, both: of this thread and one that closes, at least one sees the other (they store and load crosswise).
+        // SeqCst, both: of this thread and one that closes, at least one sees the other (they store and load
+        // crosswise).
         inside.fetch_add(1, Ordering::SeqCst);
         if !self.closed.load(Ordering::SeqCst) {
             return Pass(inside);

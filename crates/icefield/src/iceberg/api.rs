@@ -469,8 +469,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         self.read_batch(keys, found)
     }
 
-    /// [`Iceberg::insert`] of each pair in order; durable when it returns, 32 operations sharing one fence. After a crash
-    /// inside it any subset of the keys may have been inserted, per key a prefix.
+    /// [`Iceberg::insert`] of each pair in order; durable when it returns, 32 operations sharing one fence. After a
+    /// crash inside it any subset of the keys may have been inserted, per key a prefix.
     ///
     /// # Errors
     /// As [`Iceberg::try_insert`]; the operations before the failing one are durable and filled in.
@@ -634,7 +634,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Ok(())
     }
 
-    /// Checks every invariant and checksum, changing no record (but finishing a doubling). Call it on a quiescent table.
+    /// Checks every invariant and checksum, changing no record (but finishing a doubling). Call it on a quiescent
+    /// table.
     ///
     /// # Errors
     /// The root words or the yards cannot be read at all.

@@ -326,8 +326,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// The value word of a slot that another lock's holder may be changing, or a move, if it holds the key. What they have
-    /// not made durable yet decides nothing: whatever the slot holds then, it is not the key, or the key is elsewhere.
+    /// The value word of a slot that another lock's holder may be changing, or a move, if it holds the key. What they
+    /// have not made durable yet decides nothing: whatever the slot holds then, it is not the key, or the key is
+    /// elsewhere.
     #[inline(always)]
     fn read_shared(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
         let key = self.pm.peek(|| slot.key(&self.pm));

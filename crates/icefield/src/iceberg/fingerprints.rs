@@ -1,8 +1,8 @@
 //! The DRAM beside the yards (§3.1): one byte for each slot, a lock bit for each front bucket.
 //!
 //! A byte is EMPTY, RESERVED (back yard only: somebody is filling the slot), or the fingerprint of the slot's record,
-//! published when the slot is durable. A front bucket's line changes under its lock only; a back bucket's word by atomic
-//! operations, because the front buckets of its records differ.
+//! published when the slot is durable. A front bucket's line changes under its lock only; a back bucket's word by
+//! atomic operations, because the front buckets of its records differ.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -101,6 +101,15 @@ impl FrontLine<'_> {
     #[inline(always)]
     pub(super) fn clear(self, slot: u32) {
         self.put(slot, EMPTY);
+    }
+
+    /// Stores the bytes of all slots, before anybody else knows the bucket. The lock bit is clear then.
+    pub(super) fn adopt(self, words: [u64; 8]) {
+        for (word, bytes) in self.0.0.iter().zip(words) {
+            word.store(bytes, Relaxed);
+        }
+        // Release (E2): the slots are durable.
+        self.0.0[7].store(words[7] & !LOCK, Release);
     }
 
     /// Makes all slots EMPTY, while nobody holds the lock or can take it.

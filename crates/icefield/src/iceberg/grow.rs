@@ -2,9 +2,9 @@
 //! bucket's records move to the bucket that lies as far up as the table was large.
 //!
 //! The step itself is one durable store, while the gate is closed. Afterwards each bucket of the lower half is UNMOVED,
-//! IN_FLIGHT, or MOVED; a write sees to it that its own buckets are MOVED before it locks anything, and moves a few more.
-//! Yards do so independently of one another. A record keeps its slot number: nobody uses a target bucket before its
-//! source is MOVED, so the slot is free, and recovery knows where a duplicate would be.
+//! IN_FLIGHT, or MOVED; a write sees to it that its own buckets are MOVED before it locks anything, and moves a few
+//! more. Yards do so independently of one another. A record keeps its slot number: nobody uses a target bucket before
+//! its source is MOVED, so the slot is free, and recovery knows where a duplicate would be.
 
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -4,34 +4,36 @@
 //!
 //! # 1. What and when
 //!
-//! Best at: durable inserts, updates and removals (one line, one flush, one fence each), reads of records that are there
-//! or not, space (slots are nine tenths of all bytes, DRAM included, and may be filled to the last). Worst at: opening,
-//! which reads the whole table (some hundred million records a second); DRAM, of which it takes a line per 64 slots;
-//! ordered access (there is none); media that reorder the stores to one line (`Durability::Disk` is refused).
+//! Best at: durable inserts, updates and removals (one line, one flush, one fence each), reads of records that are
+//! there or not, space (slots are nine tenths of all bytes, DRAM included, and may be filled to the last). Worst at:
+//! opening, which reads the whole table (some hundred million records a second); DRAM, of which it takes a line per 64
+//! slots; ordered access (there is none); media that reorder the stores to one line (`Durability::Disk` is refused).
 //!
 //! # 2. Origin
 //!
 //! The paper's section, our file; then what differs, and why.
 //!
 //! - §2 three levels (`layout`, `core`): front yard, back yard, overflow lists, the first two of equally many buckets.
-//! - §3.1 fingerprints in DRAM, a line for each front bucket (`fingerprints`). 254 of them: a byte is never 0 in its low
-//!   seven bits, so that EMPTY and RESERVED are free, and so that the fingerprint which shares its byte with the lock is
-//!   still one.
+//! - §2.3 two choices (`layout`): one back bucket with an even number and one with an odd one, so that no halving joins
+//!   them.
+//! - §3.1 fingerprints in DRAM, a line for each front bucket (`fingerprints`). 254 of them: a byte is never 0 in its
+//!   low seven bits, so that EMPTY and RESERVED are free, and so that the fingerprint which shares its byte with the
+//!   lock is still one.
 //! - §3.2 operations (`op`). The paper inserts the slot and then the fingerprint in the front yard, the other way round
-//!   in the back yard; here a slot of the back yard is claimed with RESERVED, and every fingerprint is published when its
-//!   slot is durable: no read returns what a crash could take back.
+//!   in the back yard; here a slot of the back yard is claimed with RESERVED, and every fingerprint is published when
+//!   its slot is durable: no read returns what a crash could take back.
 //! - §3.2 level 3 (`overflow`). The lists are in DRAM, over slots on the medium that know nothing of them: a record
 //!   there costs one line, one flush, one fence like any other, nothing can leak, and a doubling does not concern them,
 //!   as they go by the hash. Their emptiness costs a DRAM look, not a line of the medium.
-//! - §4, §5.3 doubling (`grow`). In place, the address space being reserved; buckets move when a write comes to them, and
-//!   every write moves a few more, so that a doubling ends. A record keeps its slot number when it moves: the target
-//!   bucket has nothing else.
+//! - §4, §5.3 doubling (`grow`). In place, the address space being reserved; buckets move when a write comes to them,
+//!   and every write moves a few more, so that a doubling ends. A record keeps its slot number when it moves: the
+//!   target bucket has nothing else.
 //! - §4 halving (`shrink`), in one go while writers wait, and only as far as every record keeps its level.
-//! - §5.1 locks (`fingerprints`): a bit in the front bucket's line. One key word means an empty slot; its own record has
-//!   a slot of its own, on the medium (`layout::Root`). The paper sets a key *and* a value aside, and keeps that record
-//!   in DRAM.
-//! - §5.1 queries (`core`): lockless on all levels that have records; overflow lists that are not empty are walked under
-//!   a mutex. They end with a look at the lock bit.
+//! - §5.1 locks (`fingerprints`): a bit in the front bucket's line. One key word means an empty slot; its own record
+//!   has a slot of its own, on the medium (`layout::Root`). The paper sets a key *and* a value aside, and keeps that
+//!   record in DRAM.
+//! - §5.1 queries (`core`): lockless on all levels that have records; overflow lists that are not empty are walked
+//!   under a mutex. They end with a look at the lock bit.
 //! - §5.3 global lock (`base::gate`): writers pass it, reads validate a word instead.
 //! - §6 recovery (`recover`): parallel; it finishes an interrupted doubling and strikes the duplicates that one leaves.
 //! - Where the paper is silent. `clear` in one durable store. Variable-length records (`crate::record`, `pm::blob`).
@@ -40,9 +42,9 @@
 //! # 3. Layout
 //!
 //! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `front.ice` and `back.ice` (buckets of 64 and 8
-//! slots, 16 bytes a slot, back to back), `overflow.ice` (slots), and for by-reference types `blobs.ice`, `blobmap.ice`.
-//! Byte tables are in `docs/format.md`; `layout` asserts the offsets. Zero is an empty slot, so fresh files need no
-//! writing.
+//! slots, 16 bytes a slot, back to back), `overflow.ice` (slots), and for by-reference types `blobs.ice`,
+//! `blobmap.ice`. Byte tables are in `docs/format.md`; `layout` asserts the offsets. Zero is an empty slot, so fresh
+//! files need no writing.
 //!
 //! ```text
 //! hash    63 fingerprint 48 | ...... | front bucket (low bits)        back buckets: halves of a product of the hash
@@ -111,11 +113,12 @@
 //!
 //! # 8. Progress
 //!
-//! A read waits for the writer that holds its front bucket, for one fence, or for a window's; nobody waits for a read. A
-//! thread that waits for a lock holds none. A write during a doubling waits for at most three buckets that others are
-//! moving, and moves at most five. A step (doubling, halving, `clear`, `backup`) lets the writers inside finish and holds up the
-//! next ones: a doubling for one durable store, the others for as long as they take. Loops: a read repeats only when a
-//! step came between. A record's blobs are retired when it is gone; yards are never unmapped while the table is open.
+//! A read waits for the writer that holds its front bucket, for one fence, or for a window's; nobody waits for a read.
+//! A thread that waits for a lock holds none. A write during a doubling waits for at most three buckets that others are
+//! moving, and moves at most five. A step (doubling, halving, `clear`, `backup`) lets the writers inside finish and
+//! holds up the next ones: a doubling for one durable store, the others for as long as they take. Loops: a read repeats
+//! only when a step came between. A record's blobs are retired when it is gone; yards are never unmapped while the
+//! table is open.
 //!
 //! # 9. Costs
 //!

@@ -1,8 +1,8 @@
 //! The overflow yard (§3.2, level 3): records for which neither yard has room.
 //!
-//! On the medium it is slots and nothing else; lists, free slots and emptiness are in DRAM, and recovery makes them from
-//! the slots. A list is that of some bits of the hash, whatever the size of the table: no doubling concerns it. So few
-//! records come here that a mutex for every walk is no loss; that a list is empty is seen without one.
+//! On the medium it is slots and nothing else; lists, free slots and emptiness are in DRAM, and recovery makes them
+//! from the slots. A list is that of some bits of the hash, whatever the size of the table: no doubling concerns it. So
+//! few records come here that a mutex for every walk is no loss; that a list is empty is seen without one.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

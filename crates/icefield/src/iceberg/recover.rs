@@ -1,4 +1,5 @@
-//! Recovery (§6): one pass over all slots makes the DRAM anew, on several threads; then an interrupted step is finished.
+//! Recovery (§6): one pass over all slots makes the DRAM anew, on several threads; then an interrupted step is
+//! finished.
 //!
 //! What it stores on the medium only repeats what may have been done, so that crashes inside it change nothing.
 
@@ -6,7 +7,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
-use super::fingerprints::{BackWord, FrontLine};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use crate::Result;
 use crate::key::{Key, Value};
@@ -80,24 +80,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Gives the records of one bucket of each yard their fingerprints; tells how many there are.
     fn adopt_buckets(&self, bucket: u64) -> Result<i64> {
-        let mut records = 0;
-        let line: FrontLine<'_> = self.front_line(bucket);
-        for number in 0..self.yards.front {
-            if let Some((byte, known)) = self.byte_for(self.front_slot(bucket, number)?) {
-                line.publish(number, byte);
+        let [front, back] = self.yards.bucket_bytes();
+        let (line, in_front) = self.bytes_for(&self.front, bucket * front, self.yards.front)?;
+        self.front_line(bucket).adopt(line);
+        let (words, in_back) = self.bytes_for(&self.back, bucket * back, self.yards.back)?;
+        self.back_word(bucket).store(words[0]);
+        Ok(in_front + in_back)
+    }
+
+    /// The fingerprints for the slots of a bucket, and how many records are known.
+    #[inline]
+    fn bytes_for(&self, region: &Region, offset: u64, slots: u32) -> Result<([u64; 8], i64)> {
+        let slots: &[Slot] = region
+            .slice_at(offset, slots as usize)
+            .ok_or_else(|| self.corrupt(region, offset, "the file ends before the bucket"))?;
+        let (mut words, mut records) = ([0; 8], 0);
+        for (number, slot) in slots.iter().enumerate() {
+            if let Some((byte, known)) = self.byte_for(slot) {
+                words[number / 8] |= u64::from(byte) << (number % 8 * 8);
                 records += known;
             }
         }
-        let word: BackWord<'_> = self.back_word(bucket);
-        let mut bytes = 0;
-        for number in 0..self.yards.back {
-            if let Some((byte, known)) = self.byte_for(self.back_slot(bucket, number)?) {
-                bytes |= u64::from(byte) << (8 * number);
-                records += known;
-            }
-        }
-        word.store(bytes);
-        Ok(records)
+        Ok((words, records))
     }
 
     /// The fingerprint for a slot, and 1 if its record is known; `None` when it is empty.
@@ -129,8 +133,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Empties every slot, showing the words of each record to `gone`; then forgets the DRAM. While nobody writes, after
-    /// the shape says that the table is empty.
+    /// Empties every slot, showing the words of each record to `gone`; then forgets the DRAM. While nobody writes,
+    /// after the shape says that the table is empty.
     pub(super) fn wipe(&self, shape: Shape, mut gone: impl FnMut(u64, u64)) -> Result<()> {
         let pm = &self.pm;
         let [front, back] = self.yards.bucket_bytes();

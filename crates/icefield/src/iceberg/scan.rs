@@ -1,9 +1,9 @@
 //! Iteration: the front yard's buckets, then the back yard's, each in the order of their reversed numbers, then the
 //! overflow yard's slots.
 //!
-//! A record never changes its level while the table is open, and a doubling splits a bucket into two that are neighbours
-//! in that order, a halving joins two, so a cursor stays good across both. Each record is read as *get* reads it: without a
-//! lock, and durable when it is shown.
+//! A record never changes its level while the table is open, and a doubling splits a bucket into two that are
+//! neighbours in that order, a halving joins two, so a cursor stays good across both. Each record is read as *get*
+//! reads it: without a lock, and durable when it is shown.
 
 use super::Iceberg;
 use super::core::Core;

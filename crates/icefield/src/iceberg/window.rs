@@ -1,10 +1,10 @@
 //! Batches of writes (the paper has none): windows of up to 32 operations that share one fence.
 //!
 //! Each operation of a window locks its front bucket and decides what it will do. Only the first lock of a window is
-//! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds something,
-//! so no order of locking is needed. Nothing is stored to a slot before all of them are decided: then come the stores,
-//! their flushes, one fence (two when there are blobs, whose own is the first), and then fingerprints and unlocking. A
-//! second operation on a key of the window closes it.
+//! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
+//! something, so no order of locking is needed. Nothing is stored to a slot before all of them are decided: then come
+//! the stores, their flushes, one fence (two when there are blobs, whose own is the first), and then fingerprints and
+//! unlocking. A second operation on a key of the window closes it.
 
 use super::Iceberg;
 use super::core::{Core, Place};

@@ -255,8 +255,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
         }
     }
 
-    /// Called before a table looks at, or changes, words in DRAM that threads share beside the medium. Only the simulator
-    /// listens: another thread may run in between, as everywhere else.
+    /// Called before a table looks at, or changes, words in DRAM that threads share beside the medium. Only the
+    /// simulator listens: another thread may run in between, as everywhere else.
     #[inline(always)]
     fn beside(&self) {}
 

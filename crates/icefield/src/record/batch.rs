@@ -31,8 +31,8 @@ pub(crate) trait BatchWriter {
     /// Commits the window and gives out its answers.
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()>;
 
-    /// Whether a read of a key with this hash must come after the open window: it has an operation on the key, or a lock
-    /// for which reads wait.
+    /// Whether a read of a key with this hash must come after the open window: it has an operation on the key, or a
+    /// lock for which reads wait.
     fn holds_up(&self, hash: u64) -> bool;
 
     /// What will be the answer of an operation that was staged last.

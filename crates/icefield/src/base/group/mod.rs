@@ -57,9 +57,10 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// storing to the line: each word is read once and whole, after every load that came before and was an acquire, and
     /// before every load that comes after an acquire fence.
     ///
-    /// This and [`Isa::find_bytes`] are the one place where vectors are loaded from raced memory: by instructions that the compiler does not
-    /// look into, so that the language's rules for plain loads do not apply, on processors that load aligned words
-    /// whole whatever the width of the load. Everywhere else the words are loaded one by one, as here.
+    /// This and [`Isa::find_bytes`] are the one place where vectors are loaded from raced memory: by instructions that
+    /// the compiler does not look into, so that the language's rules for plain loads do not apply, on processors that
+    /// load aligned words whole whatever the width of the load. Everywhere else the words are loaded one by one, as
+    /// here.
     #[inline(always)]
     fn find_keys(self, line: &[AtomicU64; 8], key: u64) -> u32 {
         // Relaxed: the caller orders the reads and checks what they saw.
