@@ -608,6 +608,7 @@ where
     type Key = K;
     type Value = V;
 
+    #[inline(always)]
     fn get(&self, key: K) -> Result<Option<V>> {
         Ok(self.get_one(key))
     }

@@ -10,7 +10,8 @@ use super::mode::Mode;
 use super::plan::{Plan, capacity};
 use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
 use super::write::{Outcome, Rule};
-use crate::base::sync::{AtomicPtr, Line, Ordering, load_protected};
+use crate::base::reclaim::PROTECTED;
+use crate::base::sync::{AtomicPtr, Line, Ordering};
 use crate::{Error, Result};
 
 /// A table from words to words.
@@ -49,7 +50,7 @@ impl<M: Mode> Core<M> {
     #[inline(always)]
     pub(super) fn current<'g>(&self, _guard: &'g M::Guard<'_>) -> &'g Index {
         // PROTECTED (E4): pairs with `advance`.
-        let current = load_protected(&self.current);
+        let current = self.current.load(PROTECTED);
         // SAFETY: an `Arc` that the table holds until it is replaced, and then retired;
         // the guard was taken before this load.
         unsafe { &*current }
@@ -298,7 +299,7 @@ impl<M: Mode> Core<M> {
     pub(super) fn replace(&self, entry: Entry) -> Result<Arc<Index>> {
         loop {
             let _guard = self.pin();
-            let pointer = load_protected(&self.current);
+            let pointer = self.current.load(PROTECTED);
             // SAFETY: as in `current`, which does the same.
             let index = unsafe { &*pointer };
             if index.next().is_some() {

@@ -115,6 +115,11 @@ impl Pool {
         Ok(Self { buckets: Lines::new(buckets + 1)?, counts })
     }
 
+    /// All buckets, to give them back.
+    pub(super) fn buckets_mut(&mut self) -> &mut Lines {
+        &mut self.buckets
+    }
+
     /// How many buckets there are.
     pub(super) fn len(&self) -> usize {
         self.buckets.len() - 1
