@@ -218,6 +218,9 @@ impl Table for Toy {
                 Op::Put(key, value) => self.put(*key, *value)?,
                 Op::Update(key, value, previous) => *previous = self.update(*key, *value)?,
                 Op::Remove(key, removed) => *removed = self.remove(*key)?,
+                Op::Shadow(..) => {
+                    return Err(Error::Unsupported("a toy has no shadows".to_owned()));
+                }
             }
             if on_failure == OnFailure::Stop && op.failed() && self.bug != Bug::NeverStops {
                 return Ok(at + 1);

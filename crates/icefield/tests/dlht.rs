@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use icefield::base::hash::HashKind;
 use icefield::{
-    Cursor, Decision, Dlht, DlhtHash, DlhtLocal, DlhtMap, DlhtSet, Error, NotShadowed, Table,
+    Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtMap, DlhtSet, Error, NotShadowed,
+    OnFailure, Op, Table,
 };
 use icefield_testkit::budget::Budget;
 use icefield_testkit::call::{Action, BatchKind, Call, ask, ask_batch};
@@ -278,6 +279,121 @@ fn shadows_hold_their_key_and_nothing_more() {
     table.delete(1);
     drop(table.try_insert_shadow(1, 13));
     assert_eq!(table.try_insert(1, 14), Ok(()));
+}
+
+#[test]
+fn shadows_are_operations_of_batches() {
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    table.put(5, 50);
+    let shadows = table.shadows();
+    // Enough to make the table grow several times in the middle of the batch.
+    let mut ops: Vec<Op<'_, u64, u64>> = Vec::new();
+    for key in 0..200 {
+        ops.extend([Op::shadow(key, 10 * key, &shadows), Op::get(key), Op::put(1000 + key, key)]);
+    }
+    assert_eq!(table.execute(&mut ops, OnFailure::Continue), 600);
+    for (at, op) in ops.iter().enumerate() {
+        match op {
+            Op::Shadow(5, .., outcome) => assert_eq!(*outcome, Err(NotShadowed::Occupied(50))),
+            Op::Shadow(.., outcome) => assert_eq!(*outcome, Ok(()), "{at}"),
+            Op::Get(key, found) => assert_eq!(*found, (*key == 5).then_some(50)),
+            _ => {}
+        }
+    }
+    assert_eq!((shadows.len(), table.len(), table.iter().count()), (199, 201, 201));
+    // Held against the same batch again, and against everybody.
+    let others = table.shadows();
+    let mut again = [Op::put(3000, 1), Op::shadow(7, 0, &others), Op::put(3001, 1)];
+    assert_eq!(table.execute(&mut again, OnFailure::Stop), 2);
+    assert!(matches!(again[1], Op::Shadow(.., Err(NotShadowed::Shadowed))) && others.is_empty());
+    let mut inserts = [Op::get(5), Op::try_insert(7, 0)];
+    let refused = Table::execute(&table, &mut inserts, OnFailure::Continue);
+    assert!(matches!(refused, Err(Error::Shadowed)));
+    // One apart, the others across a resize, all at the end.
+    shadows.take(7).expect("held").commit();
+    assert!(shadows.take(7).is_none() && table.get(7) == Some(70));
+    drop(shadows.take(8).expect("held"));
+    assert_eq!(table.try_insert(8, 88), Ok(()));
+    table.reserve(10_000);
+    table.clear();
+    assert_eq!((table.len(), shadows.len()), (0, 197));
+    shadows.commit();
+    assert_eq!((table.len(), shadows.len(), table.get(199)), (197, 0, Some(1990)));
+    assert!((0..200).all(|key| table.contains(key) != [5, 7, 8].contains(&key)));
+}
+
+#[test]
+fn dropped_shadows_leave_nothing() {
+    let local = DlhtLocal::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    for round in 0..3 {
+        let shadows = local.shadows();
+        let mut ops: Vec<_> = (0..50).map(|key| Op::shadow(key, round, &shadows)).collect();
+        assert_eq!(local.execute(&mut ops, OnFailure::Stop), 50);
+        assert!(local.is_empty());
+    }
+    local.put_batch(&(0..50).map(|key| (key, key)).collect::<Vec<_>>());
+    assert_eq!(local.len(), 50);
+}
+
+#[test]
+fn shadows_of_another_table_are_refused() {
+    let (table, other) = (Dlht::<u64, u64>::new(), Dlht::<u64, u64>::new());
+    let shadows = other.shadows();
+    let mut ops = [Op::put(1, 10), Op::shadow(2, 20, &shadows), Op::put(3, 30)];
+    let refused = Table::execute(&table, &mut ops, OnFailure::Continue);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "shadows", .. })), "{refused:?}");
+    assert_eq!((table.len(), other.len(), shadows.len()), (1, 0, 0));
+    assert_eq!((table.try_insert(2, 2), other.try_insert(2, 2)), (Ok(()), Ok(())));
+    // Tables without shadow inserts do nothing of such a batch.
+    let dash = DashEh::<u64, u64>::in_memory().expect("memory");
+    let refused = dash.execute(&mut ops, OnFailure::Continue);
+    assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+    assert!(dash.is_empty().expect("readable"));
+}
+
+/// Threads lock overlapping sets of keys, all or nothing; who holds them all has them alone.
+#[test]
+fn shadow_batches_exclude_one_another() {
+    const ROUNDS: u64 = 4_000;
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    let committed: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let table = &table;
+                scope.spawn(move || {
+                    let (shadows, mut rng) = (table.shadows(), Rng::new(thread));
+                    let mut committed = 0;
+                    for _ in 0..ROUNDS {
+                        let first = rng.below(3000);
+                        let keys = first..first + 4;
+                        let mut ops: Vec<_> =
+                            keys.clone().map(|key| Op::shadow(key, first, &shadows)).collect();
+                        let ran = table.execute(&mut ops, OnFailure::Stop);
+                        if ran < 4 || ops[3].failed() {
+                            shadows.abort();
+                            continue;
+                        }
+                        assert_eq!(shadows.len(), 4);
+                        assert!(keys.clone().all(|key| table.get(key).is_none()));
+                        shadows.commit();
+                        assert!(keys.clone().all(|key| table.get(key) == Some(first)));
+                        if rng.one_in(3) {
+                            assert!(keys.clone().all(|key| table.remove(key) == Some(first)));
+                        } else {
+                            committed += 4;
+                        }
+                    }
+                    committed
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    println!("{committed} records stayed");
+    assert!(committed > 500 && table.len() == committed);
+    let mut of_first: HashMap<u64, u64> = HashMap::new();
+    table.iter().for_each(|(_, first)| *of_first.entry(first).or_default() += 1);
+    assert!(of_first.values().all(|&keys| keys == 4), "whole sets only");
 }
 
 /// Transfers between accounts, each two additions; a snapshot may see money on its way, never money that came from

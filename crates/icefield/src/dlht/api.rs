@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use super::mode::Mode;
 use super::options::DlhtOptions;
-use super::shadow::{NotShadowed, Shadow};
+use super::shadow::{NotShadowed, Shadow, Shadows};
 use super::snapshot::Snapshot;
 use super::{DlhtIter, DlhtTable};
 use crate::Result;
@@ -414,6 +414,23 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         value: V,
     ) -> std::result::Result<Shadow<'_, K, V, M>, NotShadowed<V>> {
         plain(Shadow::insert(self, key, value))
+    }
+
+    /// What holds the shadow inserts of batches ([`Op::shadow`], §3.2.2) until they commit or abort.
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let shadows = table.shadows();
+    /// let mut ops = [Op::shadow(1, 10, &shadows), Op::shadow(2, 20, &shadows)];
+    /// table.execute(&mut ops, OnFailure::Stop);
+    /// // Both keys are ours, if nothing failed, and nobody else sees them.
+    /// assert!(ops.iter().all(|op| !op.failed()) && table.is_empty());
+    /// shadows.commit();
+    /// assert_eq!((table.get(1), table.get(2)), (Some(10), Some(20)));
+    /// ```
+    pub fn shadows(&self) -> Shadows<'_, K, V, M> {
+        Shadows::of(self)
     }
 
     /// [`DlhtTable::get`] of each key in order, memory latencies overlapped (§3.3): the fast way to read.

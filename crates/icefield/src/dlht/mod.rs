@@ -14,7 +14,7 @@
 //! | §3.1 Figure 2: index, bins, buckets | `layout`, `header` | The fourth bin state is `Claimed` (see §3.2.4). |
 //! | §3.2.1 Get | `get` | Reads go on while their bin is in transfer, as §5.1.4 says and §3.2.5 denies. |
 //! | §3.2.2 Insert, chaining | `write`, `layout` | The pool of link buckets is looked at before it is counted down; what a lost race to chain leaves over goes to a stack. |
-//! | §3.2.2 shadow inserts | `shadow` | |
+//! | §3.2.2 shadow inserts | `shadow` | Also in batches. Committed and aborted through a guard whose drop aborts, not by key: nobody settles what is another's. |
 //! | §3.2.3 Delete | `write` | |
 //! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not look at the header again, so a put can land in a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin by the header, stores the value, and releases the bin: one more locked instruction on a line that is there, exact previous values, no 16-byte atomics, and no transfer keys. |
 //! | §3.2.5 Resize | `transfer`, `plan` | An insert with a full bin moves that bin and at most 8 others, then goes on; it does not wait for all chunks. Indexes form a chain of any length. |
@@ -142,7 +142,7 @@ pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};
 pub use options::DlhtOptions;
 pub use set::{DlhtSet, DlhtSetIter};
-pub use shadow::{NotShadowed, Shadow};
+pub use shadow::{HeldKeys, NotShadowed, Shadow, Shadows};
 pub use snapshot::{Snapshot, SnapshotIter};
 
 /// A DLHT table of words; use it as [`Dlht`] or [`DlhtLocal`].

@@ -7,6 +7,7 @@ use super::DlhtTable;
 use super::batch::Turn;
 use super::header::SlotState;
 use super::mode::Mode;
+use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
 use crate::key::Word;
 use crate::table::{Computed, Decision, Occupied, OnFailure, Op, Stats, TryInsert, same_length};
@@ -221,14 +222,14 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
             |at| ops.borrow()[at].key().to_word(),
             |at, turn| {
                 let op = &mut ops.borrow_mut()[at];
-                Self::execute_one(op, turn)?;
+                self.execute_one(op, turn)?;
                 let stop = on_failure == OnFailure::Stop && op.failed();
                 Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             },
         )
     }
 
-    fn execute_one(op: &mut Op<'_, K, V>, turn: Turn<'_, M>) -> Result<()> {
+    fn execute_one(&self, op: &mut Op<'_, K, V>, turn: Turn<'_, M>) -> Result<()> {
         match op {
             Op::Get(_, found) => *found = decoded(turn.get()),
             Op::TryInsert(_, value, outcome) => {
@@ -244,6 +245,13 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
                 *previous = before(turn.store(value.to_word(), Rule::IfPresent)?)?;
             }
             Op::Remove(_, removed) => *removed = before(turn.take())?,
+            Op::Shadow(key, value, held, outcome) => {
+                held.must_be_of(self)?;
+                *outcome = shadowed(turn.shadow(value.to_word())?, *value)?;
+                if outcome.is_ok() {
+                    held.add(key.to_word(), value.to_word());
+                }
+            }
         }
         Ok(())
     }
