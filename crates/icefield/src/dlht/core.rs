@@ -208,7 +208,9 @@ impl<M: Mode> Core<M> {
         loop {
             match index.resolve::<M>(index.bin(index.bin_of(key)), key, new) {
                 Step::Done(resolved) => {
-                    M::add(&self.count, i64::from(resolved && new == SlotState::Valid));
+                    if resolved && new == SlotState::Valid {
+                        M::add(&self.count, 1);
+                    }
                     return resolved;
                 }
                 _ => match self.follow(index) {

@@ -102,9 +102,12 @@
 //! |---|---|---|
 //! | get, hit | 1.0 to 1.1 | 0 |
 //! | get, miss | 1.0 to 1.13 | 0 |
-//! | insert | as a miss | 2, and 1 to count (per batch) |
+//! | insert | as a miss | 2, and 1 to count (per batch); 2 more when its bin gets a link bucket |
 //! | update | as a hit | 1 |
 //! | remove | as a hit | 1, and 1 to count (per batch) |
+//! | shadow insert, then commit or abort | as a miss, as a hit | 2, then 1, and 1 to count a commit |
+//!
+//! A write that changes nothing (the key is present, or absent) has none. `tests/costs.rs` holds this table to it.
 
 mod api;
 mod batch;
