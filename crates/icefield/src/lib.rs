@@ -45,7 +45,7 @@ pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 pub use dlht::{
     Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter, DlhtLocal, DlhtMap,
     DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, HeldKeys, Local,
-    NotShadowed, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
+    Mode, NotShadowed, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, Turns};

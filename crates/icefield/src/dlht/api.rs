@@ -47,8 +47,8 @@ impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
 ///
 /// # Panics
 /// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the
-/// system has no memory; [`Table`]'s calls of the same names return these as errors. Batches panic also when their
-/// slices differ in length.
+/// system has no memory; [`Table`]'s calls of the same names return these as errors, [`DlhtTable::try_snapshot`] and
+/// [`DlhtTable::try_shrink_to_fit`] the last. Batches panic also when their slices differ in length.
 impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// An empty table that grows as needed.
     ///
@@ -343,7 +343,21 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// assert_eq!(snapshot.iter().count(), 1);
     /// ```
     pub fn snapshot(&self) -> Snapshot<K, V> {
-        plain(Snapshot::take(&self.core))
+        plain(self.try_snapshot())
+    }
+
+    /// [`DlhtTable::snapshot`], for those who want to go on when there is no memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory): the records are as they were.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
+    /// assert_eq!(table.try_snapshot()?.iter().count(), 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_snapshot(&self) -> Result<Snapshot<K, V>> {
+        Snapshot::take(&self.core)
     }
 
     /// Removes every record, all at one moment.
@@ -377,7 +391,22 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// assert!(table.capacity() < 1000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        plain(self.core.shrink());
+        plain(self.try_shrink_to_fit());
+    }
+
+    /// [`DlhtTable::shrink_to_fit`], for those who want to go on when there is no memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory): the records are as they were.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::with_capacity(100_000);
+    /// table.try_shrink_to_fit()?;
+    /// assert!(table.capacity() < 1000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
     }
 
     /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
