@@ -55,6 +55,10 @@ impl Place<Toy> for ToyPlace {
     fn reopen(&mut self, table: Toy) -> Result<Toy> {
         Ok(table)
     }
+
+    fn check(&self, table: &Toy) -> Result<CheckReport> {
+        Durable::check(table)
+    }
 }
 
 fn same_length(keys: usize, results: usize) -> Result<()> {

@@ -11,108 +11,50 @@ use icefield::{
     OnFailure, Op, Table,
 };
 use icefield_testkit::budget::Budget;
-use icefield_testkit::call::{Action, BatchKind, Call, ask, ask_batch};
+use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, set_model};
 use icefield_testkit::linear::Counts;
+use icefield_testkit::place::Place;
 use icefield_testkit::pool::Pool;
-use icefield_testkit::reference::Reference;
-use icefield_testkit::{Rng, dlht, iterate};
-
-/// Tables of every shape: tiny ones that grow often and through several sizes at once, without and with link buckets.
-fn shaped(seed: u64) -> Dlht<u64, u64> {
-    let hash = match seed % 7 {
-        0 | 1 => DlhtHash::Modulo,
-        2 => DlhtHash::Kind(HashKind::Crowded),
-        _ => DlhtHash::Strong,
-    };
-    let ratio = [0.125, 0.0, 1.0, 3.0][(seed / 7 % 4) as usize];
-    let options = Dlht::options().hash(hash).hash_seed([seed, 1]).link_ratio(ratio);
-    options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32).build().expect("small")
-}
-
-fn action(rng: &mut Rng) -> Action {
-    let value = rng.word();
-    Action::any(rng, value)
-}
-
-/// A key from a set of `keys`, with gaps, extremes and strides.
-fn key(rng: &mut Rng, keys: u64, stride: u64) -> u64 {
-    match rng.below(keys) {
-        0 => 0,
-        1 => u64::MAX,
-        n => n.wrapping_mul(stride),
-    }
-}
+use icefield_testkit::{Rng, dlht, iterate, model};
 
 fn sorted(mut records: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     records.sort_unstable();
     records
 }
 
-fn scanned(table: &Dlht<u64, u64>, page: usize) -> Vec<(u64, u64)> {
-    let mut records = Vec::new();
-    let mut next = Some(Cursor::START);
-    while let Some(cursor) = next {
-        let page = table.scan(cursor, page);
-        records.extend(page.records);
-        assert_ne!(page.next, Some(cursor));
-        next = page.next;
+/// Model histories on tables of `T`, of every shape.
+fn histories<T>(what: &str, seconds: u64, first_seed: u64)
+where
+    T: Table<Key = u64, Value = u64>,
+    DlhtPlace: Place<T>,
+{
+    let mut counts = model::Counts::default();
+    let mut budget = Budget::time(Duration::from_secs(seconds)).at_least(84).at_most(2000);
+    while let Some((number, _)) = budget.chunk(1) {
+        let seed = first_seed + number;
+        let done = model::scenario::<T, _>(seed, 300, || DlhtPlace(seed));
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
-    records
-}
-
-fn history(seed: u64, steps: usize) {
-    let mut rng = Rng::new(seed);
-    let table = shaped(seed);
-    let mut right = Reference::new();
-    let keys = [8, 60, 400][(seed % 3) as usize];
-    let stride = [1, 1 << 20, 0x9E37_79B9_7F4A_7C15, 64][(seed / 3 % 4) as usize];
-    for step in 0..steps {
-        match rng.below(100) {
-            0 => {
-                table.clear();
-                right.clear();
-            }
-            1 => table.shrink_to_fit(),
-            2 => table.reserve(rng.below(300)),
-            3 => {
-                table.retain(|key, _| key % 3 != 0);
-                right.retain(|key, _| key % 3 != 0);
-            }
-            4..8 => {
-                let page = 1 + rng.index(20);
-                assert_eq!(sorted(scanned(&table, page)), right.sorted(), "{seed} {step}");
-            }
-            8 => {
-                let snapshot = table.snapshot();
-                assert_eq!(sorted(snapshot.iter().collect()), right.sorted(), "{seed} {step}");
-            }
-            9..30 => {
-                let kind = *rng.pick(&BatchKind::ALL);
-                let calls: Vec<Call> = (0..rng.below(40))
-                    .map(|_| {
-                        let action = kind.action(action(&mut rng), rng.word());
-                        Call { key: key(&mut rng, keys, stride), action }
-                    })
-                    .collect();
-                let replies = ask_batch(&table, kind, &calls).expect("nothing refuses");
-                assert_eq!(replies, right.ask_batch(kind, &calls), "{seed} {step} {kind:?}");
-            }
-            _ => {
-                let call = Call { key: key(&mut rng, keys, stride), action: action(&mut rng) };
-                let reply = ask(&table, call).expect("nothing refuses");
-                assert_eq!(reply, right.ask(call), "{seed} {step} {call:?}");
-            }
-        }
-        assert_eq!(table.len(), right.len() as u64, "{seed} {step}");
-    }
-    assert_eq!(sorted(table.iter().collect()), right.sorted());
+    println!("{what}: {counts:?}");
+    assert!(counts.operations >= 20_000 && counts.own_calls >= 300, "{counts:?}");
 }
 
 #[test]
 fn random_sequences_agree_with_a_map() {
-    for seed in 0..300 {
-        history(seed, 300);
+    histories::<Dlht<u64, u64>>("for many threads", 4, 1_000_000);
+    histories::<Alone>("for one thread", 2, 2_000_000);
+}
+
+#[test]
+fn random_sequences_agree_with_a_set() {
+    let mut counts = SetCounts::default();
+    let mut budget = Budget::time(Duration::from_secs(2)).at_least(40).at_most(1000);
+    while let Some((seed, _)) = budget.chunk(1) {
+        let done = set_model(3_000_000 + seed, 300);
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
+    println!("{counts:?}");
+    assert!(counts.operations >= 20_000 && counts.grown >= 10, "{counts:?}");
 }
 
 #[test]

@@ -1,11 +1,18 @@
 //! DLHT as a subject: tables in memory, some of whose threads take turns inside their operations.
 
+mod alone;
 mod faults;
+mod model;
+mod own;
+mod set;
 
 use icefield::base::hash::HashKind;
 use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Mode, Turns};
 
+pub use self::alone::Alone;
 pub use self::faults::faults;
+pub use self::model::DlhtPlace;
+pub use self::set::{SetCounts, set_model};
 use crate::baton;
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
