@@ -693,7 +693,8 @@ pub trait Table: Send + Sync {
     /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
     ///
     /// # Errors
-    /// As [`Table::insert_batch`].
+    /// As [`Table::insert_batch`]; [`Error::Unsupported`], before anything ran, when there is an [`Op::Shadow`] and the
+    /// design has no shadow inserts; [`Error::InvalidOption`] at one that names the shadows of another table.
     fn execute(
         &self,
         ops: &mut [Op<'_, Self::Key, Self::Value>],

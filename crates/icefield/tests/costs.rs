@@ -1,5 +1,5 @@
-//! The costs table of each table's header, asserted from the simulator's counters, and for tables in memory from a count
-//! of locked instructions.
+//! The costs table of each table's header, asserted from the simulator's counters, and for tables in memory from a
+//! count of locked instructions.
 
 use std::cell::Cell;
 

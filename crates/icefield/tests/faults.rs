@@ -1,4 +1,5 @@
-//! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for good.
+//! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for
+//! good.
 
 use icefield::DashEh;
 use icefield_testkit::faults::scenario;

@@ -35,7 +35,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut 
         }
         (Kind::Faults { .. }, TableName::Dlht) => tell_faults(common, faults(common.seed), out),
         _ => Err(Failure::Usage(format!(
-            "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; what it can be asked is \
+            "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; there is \
              `icefield torture {} --table {table}`",
             if let TableName::Dlht = common.table { "model|linear|faults" } else { "model" }
         ))),

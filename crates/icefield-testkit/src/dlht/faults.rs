@@ -1,6 +1,6 @@
-//! The Nth allocation of an index, or of its link buckets, fails, once or from then on, for every N, while a table grows
-//! through several sizes, is cleared, shrunk, and pictured. The insert that needed the memory must be refused, and nothing
-//! else; nothing may be lost or there twice; and when there is memory again the table must grow.
+//! The Nth allocation of an index, or of its link buckets, fails, once or from then on, for every N, while a table
+//! grows through several sizes, is cleared, shrunk, and pictured. The insert that needed the memory must be refused, and
+//! nothing else; nothing may be lost or there twice; and when there is memory again the table must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -30,7 +30,8 @@ const SHAPE_STRIDE: u64 = 9;
 /// Threads that share a table, each with keys of its own.
 const THREADS: u64 = 3;
 
-/// Fails every allocation in turn, in tables of several shapes. Violations are counted, so that one run shows all of them.
+/// Fails every allocation in turn, in tables of several shapes. Violations are counted, so that one run shows all of
+/// them.
 ///
 /// # Errors
 /// A trial fails without any fault.

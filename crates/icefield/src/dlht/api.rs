@@ -48,7 +48,8 @@ impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
 /// # Panics
 /// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the
 /// system has no memory; [`Table`]'s calls of the same names return these as errors, [`DlhtTable::try_snapshot`] and
-/// [`DlhtTable::try_shrink_to_fit`] the last. Batches panic also when their slices differ in length.
+/// [`DlhtTable::try_shrink_to_fit`] the last. Batches panic also when their slices differ in length, and at an
+/// [`Op::Shadow`] that names the shadows of another table.
 impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// An empty table that grows as needed.
     ///
@@ -537,7 +538,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.remove_all(keys, removed));
     }
 
-    /// Runs a mixed batch strictly in order and tells how many operations ran; what ran is filled in.
+    /// Runs a mixed batch strictly in order and tells how many operations ran; what ran is filled in. Shadow inserts
+    /// among them belong to their [`Shadows`].
     ///
     /// ```
     /// use icefield::{OnFailure, Op};

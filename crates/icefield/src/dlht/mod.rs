@@ -57,9 +57,10 @@
 //! makes the slot `Valid`; it fails if the header changed, and the bin is searched again. *update*, and *insert* of a
 //! present key: the store of the value in the claimed bin. *remove*: the exchange that makes the slot `Invalid`; the
 //! value read before it is exact, because a claim would have changed the header. *compute*: as what it decides, on
-//! condition that the value is still the one shown. *clear*: the store of `open` in the next index, when every bin is
-//! frozen. *snapshot*: the moment at which the last bin is frozen; writers that would come later wait for it. *scan*:
-//! each bin at one moment. *len*: none; exact when quiescent.
+//! condition that the value is still the one shown. *shadow insert*: the exchange that makes the slot `Shadow`; its
+//! end: the exchange that makes it `Valid` or `Invalid`. *clear*: the store of `open` in the next index, when every bin
+//! is frozen. *snapshot*: the moment at which the last bin is frozen; writers that would come later wait for it.
+//! *scan*: each bin at one moment. *len*: none; exact when quiescent.
 //!
 //! # 6. Ordering
 //!
@@ -139,6 +140,9 @@ use crate::table::Cursor;
 use self::core::Core;
 
 pub use hasher::DlhtHash;
+#[cfg(loom)]
+#[doc(hidden)]
+pub use layout::LinkPool;
 pub use map::{DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtNamespace};
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};

@@ -159,8 +159,8 @@ impl HeldKeys {
     }
 }
 
-/// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping it aborts
-/// them all; forgetting it holds their keys for ever.
+/// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping it
+/// aborts them all; forgetting it holds their keys for ever.
 ///
 /// ```
 /// use icefield::{Dlht, NotShadowed, OnFailure, Op};
