@@ -2,16 +2,19 @@
 //! tables that may not grow, snapshots, shadow inserts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use icefield::base::hash::HashKind;
+use icefield::pm::{Errno, FaultMode};
 use icefield::{
     Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtMap, DlhtSet, Error, NotShadowed,
     OnFailure, Op, Table,
 };
 use icefield_testkit::budget::Budget;
 use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, set_model};
+use icefield_testkit::faulty::fail_at;
 use icefield_testkit::linear::Counts;
 use icefield_testkit::place::Place;
 use icefield_testkit::pool::Pool;
@@ -197,6 +200,54 @@ fn memory_that_is_not_there_is_an_error() {
     assert_eq!((table.len(), table.get(1)), (1000, Some(1)));
     let odd = Dlht::<u64, u64>::options().link_ratio(f64::NAN).build();
     assert!(matches!(odd, Err(Error::InvalidOption { .. })), "{odd:?}");
+}
+
+/// Keys crowd, so the table changes its hash function; the new index is full before the old one has been left, and there
+/// is no memory for a third. Scans go on all the same, also one that has begun in the old order.
+#[test]
+fn scans_need_no_memory_between_two_hash_functions() {
+    let faults = fail_at(5, FaultMode::ForGood, Errno::NOMEM);
+    let options = Dlht::<u64, u64>::options().hash(DlhtHash::Modulo).hash_seed([1, 2]);
+    let options = options.link_ratio(0.0).geometry(12, 1).faults(Arc::clone(&faults));
+    let table = options.build().expect("small");
+    // One bin is crowded, and moved; the others get more records than the next index takes.
+    const BINS: u64 = 1 << 12;
+    const CROWDED: u64 = 2000;
+    let mut right: Vec<(u64, u64)> = (50..100).map(|bin| (bin, bin + 1)).collect();
+    table.put_batch(&right);
+    let early = table.scan(Cursor::START, 7);
+    let crowded = (0..4).map(|n| CROWDED + n * BINS);
+    let others = (100..BINS)
+        .filter(|&bin| bin != CROWDED)
+        .flat_map(|bin| (0..3).map(move |n| bin + n * BINS));
+    for key in crowded.chain(others) {
+        assert_eq!(table.try_insert(key, key + 1), Ok(()));
+        right.push((key, key + 1));
+    }
+    right.sort_unstable();
+    let transferring =
+        |table: &Dlht<u64, u64>| table.stats().details.contains(&("transferring", 1));
+    assert!(transferring(&table), "{:?}", table.stats());
+    assert!(matches!(Table::reserve(&table, 1), Err(Error::NoMemory { .. })));
+    assert_eq!(sorted(table.iter().collect()), right);
+    let (mut seen, mut next) = (early.records, early.next);
+    while let Some(cursor) = next {
+        let page = table.scan(cursor, 100);
+        seen.extend(page.records);
+        next = page.next;
+    }
+    let mut keys: Vec<u64> = seen.into_iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "no key twice");
+    assert!((50..100).all(|key| keys.binary_search(&key).is_ok()), "every early key");
+    assert!(transferring(&table), "still in between");
+    faults.heal();
+    (0..5000).for_each(|key| table.put(1_000_000 + key, key));
+    assert_eq!(
+        (table.len(), table.iter().count()),
+        (right.len() as u64 + 5000, right.len() + 5000)
+    );
+    println!("{} records between two hash functions", right.len());
 }
 
 #[test]
