@@ -202,8 +202,8 @@ fn memory_that_is_not_there_is_an_error() {
     assert!(matches!(odd, Err(Error::InvalidOption { .. })), "{odd:?}");
 }
 
-/// Keys crowd, so the table changes its hash function; the new index is full before the old one has been left, and there
-/// is no memory for a third. Scans go on all the same, also one that has begun in the old order.
+/// Keys crowd, so the table changes its hash function; the new index is too small for all records, and there is no
+/// memory for a third. Scans go on all the same, also one that has begun in the old order.
 #[test]
 fn scans_need_no_memory_between_two_hash_functions() {
     let faults = fail_at(5, FaultMode::ForGood, Errno::NOMEM);

@@ -1,6 +1,6 @@
 //! The Nth allocation of an index, or of its link buckets, fails, once or from then on, for every N, while a table
-//! grows through several sizes, is cleared, shrunk, and pictured. The insert that needed the memory must be refused, and
-//! nothing else; nothing may be lost or there twice; and when there is memory again the table must grow.
+//! grows through several sizes, is cleared, shrunk, and pictured. The insert that needed the memory must be refused,
+//! and nothing else; nothing may be lost or there twice; and when there is memory again the table must grow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -2,8 +2,8 @@
 //!
 //! A cursor is a place in that order. Growing and shrinking split and merge bins but keep the order, so a cursor stays
 //! good; a key is seen by its hash, never by its bin. Only a new hash function changes the order: whoever comes with a
-//! cursor of the former one gets everything that is left, in one page. So does whoever meets the change itself when there
-//! is no memory to finish it.
+//! cursor of the former one gets everything that is left, in one page. So does whoever meets the change itself when
+//! there is no memory to finish it.
 
 use super::core::Core;
 use super::index::Index;
