@@ -30,12 +30,13 @@ pub trait Place<T> {
     /// The table's.
     fn check(&self, table: &T) -> Result<CheckReport>;
 
-    /// A random call, or a few that belong together, that only tables of this design have, beside the reference map.
+    /// A random call, or a few that belong together, that only tables of this design have, beside the reference map;
+    /// whether there was any.
     ///
     /// # Errors
     /// A wrong answer, in words.
-    fn own_call(&self, _: &T, _seed: u64, _: &mut Reference) -> std::result::Result<(), String> {
-        Ok(())
+    fn own_call(&self, _: &T, _seed: u64, _: &mut Reference) -> std::result::Result<bool, String> {
+        Ok(false)
     }
 }
 

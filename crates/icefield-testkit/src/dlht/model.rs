@@ -47,8 +47,8 @@ impl Place<Dlht<u64, u64>> for DlhtPlace {
         table: &Dlht<u64, u64>,
         seed: u64,
         right: &mut Reference,
-    ) -> std::result::Result<(), String> {
-        own_call(table, seed, right)
+    ) -> std::result::Result<bool, String> {
+        own_call(table, seed, right).map(|()| true)
     }
 }
 
@@ -70,7 +70,7 @@ impl Place<Alone> for DlhtPlace {
         table: &Alone,
         seed: u64,
         right: &mut Reference,
-    ) -> std::result::Result<(), String> {
-        own_call(&table.table(), seed, right)
+    ) -> std::result::Result<bool, String> {
+        own_call(&table.table(), seed, right).map(|()| true)
     }
 }

@@ -234,9 +234,8 @@ where
     }
 
     fn own_call(&mut self, seed: u64) -> Verdict {
-        self.counts.own_calls += 1;
         let Some(table) = &self.table else { return self.len() };
-        self.place.own_call(table, seed, &mut self.right)?;
+        self.counts.own_calls += u64::from(self.place.own_call(table, seed, &mut self.right)?);
         self.len()
     }
 
