@@ -42,10 +42,13 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use dlht::LinkPool;
 pub use dlht::{
     Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter, DlhtLocal, DlhtMap,
-    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local, NotShadowed,
-    Shadow, Shared, Snapshot, SnapshotIter,
+    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, HeldKeys, Local,
+    Mode, NotShadowed, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, Turns};

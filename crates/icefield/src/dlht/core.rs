@@ -27,10 +27,10 @@ pub(super) struct Core<M: Mode> {
 }
 
 impl<M: Mode> Core<M> {
-    pub(super) fn new(plan: Plan, size: Size) -> Result<Self> {
+    /// A table that takes `records` before it must grow.
+    pub(super) fn new(plan: Plan, records: u64) -> Result<Self> {
         let hasher = Hasher::new(plan.hash, plan.seed);
-        let index = Index::new(size, hasher, Entry::Resize)
-            .map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })?;
+        let index = plan.index(plan.size_for(records), hasher, Entry::Resize)?;
         Ok(Self {
             current: AtomicPtr::new(Arc::into_raw(Arc::new(index)).cast_mut()),
             count: M::Count::default(),
@@ -209,7 +209,9 @@ impl<M: Mode> Core<M> {
         loop {
             match index.resolve::<M>(index.bin(index.bin_of(key)), key, new) {
                 Step::Done(resolved) => {
-                    M::add(&self.count, i64::from(resolved && new == SlotState::Valid));
+                    if resolved && new == SlotState::Valid {
+                        M::add(&self.count, 1);
+                    }
                     return resolved;
                 }
                 _ => match self.follow(index) {

@@ -91,6 +91,8 @@ pub struct Interleaved<T>(std::marker::PhantomData<T>);
 pub trait Turns: 'static {
     /// Lets others run now, or not.
     fn give_way();
+    /// Told of every locked instruction that an operation needs.
+    fn locked() {}
 }
 
 impl<T: Turns> Synchronization for Interleaved<T> {
@@ -109,10 +111,12 @@ impl<T: Turns> Synchronization for Interleaved<T> {
 
     fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
         T::give_way();
+        T::locked();
         Shared::exchange(word, old, new)
     }
 
     fn add(count: &ShardedCounter, delta: i64) {
+        T::locked();
         Shared::add(count, delta);
     }
 

@@ -58,7 +58,7 @@ impl<K, V, S> DlhtMap<K, V, S> {
         // Keys of the index are hashes: good ones need no other, and crowded ones get one.
         let plan = Plan { hash: DlhtHash::Modulo, ..Plan::default() };
         Self {
-            core: plain(Core::new(plan, plan.size_for(records))),
+            core: plain(Core::new(plan, records)),
             hash,
             len: ShardedCounter::default(),
             reclaimer: Reclaimer::new(),
