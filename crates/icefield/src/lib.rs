@@ -42,20 +42,18 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
-#[cfg(loom)]
-#[doc(hidden)]
-pub use dlht::LinkPool;
 pub use dlht::{
     Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter, DlhtLocal, DlhtMap,
-    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, HeldKeys, Local,
-    Mode, NotShadowed, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
+    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local, Mode, Shadow,
+    Shadows, Shared, Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
-pub use dlht::{Interleaved, Turns};
+pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
-    OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,
+    NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport,
+    Stats, Table, TryInsert,
 };

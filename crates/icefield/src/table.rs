@@ -1,14 +1,17 @@
 //! The one interface over all tables: operations, their outcomes, reports.
 
+mod held;
+
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::dlht::{HeldKeys, NotShadowed};
 use crate::key::{Data, Key, Value, Word};
 use crate::pm::Durability;
 use crate::{Error, Result};
+
+pub use held::{HeldKeys, NotShadowed};
 
 /// How calls take a `D`.
 ///

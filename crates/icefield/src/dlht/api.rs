@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 
 use super::mode::Mode;
 use super::options::DlhtOptions;
-use super::shadow::{NotShadowed, Shadow, Shadows};
+use super::shadow::{Shadow, Shadows};
 use super::snapshot::Snapshot;
 use super::{DlhtIter, DlhtTable};
 use crate::Result;
 use crate::key::Word;
 use crate::table::{
-    Computed, Counter, Cursor, Decision, Occupied, OnFailure, Op, Page, SCAN_PAGE, Stats, Table,
-    TryInsert, yield_once,
+    Computed, Counter, Cursor, Decision, NotShadowed, Occupied, OnFailure, Op, Page, SCAN_PAGE,
+    Stats, Table, TryInsert, yield_once,
 };
 
 /// The value, or a panic that says why the call was refused.

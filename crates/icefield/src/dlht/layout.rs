@@ -252,19 +252,17 @@ impl Pool {
 }
 
 /// A pool and some bins alone, for models of them: what threads do to them when they race for a link bucket.
-#[cfg(loom)]
 #[derive(Debug)]
 pub struct LinkPool {
     pool: Pool,
     bins: Lines,
 }
 
-#[cfg(loom)]
 impl LinkPool {
     /// A pool of `buckets` link buckets, none of which any of `bins` bins has.
     ///
     /// # Errors
-    /// None: this is a model.
+    /// The system has no memory.
     pub fn new(buckets: usize, bins: usize) -> std::io::Result<Self> {
         Ok(Self { pool: Pool::new(buckets)?, bins: Lines::new(bins)? })
     }

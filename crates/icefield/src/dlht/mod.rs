@@ -140,7 +140,6 @@ use crate::table::Cursor;
 use self::core::Core;
 
 pub use hasher::DlhtHash;
-#[cfg(loom)]
 #[doc(hidden)]
 pub use layout::LinkPool;
 pub use map::{DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtNamespace};
@@ -149,7 +148,7 @@ pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};
 pub use options::DlhtOptions;
 pub use set::{DlhtSet, DlhtSetIter};
-pub use shadow::{HeldKeys, NotShadowed, Shadow, Shadows};
+pub use shadow::{Shadow, Shadows};
 pub use snapshot::{Snapshot, SnapshotIter};
 
 /// A DLHT table of words; use it as [`Dlht`] or [`DlhtLocal`].

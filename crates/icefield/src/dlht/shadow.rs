@@ -1,34 +1,14 @@
 //! Shadow inserts (§3.2.2, "Transactions"): a record that nobody sees before its insert commits.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::DlhtTable;
 use super::header::SlotState;
 use super::mode::{Mode, Shared};
 use super::write::{Outcome, Rule};
 use crate::key::Word;
+use crate::table::{HeldKeys, NotShadowed};
 use crate::{Error, Result};
-
-/// Why a shadow insert was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotShadowed<V> {
-    /// The key is present; holds its value.
-    Occupied(V),
-    /// Another shadow insert holds the key.
-    Shadowed,
-}
-
-impl<V> fmt::Display for NotShadowed<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Occupied(_) => "the key is present",
-            Self::Shadowed => "another shadow insert holds the key",
-        })
-    }
-}
-
-impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
 /// What a shadow insert of `value` came to.
 pub(super) fn shadowed<V: Word>(
@@ -130,35 +110,6 @@ impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadow<'_, K, V, M> {
     }
 }
 
-/// The keys that a [`Shadows`] holds, as the operations of a batch refer to them ([`Op::shadow`](crate::Op::shadow)).
-#[derive(Debug)]
-pub struct HeldKeys {
-    /// Where the table is, which cannot move while somebody borrows this.
-    table: usize,
-    /// Keys and values, as words.
-    records: Mutex<Vec<(u64, u64)>>,
-}
-
-impl HeldKeys {
-    fn records(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Refuses the keys of another table.
-    pub(super) fn must_be_of<T>(&self, table: &T) -> Result<()> {
-        if self.table == std::ptr::from_ref(table).addr() {
-            return Ok(());
-        }
-        let detail = "these are the shadow inserts of another table".to_owned();
-        Err(Error::InvalidOption { option: "shadows", detail })
-    }
-
-    /// Takes over a shadow insert that has just been made.
-    pub(super) fn add(&self, key: u64, value: u64) {
-        self.records().push((key, value));
-    }
-}
-
 /// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping it
 /// aborts them all; forgetting it holds their keys for ever.
 ///
@@ -180,8 +131,7 @@ pub struct Shadows<'a, K: Word, V: Word, M: Mode = Shared> {
 
 impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
     pub(super) fn of(table: &'a DlhtTable<K, V, M>) -> Self {
-        let address = std::ptr::from_ref(table).addr();
-        Self { table, held: HeldKeys { table: address, records: Mutex::default() } }
+        Self { table, held: HeldKeys::of(table) }
     }
 
     /// How many shadow inserts are held.

@@ -6,10 +6,13 @@ use super::DlhtTable;
 use super::batch::{Operations, Turn};
 use super::header::SlotState;
 use super::mode::Mode;
-use super::shadow::{HeldKeys, NotShadowed, shadowed};
+use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
 use crate::key::Word;
-use crate::table::{Computed, Decision, Occupied, OnFailure, Op, Stats, TryInsert, same_length};
+use crate::table::{
+    Computed, Decision, HeldKeys, NotShadowed, Occupied, OnFailure, Op, Stats, TryInsert,
+    same_length,
+};
 use crate::{Error, Result};
 
 /// The value that `word` stands for. All words come from [`Word::to_word`], so there is one.
