@@ -136,7 +136,10 @@ use crate::table::Cursor;
 use self::core::Core;
 
 pub use hasher::DlhtHash;
-pub use map::{DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtNamespace};
+pub use map::{
+    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter,
+    DlhtNamespace, Global, RecordAllocator, Refused,
+};
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};

@@ -11,7 +11,11 @@
 //! retire what they have taken out of the table, after that.
 
 mod api;
+mod batch;
 mod hasher;
+mod iter;
+mod make;
+mod memory;
 mod record;
 mod write;
 
@@ -22,8 +26,12 @@ use super::mode::Shared;
 use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::{Guard, Reclaimer};
 
-pub use api::{DlhtMapIter, DlhtNamespace};
+pub use allocator_api2::alloc::{AllocError, Allocator, Global};
+pub use api::DlhtNamespace;
 pub use hasher::{DlhtBuildHasher, DlhtHasher};
+pub use iter::DlhtMapIter;
+pub use memory::RecordAllocator;
+pub use record::Refused;
 
 /// DLHT for keys and values of any type.
 ///
@@ -40,20 +48,29 @@ pub use hasher::{DlhtBuildHasher, DlhtHasher};
 /// map.insert("primes".to_owned(), vec![2, 3, 5], &guard);
 /// assert_eq!(map.get("primes", &guard), Some(&vec![2, 3, 5]));
 /// ```
-pub struct DlhtMap<K, V, S = DlhtBuildHasher> {
+pub struct DlhtMap<K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     core: Core<Shared>,
     hash: S,
-    len: ShardedCounter,
+    /// Records beyond the first of their hash; the core counts hashes.
+    crowded: ShardedCounter,
     /// Of records and crowds.
     reclaimer: Reclaimer,
+    allocator: A,
     records: PhantomData<*mut (K, V)>,
 }
 
 // SAFETY: owns its records as a map of boxes would; they may be dropped on the thread that drops the map.
-unsafe impl<K: Send, V: Send, S: Send> Send for DlhtMap<K, V, S> {}
+unsafe impl<K: Send, V: Send, S: Send, A: RecordAllocator> Send for DlhtMap<K, V, S, A> {}
 // SAFETY: gives out `&K` and `&V`, takes in records on one thread and drops them on another; everything else is shared
 // by atomics.
-unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for DlhtMap<K, V, S> {}
+unsafe impl<K, V, S, A> Sync for DlhtMap<K, V, S, A>
+where
+    K: Send + Sync,
+    V: Send + Sync,
+    S: Sync,
+    A: RecordAllocator,
+{
+}
 
 /// While this lives, nothing that was got from the map under it goes away. From [`DlhtMap::pin`].
 #[must_use = "nothing is protected once the guard is dropped"]
