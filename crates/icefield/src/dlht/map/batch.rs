@@ -7,6 +7,7 @@
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
@@ -143,14 +144,14 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         dispatch(Finds { map: self, namespace, keys, found });
     }
 
-    /// Puts each record when `when` says so, and tells `done` what came of it.
+    /// Puts each record when `when` says so, and tells `done` what came of it. Records are taken as they are hinted.
     ///
     /// # Errors
     /// No memory for a record: those before it were put, those behind it were not.
     pub(super) fn put_all<'g>(
         &self,
         namespace: u16,
-        records: Vec<(K, V)>,
+        records: impl IntoIterator<Item = (K, V)>,
         when: When,
         guard: &'g DlhtGuard<'_>,
         mut done: impl FnMut(Put<'g, V>),
@@ -159,16 +160,17 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         K: 'g,
         V: 'g,
     {
-        let (pinned, count) = (self.checked(guard), records.len());
-        // Keys are looked at ahead while records are taken behind.
-        let rest: RefCell<std::vec::IntoIter<(K, V)>> = RefCell::new(records.into_iter());
-        let hash = |at: usize| {
-            let rest = rest.borrow();
-            let (key, _) = &rest.as_slice()[at - (count - rest.len())];
-            self.hash_of(namespace, key)
+        let pinned = self.checked(guard);
+        let mut records = records.into_iter().fuse();
+        let hinted = RefCell::new(VecDeque::with_capacity(RING));
+        let hash = |_| {
+            let (key, value) = records.next()?;
+            let hash = self.hash_of(namespace, &key);
+            hinted.borrow_mut().push_back((key, value));
+            Some(hash)
         };
-        self.run_all(count, hash, |_, turn| {
-            let record = rest.borrow_mut().next();
+        self.run_all(hash, |_, turn| {
+            let record = hinted.borrow_mut().pop_front();
             if let Some(record) = record {
                 done(self.put_at(&turn, namespace, record, when, pinned).map_err(Refused::reason)?);
             }
@@ -189,8 +191,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         K: 'g,
         V: 'g,
     {
-        let records: Vec<(K, V)> = records.into_iter().collect();
-        let mut answers = Vec::with_capacity(records.len());
+        let records = records.into_iter();
+        let mut answers = Vec::with_capacity(records.size_hint().0);
         let put = |put| answers.push(answer(put));
         plain(self.put_all(namespace, records, when, guard, put));
         answers
@@ -207,46 +209,57 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     {
         let pinned = self.checked(guard);
         plain(same_length(keys.len(), removed.len()));
-        let hash = |at: usize| self.hash_of(namespace, keys[at]);
-        plain(self.run_all(keys.len(), hash, |at, turn| {
+        let hash = |at: usize| keys.get(at).map(|key| self.hash_of(namespace, *key));
+        plain(self.run_all(hash, |at, turn| {
             let taken = self.take_at(&turn, namespace, keys[at], |_| true, pinned);
             removed[at] = taken.map(|record: &'g Record<K, V>| &record.value);
             Ok(())
         }));
     }
 
-    /// Runs operations `0..count` in order until one fails. `hash` is asked once for each, in order and ahead of `run`.
+    /// Runs operations in order until there is none or one fails. `hash` is asked once for each, in order and ahead of
+    /// `run`, until it says that there are no more.
     #[inline]
     fn run_all(
         &self,
-        count: usize,
-        hash: impl Fn(usize) -> u64,
+        mut hash: impl FnMut(usize) -> Option<u64>,
         mut run: impl FnMut(usize, Turn<'_>) -> Result<()>,
     ) -> Result<()> {
         let (core, isa) = (&self.core, Native::default());
-        for first in (0..count).step_by(STRETCH) {
+        let (mut first, mut end) = (0, None);
+        while end.is_none() {
             let guard = core.pin();
             let index = core.current(&guard);
             let tally = Tally::<Shared> { count: &core.count, delta: Cell::new(0) };
-            let mut end = Ok(());
             rolling(
-                STRETCH.min(count - first),
+                STRETCH,
                 RING,
                 STAGE2,
                 |at| {
-                    let hash = hash(first + at);
+                    let hash = hash(first + at)?;
                     let line = index.bin(index.bin_of(hash));
                     prefetch_write(line);
-                    (line, hash)
+                    Some((line, hash))
                 },
-                |_, &(line, hash)| hint::<K, V>(isa, index, line, hash),
-                |at, (line, hash)| {
-                    end = run(first + at, Turn { core, index, line, tally: &tally, hash });
-                    if end.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                |_, &ahead| {
+                    if let Some((line, hash)) = ahead {
+                        hint::<K, V>(isa, index, line, hash);
+                    }
+                },
+                |at, ahead| {
+                    let Some((line, hash)) = ahead else {
+                        end = Some(Ok(()));
+                        return ControlFlow::Break(());
+                    };
+                    match run(first + at, Turn { core, index, line, tally: &tally, hash }) {
+                        Ok(()) => return ControlFlow::Continue(()),
+                        Err(error) => end = Some(Err(error)),
+                    }
+                    ControlFlow::Break(())
                 },
             );
-            end?;
+            first += STRETCH;
         }
-        Ok(())
+        end.unwrap_or(Ok(()))
     }
 }

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 
 use super::memory::RecordAllocator;
+use super::record::Record;
 use super::write::When;
 use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
 use crate::Result;
@@ -13,7 +14,9 @@ use crate::base::reclaim::Reclaimer;
 use crate::dlht::DlhtHash;
 use crate::dlht::api::plain;
 use crate::dlht::core::Core;
+use crate::dlht::index::Index;
 use crate::dlht::plan::Plan;
+use crate::table::Stats;
 
 /// Records that `extend` takes from an iterator at a time. What they replaced goes back after each.
 const EXTEND: usize = 1024;
@@ -176,6 +179,28 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         plain(self.core.shrink());
     }
 
+    /// What the map is made of: its memory is the index and the records themselves, without what an allocator takes for
+    /// its own and what keys and values hold elsewhere.
+    ///
+    /// ```
+    /// let stats = icefield::DlhtMap::from_iter([(1, 10)]).stats();
+    /// assert_eq!(stats.len_estimate, 1);
+    /// ```
+    pub fn stats(&self) -> Stats {
+        let (len, guard) = (self.len(), self.core.pin());
+        let oldest = self.core.current(&guard);
+        let indexes = std::iter::successors(Some(oldest), |index| index.next());
+        let bytes: u64 = indexes.map(Index::bytes).sum();
+        let record_bytes = size_of::<Record<K, V>>() as u64;
+        Stats {
+            len_estimate: len,
+            capacity: self.capacity(),
+            dram_bytes: bytes + len * record_bytes,
+            details: vec![("index-bytes", bytes), ("record-bytes", record_bytes)],
+            ..Stats::default()
+        }
+    }
+
     /// Where records come from.
     ///
     /// ```
@@ -225,14 +250,12 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> Extend<(K
     for DlhtMap<K, V, S, A>
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
-        let mut records = records.into_iter();
-        loop {
-            let some: Vec<(K, V)> = records.by_ref().take(EXTEND).collect();
-            let last = some.len() < EXTEND;
-            plain(self.put_all(0, some, When::Always, &self.pin(), drop));
-            if last {
-                return;
-            }
+        let mut records = records.into_iter().fuse();
+        let mut put = EXTEND;
+        while put == EXTEND {
+            put = 0;
+            let some = records.by_ref().take(EXTEND);
+            plain(self.put_all(0, some, When::Always, &self.pin(), |_| put += 1));
         }
     }
 }
