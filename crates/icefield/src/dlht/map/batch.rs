@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
 use super::memory::RecordAllocator;
-use super::record::{Record, Refused, hint_record};
-use super::write::{Put, Spot, When, find_in};
+use super::record::{Record, Refused, find_in, hint_record};
+use super::write::{Put, Spot, When};
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, Native, dispatch};

@@ -150,6 +150,7 @@ impl<K, V, A: Allocator> Drop for Fresh<'_, K, V, A> {
 /// # Safety
 /// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: whoever
 /// calls has been pinned since before it read the word, or has the table for itself. `'a` ends before that does.
+#[inline(always)]
 unsafe fn crowd_of<'a, K, V, A: Allocator>(
     word: u64,
 ) -> std::result::Result<&'a Crowd<K, V, A>, Pointer<K, V>> {
@@ -167,7 +168,6 @@ unsafe fn crowd_of<'a, K, V, A: Allocator>(
 ///
 /// # Safety
 /// As for `crowd_of`.
-#[inline(always)]
 pub(super) unsafe fn records_of<'a, K: 'a, V: 'a, A: Allocator + 'a>(
     word: u64,
 ) -> impl Iterator<Item = Pointer<K, V>> + 'a {
@@ -177,6 +177,25 @@ pub(super) unsafe fn records_of<'a, K: 'a, V: 'a, A: Allocator + 'a>(
         Err(record) => (Some(record), [].as_slice()),
     };
     one.into_iter().chain(crowd.iter().copied())
+}
+
+/// The record of `key` among those that `word` leads to.
+///
+/// # Safety
+/// As for `crowd_of`.
+#[inline(always)]
+pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: Allocator, Q: Eq + ?Sized>(
+    word: u64,
+    namespace: u16,
+    key: &Q,
+) -> Option<Pointer<K, V>> {
+    // SAFETY: the caller's promise, for the records too.
+    let is = |record: &Pointer<K, V>| unsafe { record.as_ref().is(namespace, key) };
+    // SAFETY: the caller's promise.
+    match unsafe { crowd_of::<K, V, A>(word) } {
+        Err(record) => Some(record).filter(is),
+        Ok(Crowd(records)) => records.iter().copied().find(is),
+    }
 }
 
 /// The word for the records of `word`, less `without`, with `new`; `None` for no record at all.

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use super::memory::{RecordAllocator, free, retire};
 use super::record::{
-    Fresh, Pointer, Record, Refused, free_crowd, records_of, retire_crowd, word_of,
+    Fresh, Pointer, Record, Refused, find_in, free_crowd, records_of, retire_crowd, word_of,
 };
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
@@ -433,20 +433,6 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
 /// The same guard, borrowed for less.
 fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
     guard
-}
-
-/// The record of `key` among those that `word` leads to.
-///
-/// # Safety
-/// As for [`records_of`].
-#[inline(always)]
-pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: RecordAllocator, Q: Eq + ?Sized>(
-    word: u64,
-    namespace: u16,
-    key: &Q,
-) -> Option<Pointer<K, V>> {
-    // SAFETY: the caller's promise, for both.
-    unsafe { records_of::<K, V, A>(word).find(|record| record.as_ref().is(namespace, key)) }
 }
 
 impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
