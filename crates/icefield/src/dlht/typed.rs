@@ -1,10 +1,9 @@
 //! Between types and words: every operation once, with its errors; the public faces are over these.
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use super::DlhtTable;
-use super::batch::Turn;
+use super::batch::{Operations, Turn};
 use super::header::SlotState;
 use super::mode::Mode;
 use super::write::{Outcome, Rule};
@@ -152,15 +151,10 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         rule: Rule,
         mut done: impl FnMut(usize, Outcome) -> Result<()>,
     ) -> Result<()> {
-        let run = self.core.run_all(
-            pairs.len(),
-            |at| pairs[at].0.to_word(),
-            |at, turn| {
-                done(at, turn.store(pairs[at].1.to_word(), rule)?)?;
-                Ok(ControlFlow::Continue(()))
-            },
-        );
-        run.map(drop)
+        let key = |at: usize| pairs[at].0.to_word();
+        let write =
+            |at: usize, turn: Turn<'_, M>| done(at, turn.store(pairs[at].1.to_word(), rule)?);
+        self.core.run_all(pairs.len(), (key, write)).map(drop)
     }
 
     pub(super) fn insert_all(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
@@ -197,15 +191,12 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
 
     pub(super) fn remove_all(&self, keys: &[K], removed: &mut [Option<V>]) -> Result<()> {
         same_length(keys.len(), removed.len())?;
-        let run = self.core.run_all(
-            keys.len(),
-            |at| keys[at].to_word(),
-            |at, turn| {
-                removed[at] = before(turn.take())?;
-                Ok(ControlFlow::Continue(()))
-            },
-        );
-        run.map(drop)
+        let key = |at: usize| keys[at].to_word();
+        let remove = |at: usize, turn: Turn<'_, M>| {
+            removed[at] = before(turn.take())?;
+            Ok(())
+        };
+        self.core.run_all(keys.len(), (key, remove)).map(drop)
     }
 
     pub(super) fn execute_all(
@@ -213,22 +204,26 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         ops: &mut [Op<'_, K, V>],
         on_failure: OnFailure,
     ) -> Result<usize> {
-        let count = ops.len();
-        // Keys are read ahead while results are filled in behind.
-        let ops = RefCell::new(ops);
-        self.core.run_all(
-            count,
-            |at| ops.borrow()[at].key().to_word(),
-            |at, turn| {
-                let op = &mut ops.borrow_mut()[at];
-                Self::execute_one(op, turn)?;
-                let stop = on_failure == OnFailure::Stop && op.failed();
-                Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            },
-        )
+        let mixed = MixedOps { ops, on_failure };
+        self.core.run_all(mixed.ops.len(), mixed)
+    }
+}
+
+/// A batch of operations of several kinds.
+struct MixedOps<'a, 'k, K: Word, V: Word> {
+    ops: &'a mut [Op<'k, K, V>],
+    on_failure: OnFailure,
+}
+
+impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V> {
+    #[inline(always)]
+    fn key(&self, at: usize) -> u64 {
+        self.ops[at].key().to_word()
     }
 
-    fn execute_one(op: &mut Op<'_, K, V>, turn: Turn<'_, M>) -> Result<()> {
+    #[inline(always)]
+    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>> {
+        let op = &mut self.ops[at];
         match op {
             Op::Get(_, found) => *found = decoded(turn.get()),
             Op::TryInsert(_, value, outcome) => {
@@ -245,6 +240,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
             }
             Op::Remove(_, removed) => *removed = before(turn.take())?,
         }
-        Ok(())
+        let stop = self.on_failure == OnFailure::Stop && op.failed();
+        Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }
