@@ -17,7 +17,7 @@ use super::write::{Put, Spot, When};
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, Native, dispatch};
-use crate::base::pipeline::{prefetch_read, prefetch_write, rolling};
+use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stages};
 use crate::base::sync::Line;
 use crate::dlht::api::plain;
 use crate::dlht::batch::{STRETCH, Tally, get_slowly, peek};
@@ -85,6 +85,16 @@ struct Finds<'a, 'g, K, V, S, A: RecordAllocator, Q: ?Sized> {
     found: &'a mut [Option<&'g V>],
 }
 
+/// A stretch of it.
+struct Stretch<'a, 'g, I, K, V, S, A: RecordAllocator, Q: ?Sized> {
+    isa: I,
+    index: &'a Index,
+    map: &'a DlhtMap<K, V, S, A>,
+    namespace: u16,
+    keys: &'a [&'a Q],
+    found: &'a mut [Option<&'g V>],
+}
+
 impl<'g, K, V, S, A, Q> Kernel for Finds<'_, 'g, K, V, S, A, Q>
 where
     K: Borrow<Q> + Hash + Eq + Send + 'g,
@@ -101,31 +111,48 @@ where
         for (keys, found) in keys.chunks(STRETCH).zip(found.chunks_mut(STRETCH)) {
             let guard = map.core.pin();
             let index = map.core.current(&guard);
-            rolling(
-                keys.len(),
-                RING,
-                STAGE2,
-                |at| {
-                    let hash = map.hash_of(namespace, keys[at]);
-                    let line = index.bin(index.bin_of(hash));
-                    prefetch_read(line);
-                    (line, hash)
-                },
-                |_, &(line, hash)| hint::<K, V>(isa, index, line, hash),
-                |at, (line, hash)| {
-                    let word = match Index::get_quick::<Shared>(isa, line, hash) {
-                        Some(answer) => answer,
-                        None => get_slowly::<Shared>(index, line, hash),
-                    };
-                    // SAFETY: the caller has been pinned for `'g`, since before this word was read.
-                    found[at] = word.and_then(|word| unsafe {
-                        let record = find_in::<K, V, A, Q>(word, namespace, keys[at])?;
-                        Some(&(*record.as_ptr()).value)
-                    });
-                    ControlFlow::Continue(())
-                },
-            );
+            let stretch = Stretch { isa, index, map, namespace, keys, found };
+            rolling(keys.len(), RING, STAGE2, stretch);
         }
+    }
+}
+
+impl<'a, 'g, I, K, V, S, A, Q> Stages for Stretch<'a, 'g, I, K, V, S, A, Q>
+where
+    I: Isa,
+    K: Borrow<Q> + Hash + Eq + Send + 'g,
+    V: Send,
+    S: BuildHasher,
+    A: RecordAllocator,
+    Q: Hash + Eq + ?Sized,
+{
+    type Entry = (&'a Line, u64);
+
+    #[inline(always)]
+    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+        let hash = self.map.hash_of(self.namespace, self.keys[at]);
+        let line = self.index.bin(self.index.bin_of(hash));
+        prefetch_read(line);
+        (line, hash)
+    }
+
+    #[inline(always)]
+    fn second(&mut self, _: usize, (line, hash): (&'a Line, u64)) {
+        hint::<K, V>(self.isa, self.index, line, hash);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize, (line, hash): (&'a Line, u64)) -> ControlFlow<()> {
+        let word = match Index::get_quick::<Shared>(self.isa, line, hash) {
+            Some(answer) => answer,
+            None => get_slowly::<Shared>(self.index, line, hash),
+        };
+        // SAFETY: the caller has been pinned for `'g`, since before this word was read.
+        self.found[at] = word.and_then(|word| unsafe {
+            let record = find_in::<K, V, A, Q>(word, self.namespace, self.keys[at])?;
+            Some(&(*record.as_ptr()).value)
+        });
+        ControlFlow::Continue(())
     }
 }
 
@@ -162,14 +189,15 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     {
         let pinned = self.checked(guard);
         let mut records = records.into_iter().fuse();
-        let hinted = RefCell::new(VecDeque::with_capacity(RING));
+        let expected = records.size_hint().0;
+        let hinted = RefCell::new(VecDeque::with_capacity(RING.min(expected)));
         let hash = |_| {
             let (key, value) = records.next()?;
             let hash = self.hash_of(namespace, &key);
             hinted.borrow_mut().push_back((key, value));
             Some(hash)
         };
-        self.run_all(hash, |_, turn| {
+        self.run_all(expected, hash, |_, turn| {
             let record = hinted.borrow_mut().pop_front();
             if let Some(record) = record {
                 done(self.put_at(&turn, namespace, record, when, pinned).map_err(Refused::reason)?);
@@ -210,7 +238,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         let pinned = self.checked(guard);
         plain(same_length(keys.len(), removed.len()));
         let hash = |at: usize| keys.get(at).map(|key| self.hash_of(namespace, *key));
-        plain(self.run_all(hash, |at, turn| {
+        plain(self.run_all(keys.len(), hash, |at, turn| {
             let taken = self.take_at(&turn, namespace, keys[at], |_| true, pinned);
             removed[at] = taken.map(|record: &'g Record<K, V>| &record.value);
             Ok(())
@@ -218,47 +246,45 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     }
 
     /// Runs operations in order until there is none or one fails. `hash` is asked once for each, in order and ahead of
-    /// `run`, until it says that there are no more.
+    /// `run`, until it says that there are no more; about `count` are expected.
     #[inline]
     fn run_all(
         &self,
+        count: usize,
         mut hash: impl FnMut(usize) -> Option<u64>,
         mut run: impl FnMut(usize, Turn<'_>) -> Result<()>,
     ) -> Result<()> {
         let (core, isa) = (&self.core, Native::default());
-        let (mut first, mut end) = (0, None);
+        let (mut ran, mut end) = (0, None);
+        let mut stretch = STRETCH.min(count.saturating_add(1));
         while end.is_none() {
             let guard = core.pin();
             let index = core.current(&guard);
             let tally = Tally::<Shared> { count: &core.count, delta: Cell::new(0) };
-            rolling(
-                STRETCH,
-                RING,
-                STAGE2,
-                |at| {
-                    let hash = hash(first + at)?;
-                    let line = index.bin(index.bin_of(hash));
-                    prefetch_write(line);
-                    Some((line, hash))
-                },
-                |_, &ahead| {
-                    if let Some((line, hash)) = ahead {
-                        hint::<K, V>(isa, index, line, hash);
+            let first = |at| {
+                let hash = hash(ran + at)?;
+                let line = index.bin(index.bin_of(hash));
+                prefetch_write(line);
+                Some((line, hash))
+            };
+            let second = |_, ahead| {
+                if let Some((line, hash)) = ahead {
+                    hint::<K, V>(isa, index, line, hash);
+                }
+            };
+            let run = |at, ahead: Option<(&Line, u64)>| {
+                end = match ahead {
+                    None => Some(Ok(())),
+                    Some((line, hash)) => {
+                        let turn = Turn { core, index, line, tally: &tally, hash };
+                        run(ran + at, turn).err().map(Err)
                     }
-                },
-                |at, ahead| {
-                    let Some((line, hash)) = ahead else {
-                        end = Some(Ok(()));
-                        return ControlFlow::Break(());
-                    };
-                    match run(first + at, Turn { core, index, line, tally: &tally, hash }) {
-                        Ok(()) => return ControlFlow::Continue(()),
-                        Err(error) => end = Some(Err(error)),
-                    }
-                    ControlFlow::Break(())
-                },
-            );
-            first += STRETCH;
+                };
+                if end.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            rolling(stretch, RING, STAGE2, stages(first, second, run));
+            ran += stretch;
+            stretch = STRETCH;
         }
         end.unwrap_or(Ok(()))
     }

@@ -170,7 +170,9 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
             for &(_, word) in old.read_all(line, Index::header(line)).records() {
                 // SAFETY: every bin is frozen and has been left; this is the one pass over them.
                 for (nth, record) in unsafe { records_of::<K, V, A>(word) }.enumerate() {
-                    self.crowded.add(-i64::from(nth > 0));
+                    if nth > 0 {
+                        self.crowded.add(-1);
+                    }
                     // SAFETY: made by `Fresh`, of this allocator; newcomers begin at the next index.
                     unsafe { retire(pinned, &self.allocator, record) };
                 }
