@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use icefield::{
-    AllocError, Allocator, Computed, Decision, DlhtBuildHasher, DlhtGuard, DlhtMap, Error, Global,
-    Occupied,
+    AllocError, Allocator, Computed, Decision, DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtNamespace,
+    Error, Global, Occupied,
 };
 use icefield_testkit::Rng;
 
@@ -114,6 +114,7 @@ unsafe impl Allocator for Counting {
 }
 
 type Map = DlhtMap<String, String, Spread, Counting>;
+type Space<'a> = DlhtNamespace<'a, String, String, Spread, Counting>;
 type Right = HashMap<(u16, String), String>;
 
 /// A random sequence of calls on a map and on what is right.
@@ -142,134 +143,162 @@ impl History<'_> {
         (0..self.rng.below(40)).map(|_| (self.key(), self.value())).collect()
     }
 
-    fn present(&self, space: u16, key: &str) -> Option<&String> {
-        self.right.get(&(space, key.to_owned()))
-    }
-
     /// One call of any kind; whatever it gives must be right. Some of the references given go to `held`, with what they
     /// refer to.
     fn step<'g>(&mut self, guard: &'g DlhtGuard<'_>, held: &mut Vec<(&'g String, String)>) {
         let (space, kind) = (*self.rng.pick(&SPACES), self.rng.index(self.calls.len()));
-        let map = self.map.namespace(space).expect("below 4096");
+        self.calls[kind] += 1;
+        let map: &Map = self.map;
+        let map = map.namespace(space).expect("below 4096");
+        let given = match kind {
+            0..=5 => self.read_or_write(kind, space, &map, guard),
+            6..=10 => self.decide(kind, space, &map, guard),
+            11..=15 => self.batch(kind, space, &map, guard),
+            _ => {
+                self.whole(kind, space, &map, guard);
+                None
+            }
+        };
+        held.extend(given.map(|given| (given, given.clone())));
+        assert_eq!(self.map.len(), self.right.len() as u64);
+    }
+
+    fn read_or_write<'g>(
+        &mut self,
+        kind: usize,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
         let (key, value) = (self.key(), self.value());
         let id = (space, key.clone());
         let before = self.right.get(&id).cloned();
-        self.calls[kind] += 1;
-        let mut given = None;
-        match kind {
-            0 => {
-                given = map.get(key.as_str(), guard);
-                assert_eq!(given.cloned(), before);
-            }
+        let given = match kind {
+            0 => map.get(key.as_str(), guard),
             1 => {
                 let len = map.get_with(key.as_str(), |value| value.len());
                 assert_eq!(len, before.as_ref().map(String::len));
                 assert_eq!(map.contains(key.as_str()), before.is_some());
                 assert_eq!(map.get_cloned(key.as_str()), before);
+                return None;
             }
             2 => {
-                given = map.insert(key, value.clone(), guard);
-                assert_eq!(given.cloned(), before);
-                self.right.insert(id, value);
+                self.right.insert(id, value.clone());
+                map.insert(key, value, guard)
             }
             3 => {
-                given = map.checked_insert(key, value.clone(), guard).expect("there is memory");
-                assert_eq!(given.cloned(), before);
-                self.right.insert(id, value);
+                self.right.insert(id, value.clone());
+                map.checked_insert(key, value, guard).expect("there is memory")
             }
             4 => {
-                given = map.try_insert(key, value.clone(), guard).err().map(|present| present.0);
-                assert_eq!(given.cloned(), before);
-                self.right.entry(id).or_insert(value);
+                self.right.entry(id).or_insert_with(|| value.clone());
+                map.try_insert(key, value, guard).err().map(|Occupied(present)| present)
             }
-            5 => {
-                given = map.update(key, value.clone(), guard);
-                assert_eq!(given.cloned(), before);
-                self.right.entry(id).and_modify(|present| *present = value);
+            _ => {
+                self.right.entry(id).and_modify(|present| present.clone_from(&value));
+                map.update(key, value, guard)
             }
+        };
+        assert_eq!(given.cloned(), before);
+        given
+    }
+
+    fn decide<'g>(
+        &mut self,
+        kind: usize,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
+        let (key, value) = (self.key(), self.value());
+        let id = (space, key.clone());
+        let before = self.right.get(&id).cloned();
+        match kind {
             6 => {
-                given = map.remove(key.as_str(), guard);
-                assert_eq!(given.cloned(), before);
-                self.right.remove(&id);
+                let removed = map.remove(key.as_str(), guard);
+                assert_eq!(removed.cloned(), self.right.remove(&id));
+                removed
             }
             7 => {
-                let decision = self.decision(&value);
-                let computed = map.compute(key, decision, guard);
-                let wanted = self.right_compute(id, &value);
-                given = computed.clone().before();
-                assert_eq!(cloned(computed), wanted);
+                let computed = map.compute(key, decision(&value), guard);
+                assert_eq!(cloned(computed.clone()), self.right_compute(id, &value));
+                computed.before()
             }
             8 => {
                 let current = before.clone().filter(|_| self.rng.one_in(2)).unwrap_or_default();
                 let done = map.compare_exchange(key, &current, value.clone(), guard);
                 let same = before.as_ref() == Some(&current);
-                assert_eq!(
-                    done.map_err(|present| present.cloned()),
-                    if same { Ok(()) } else { Err(before) }
-                );
+                let wanted = if same { Ok(()) } else { Err(before) };
+                assert_eq!(done.map_err(|present| present.cloned()), wanted);
                 if same {
                     self.right.insert(id, value);
                 }
+                None
             }
             9 => {
                 let made = map.get_or_insert_with(key, || value.clone(), guard);
                 assert_eq!(made, self.right.entry(id).or_insert(value));
-                given = Some(made);
+                Some(made)
             }
-            10 => {
+            _ => {
                 let made = map.get_or_insert(key, value.clone(), guard);
                 assert_eq!(made, self.right.entry(id).or_insert(value));
+                Some(made)
             }
-            11 => {
-                let keys: Vec<String> = (0..self.rng.below(60)).map(|_| self.key()).collect();
-                let asked: Vec<&str> = keys.iter().map(String::as_str).collect();
-                let mut found = vec![None; asked.len()];
-                map.get_batch(&asked, &mut found, guard);
-                assert!(
-                    keys.iter().zip(&found).all(|(key, &found)| found == self.present(space, key))
-                );
-                given = found.into_iter().flatten().next();
-            }
-            12 => {
-                let records = self.records();
-                let given = map.insert_batch(records.clone(), guard);
-                for ((key, value), given) in records.into_iter().zip(given) {
-                    assert_eq!(given.cloned(), self.right.insert((space, key), value));
-                }
-            }
+        }
+    }
+
+    fn batch<'g>(
+        &mut self,
+        kind: usize,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
+        let records = self.records();
+        let keys: Vec<&str> = records.iter().map(|(key, _)| key.as_str()).collect();
+        let mut found = vec![None; keys.len()];
+        match kind {
+            11 => map.get_batch(&keys, &mut found, guard),
+            12 => found = map.insert_batch(records.clone(), guard),
             13 => {
-                let records = self.records();
                 let outcomes = map.try_insert_batch(records.clone(), guard);
-                for ((key, value), outcome) in records.into_iter().zip(outcomes) {
-                    let present = self.present(space, &key).cloned();
-                    assert_eq!(outcome.err().map(|Occupied(present)| present.clone()), present);
-                    self.right.entry((space, key)).or_insert(value);
+                found = outcomes.into_iter().map(|outcome| outcome.err().map(|it| it.0)).collect();
+            }
+            14 => found = map.update_batch(records.clone(), guard),
+            _ => map.remove_batch(&keys, &mut found, guard),
+        }
+        assert_eq!(found.len(), records.len());
+        for ((key, value), found) in records.into_iter().zip(&found) {
+            let id = (space, key);
+            assert_eq!(*found, self.right.get(&id));
+            match kind {
+                11 => {}
+                12 => {
+                    self.right.insert(id, value);
+                }
+                13 => {
+                    self.right.entry(id).or_insert(value);
+                }
+                14 => {
+                    self.right.entry(id).and_modify(|present| *present = value);
+                }
+                _ => {
+                    self.right.remove(&id);
                 }
             }
-            14 => {
-                let records = self.records();
-                let given = map.update_batch(records.clone(), guard);
-                for ((key, value), given) in records.into_iter().zip(given) {
-                    assert_eq!(given, self.present(space, &key));
-                    self.right.entry((space, key)).and_modify(|present| *present = value);
-                }
-            }
-            15 => {
-                let keys: Vec<String> = (0..self.rng.below(30)).map(|_| self.key()).collect();
-                let asked: Vec<&str> = keys.iter().map(String::as_str).collect();
-                let mut removed = vec![None; asked.len()];
-                map.remove_batch(&asked, &mut removed, guard);
-                for (key, removed) in keys.into_iter().zip(removed) {
-                    assert_eq!(removed.cloned(), self.right.remove(&(space, key)));
-                }
-            }
+        }
+        found.into_iter().flatten().next()
+    }
+
+    fn whole(&mut self, kind: usize, space: u16, map: &Space<'_>, guard: &DlhtGuard<'_>) {
+        match kind {
             16 => {
-                let mut records: Vec<(String, String)> =
-                    map.iter(guard).map(|(key, value)| (key.clone(), value.clone())).collect();
+                let pair = |key: &String, value: &String| (key.clone(), value.clone());
+                let mut records: Vec<_> = map.iter(guard).map(|(key, it)| pair(key, it)).collect();
                 records.sort_unstable();
                 let right = self.right.iter().filter(|((of, _), _)| *of == space);
-                let mut right: Vec<(String, String)> =
-                    right.map(|((_, key), value)| (key.clone(), value.clone())).collect();
+                let mut right: Vec<_> = right.map(|((_, key), value)| pair(key, value)).collect();
                 right.sort_unstable();
                 assert_eq!(records, right);
             }
@@ -278,47 +307,40 @@ impl History<'_> {
                 1 => self.map.shrink_to_fit(),
                 // Miri asks its own system for such a lot.
                 2 if !cfg!(miri) => assert!(self.map.try_reserve(1 << 50).is_err()),
-                _ => map.prefetch(key.as_str()),
+                _ => map.prefetch(self.key().as_str()),
             },
             18 => {
                 let keep = |key: &str, value: &str| !(key.len() + value.len()).is_multiple_of(3);
                 map.retain(|key, value| keep(key, value));
                 self.right.retain(|(of, key), value| *of != space || keep(key, value));
             }
-            _ => {
-                if self.rng.one_in(4) {
-                    self.map.clear();
-                    self.right.clear();
-                }
+            _ if self.rng.one_in(4) => {
+                self.map.clear();
+                self.right.clear();
             }
-        }
-        if let Some(given) = given {
-            held.push((given, given.clone()));
-        }
-        assert_eq!(self.map.len(), self.right.len() as u64);
-    }
-
-    fn decision<'v>(
-        &self,
-        value: &'v str,
-    ) -> impl Fn(Option<&String>) -> Decision<String> + use<'v> {
-        move |present| match present {
-            Some(present) if present == value => Decision::Remove,
-            Some(present) if present.len() > 30 => Decision::Keep,
-            Some(present) => Decision::Put(format!("{present} {value}")),
-            None if value.ends_with('3') => Decision::Keep,
-            None if value.ends_with('4') => Decision::Remove,
-            None => Decision::Put(value.to_owned()),
+            _ => {}
         }
     }
 
     fn right_compute(&mut self, id: (u16, String), value: &str) -> Computed<String> {
         let before = self.right.get(&id).cloned();
-        match self.decision(value)(before.as_ref()) {
+        match decision(value)(before.as_ref()) {
             Decision::Keep => Computed::Kept(before),
             Decision::Put(new) => Computed::Put(self.right.insert(id, new)),
             Decision::Remove => Computed::Removed(self.right.remove(&id)),
         }
+    }
+}
+
+/// What `compute` is to do, from the present value and a random one.
+fn decision<'v>(value: &'v str) -> impl Fn(Option<&String>) -> Decision<String> + use<'v> {
+    move |present| match present {
+        Some(present) if present == value => Decision::Remove,
+        Some(present) if present.len() > 30 => Decision::Keep,
+        Some(present) => Decision::Put(format!("{present} {value}")),
+        None if value.ends_with('3') => Decision::Keep,
+        None if value.ends_with('4') => Decision::Remove,
+        None => Decision::Put(value.to_owned()),
     }
 }
 
