@@ -31,8 +31,8 @@ impl<const N: usize> MapKey for [u64; N] {
     }
 }
 
-/// A map from `K` to values of `N` words, the first of which is the word that the value stands for; the others are zero,
-/// so that the sum of all is that word too.
+/// A map from `K` to values of `N` words, the first of which is the word that the value stands for; the others are
+/// zero, so that the sum of all is that word too.
 struct Map<K, const N: usize, A: RecordAllocator> {
     map: DlhtMap<K, [u64; N], DlhtBuildHasher, A>,
     /// Whether gets read whole values, and not only the first word.

@@ -379,6 +379,7 @@ impl Tally {
     fn take(&mut self, op: &Op<'_, u64, u64>) {
         match op {
             Op::TryInsert(.., outcome) => self.insert(outcome.is_ok()),
+            Op::Shadow(.., outcome) => self.insert(outcome.is_ok()),
             Op::Insert(.., previous) => self.insert(previous.is_none()),
             Op::Put(..) => self.insert(true),
             Op::Get(_, answer) | Op::Update(.., answer) | Op::Remove(_, answer) => {

@@ -42,10 +42,14 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use dlht::LinkPool;
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable,
-    Global, Local, NotShadowed, RecordAllocator, Refused, Shadow, Shared, Snapshot, SnapshotIter,
+    Global, HeldKeys, Local, Mode, NotShadowed, RecordAllocator, Refused, Shadow, Shadows, Shared,
+    Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, Turns};

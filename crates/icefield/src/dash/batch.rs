@@ -23,7 +23,9 @@ use crate::Result;
 use crate::base::pipeline::{self, prefetch_read, prefetch_write};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::table::{Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, same_length};
+use crate::table::{
+    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
+};
 
 /// How far ahead the ring fetches buckets, and when it looks into them to fetch records.
 const RING: usize = 48;
@@ -200,6 +202,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         ops: &mut [Op<'_, K, V>],
         on_failure: OnFailure,
     ) -> Result<usize> {
+        no_shadows(ops)?;
         let mut writer = Writer::new(self);
         let mut ran = 0;
         let mut result = Ok(());
@@ -247,6 +250,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             Op::Insert(_, value, _) | Op::Put(_, value) => Some((Mode::Upsert, V::raw(*value))),
             Op::Update(_, value, _) => Some((Mode::Update, V::raw(*value))),
             Op::Remove(..) => None,
+            // Refused before the batch began.
+            Op::Shadow(..) => return Ok(false),
         };
         let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
         writer.run(index, &probe, write, &mut answer)?;
@@ -266,7 +271,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             Op::TryInsert(_, _, outcome) => {
                 *outcome = before.map_or(Ok(()), |value| Err(Occupied(value)))
             }
-            Op::Put(..) => {}
+            Op::Put(..) | Op::Shadow(..) => {}
         }
         Ok(())
     }

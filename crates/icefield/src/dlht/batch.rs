@@ -71,6 +71,13 @@ impl<M: Mode> Turn<'_, M> {
         Ok(outcome)
     }
 
+    /// A shadow insert: counted when it commits.
+    #[inline]
+    pub(super) fn shadow(&self, value: u64) -> Result<Outcome> {
+        let (rule, new) = (Rule::IfAbsent, SlotState::Shadow);
+        self.core.store_at(self.index, self.line, self.key, value, rule, new)
+    }
+
     #[inline(always)]
     pub(super) fn take(&self) -> Outcome {
         let outcome = self.core.take_at(self.index, self.line, self.key, None);

@@ -42,7 +42,8 @@ impl Picture {
 
 impl Index {
     /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else
-    /// `None`, and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is.
+    /// `None`, and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is; one depends on whether
+    /// there is one, as the caller's next will.
     #[inline(always)]
     pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
         let header = Self::header(line);
@@ -61,6 +62,13 @@ impl Index {
         if quiet & (found != 0) {
             return Some(Some(value));
         }
+        Self::get_none(quiet, header)
+    }
+
+    /// [`Index::get_quick`] of a key that is not in the primary bucket. Out of line, so that hits are a branch of their
+    /// own and no selection among all outcomes.
+    #[inline(never)]
+    fn get_none(quiet: bool, header: Header) -> Option<Option<u64>> {
         (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
     }
 

@@ -59,8 +59,7 @@ impl<K: Word> DlhtSet<K> {
     #[must_use]
     pub fn with_capacity(keys: u64) -> Self {
         const { <K as Key>::USABLE };
-        let plan = Plan::default();
-        Self { core: plain(Core::new(plan, plan.size_for(keys))), types: PhantomData }
+        Self { core: plain(Core::new(Plan::default(), keys)), types: PhantomData }
     }
 
     /// Whether `key` is in the set.

@@ -6,6 +6,7 @@ use super::DlhtTable;
 use super::batch::{Operations, Turn};
 use super::header::SlotState;
 use super::mode::Mode;
+use super::shadow::{HeldKeys, NotShadowed, shadowed};
 use super::write::{Outcome, Rule};
 use crate::key::Word;
 use crate::table::{Computed, Decision, Occupied, OnFailure, Op, Stats, TryInsert, same_length};
@@ -204,18 +205,36 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         ops: &mut [Op<'_, K, V>],
         on_failure: OnFailure,
     ) -> Result<usize> {
-        let mixed = MixedOps { ops, on_failure };
+        let mixed = MixedOps { table: self, ops, on_failure };
         self.core.run_all(mixed.ops.len(), mixed)
+    }
+
+    /// A shadow insert of a batch. Apart, so that the loop stays small.
+    #[inline(never)]
+    fn shadow_in_turn(
+        &self,
+        key: K,
+        value: V,
+        held: &HeldKeys,
+        turn: &Turn<'_, M>,
+    ) -> Result<std::result::Result<(), NotShadowed<V>>> {
+        held.must_be_of(self)?;
+        let outcome = shadowed(turn.shadow(value.to_word())?, value)?;
+        if outcome.is_ok() {
+            held.add(key.to_word(), value.to_word());
+        }
+        Ok(outcome)
     }
 }
 
 /// A batch of operations of several kinds.
-struct MixedOps<'a, 'k, K: Word, V: Word> {
+struct MixedOps<'a, 'k, K: Word, V: Word, M: Mode> {
+    table: &'a DlhtTable<K, V, M>,
     ops: &'a mut [Op<'k, K, V>],
     on_failure: OnFailure,
 }
 
-impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V> {
+impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V, M> {
     #[inline(always)]
     fn key(&self, at: usize) -> u64 {
         self.ops[at].key().to_word()
@@ -239,6 +258,9 @@ impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V> {
                 *previous = before(turn.store(value.to_word(), Rule::IfPresent)?)?;
             }
             Op::Remove(_, removed) => *removed = before(turn.take())?,
+            Op::Shadow(key, value, held, outcome) => {
+                *outcome = self.table.shadow_in_turn(*key, *value, held, &turn)?;
+            }
         }
         let stop = self.on_failure == OnFailure::Stop && op.failed();
         Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -96,7 +96,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         // Keys of the index are hashes: good ones need no other, and crowded ones get one.
         let plan = Plan { hash: DlhtHash::Modulo, ..Plan::default() };
         Self {
-            core: plain(Core::new(plan, plan.size_for(records))),
+            core: plain(Core::new(plan, records)),
             hash,
             crowded: ShardedCounter::default(),
             reclaimer: Reclaimer::new(),

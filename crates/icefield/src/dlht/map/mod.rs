@@ -12,8 +12,7 @@
 //!
 //! What a reader holds stays, because it is pinned (§3.2.3's epochs, without anybody driving them): a record that was
 //! replaced or removed is freed when everybody who was pinned at that moment has left. A thread is pinned before it
-//! reads a slot's value word (and the index underneath pins again, by a `SeqCst` load, before that read), and writers
-//! retire what they have taken out of the table, after that. A batch reads the index that was current at one such load.
+//! reads a slot's value word, and writers retire what they have taken out of the table, after that.
 //!
 //! # Operations
 //!
