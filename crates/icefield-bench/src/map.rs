@@ -121,14 +121,16 @@ impl Kind {
     /// In the order in which they run.
     const ALL: [Self; 5] = [Self::TryInsert, Self::Insert, Self::Get, Self::Update, Self::Remove];
 
-    fn of(op: &Op<'_, u64, u64>) -> Self {
-        match op {
+    /// `None` for what no batch of a map can hold.
+    fn of(op: &Op<'_, u64, u64>) -> Option<Self> {
+        Some(match op {
             Op::TryInsert(..) => Self::TryInsert,
             Op::Insert(..) | Op::Put(..) => Self::Insert,
             Op::Get(..) => Self::Get,
             Op::Update(..) => Self::Update,
             Op::Remove(..) => Self::Remove,
-        }
+            Op::Shadow(..) => return None,
+        })
     }
 }
 
@@ -139,7 +141,7 @@ fn pair(op: &Op<'_, u64, u64>) -> Option<(u64, u64)> {
         | Op::Insert(key, value, _)
         | Op::Update(key, value, _)
         | Op::Put(key, value) => Some((*key, *value)),
-        Op::Get(..) | Op::Remove(..) => None,
+        Op::Get(..) | Op::Remove(..) | Op::Shadow(..) => None,
     }
 }
 
@@ -197,7 +199,7 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
         for (nth, &at) in places.iter().enumerate() {
             match &mut ops[at] {
                 Op::TryInsert(.., outcome) => *outcome = outcomes[nth],
-                Op::Put(..) => {}
+                Op::Put(..) | Op::Shadow(..) => {}
                 Op::Get(_, answer)
                 | Op::Insert(.., answer)
                 | Op::Update(.., answer)
@@ -289,8 +291,11 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Calls for Map<K, N, A> {
 
     /// By kind, an array of each: a map has no batches of several kinds.
     fn execute(&self, ops: &mut [Op<'_, u64, u64>]) -> Result<()> {
+        if ops.iter().any(|op| Kind::of(op).is_none()) {
+            return Err(Error::Unsupported("a map has no shadow inserts".to_owned()));
+        }
         for kind in Kind::ALL {
-            let of_kind = |at: &usize| Kind::of(&ops[*at]) == kind;
+            let of_kind = |at: &usize| Kind::of(&ops[*at]) == Some(kind);
             let places: Vec<usize> = (0..ops.len()).filter(of_kind).collect();
             if !places.is_empty() {
                 self.execute_kind(kind, ops, &places)?;

@@ -492,8 +492,8 @@ fn add_one(map: &DlhtMap<u64, u64, Spread>, rng: &mut Rng, again: &AtomicU64, co
     }
 }
 
-/// Threads with keys of their own, in batches, on a map that grows and shrinks under them; records come from, and go back
-/// to, one counting allocator.
+/// Threads with keys of their own, in batches, on a map that grows and shrinks under them; records come from, and go
+/// back to, one counting allocator.
 #[test]
 fn batches_find_what_they_left_while_the_map_grows() {
     let keys = fewer(20_000, 150) as u64;

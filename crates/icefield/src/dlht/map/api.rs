@@ -289,8 +289,8 @@ macro_rules! calls {
                 plain($map.exchange_one($namespace, key, current, new, guard))
             }
 
-            /// Calls [`get`](Self::get) for each key in order, memory latencies of bins and of records overlapped (§3.3).
-            /// Both slices have one length.
+            /// Calls [`get`](Self::get) for each key in order, memory latencies of bins and of records overlapped
+            /// (§3.3). Both slices have one length.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -443,7 +443,8 @@ calls! {
 }
 
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Records of their own: equal keys of different namespaces do not conflict (§3.4.2). Namespace 0 is the map itself.
+    /// Records of their own: equal keys of different namespaces do not conflict (§3.4.2). Namespace 0 is the map
+    /// itself.
     ///
     /// # Errors
     /// [`Error::InvalidOption`]: `number` is not below 4096.

@@ -1,9 +1,9 @@
 //! Batches (§3.3): operations in order, one at a time, with the latencies of bins and of the records behind them
 //! overlapped.
 //!
-//! While one operation runs, the bins of a hundred later ones are under way, and a few dozen of those that have come are
-//! peeked at: what the key's word leads to is asked for, whatever it is. A peek decides nothing; when an operation's
-//! turn comes, it looks again.
+//! While one operation runs, the bins of a hundred later ones are under way, and a few dozen of those that have come
+//! are peeked at: what the key's word leads to is asked for, whatever it is. A peek decides nothing; when an
+//! operation's turn comes, it looks again.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};

@@ -70,7 +70,8 @@ impl<K, V, S> DlhtMap<K, V, S> {
 }
 
 impl<K, V, A: RecordAllocator> DlhtMap<K, V, DlhtBuildHasher, A> {
-    /// An empty map that takes its records from `allocator`, and gives them back to it (§3.1). The index is the system's.
+    /// An empty map that takes its records from `allocator`, and gives them back to it (§3.1). The index is the
+    /// system's.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32, _, _>::new_in(icefield::Global);

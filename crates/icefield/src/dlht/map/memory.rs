@@ -9,7 +9,8 @@ use allocator_api2::alloc::{Allocator, Global};
 use crate::base::reclaim::Guard;
 use crate::{Error, Result};
 
-/// What a [`DlhtMap`](crate::DlhtMap) may take its records from: any [`Allocator`] whose clones may go to other threads.
+/// What a [`DlhtMap`](crate::DlhtMap) may take its records from: any [`Allocator`] whose clones may go to other
+/// threads.
 ///
 /// A record that is replaced or removed goes back later, from whichever thread comes to it, through a clone; so memory
 /// is asked for and given back by several threads at once. Everything has gone back when the map has been dropped. With
@@ -66,8 +67,8 @@ pub(super) unsafe fn free<T>(allocator: &impl Allocator, thing: NonNull<T>) {
 /// [`free`], when everybody who is pinned now has left.
 ///
 /// # Safety
-/// As for [`free`], but for those who are pinned now; the thing is unreachable for newcomers and retired once. It may be
-/// dropped on any thread, until the reclaimer is.
+/// As for [`free`], but for those who are pinned now; the thing is unreachable for newcomers and retired once. It may
+/// be dropped on any thread, until the reclaimer is.
 #[inline]
 pub(super) unsafe fn retire<T, A: RecordAllocator>(
     guard: &Guard<'_>,

@@ -6,9 +6,9 @@
 //! the hash here: that spares it better, and leaves pointers whole.
 //!
 //! Records come from the allocator that the map was given ([`memory`]) and go back to it, also when another thread
-//! reclaims them later: what waits to be reclaimed has a clone of the allocator with it, and everything has been reclaimed
-//! when the map has been dropped. The default, the global allocator, has no clones to keep and costs nothing. Lists of
-//! records with one hash are the allocator's too; the index is the system's.
+//! reclaims them later: what waits to be reclaimed has a clone of the allocator with it, and everything has been
+//! reclaimed when the map has been dropped. The default, the global allocator, has no clones to keep and costs nothing.
+//! Lists of records with one hash are the allocator's too; the index is the system's.
 //!
 //! What a reader holds stays, because it is pinned (§3.2.3's epochs, without anybody driving them): a record that was
 //! replaced or removed is freed when everybody who was pinned at that moment has left. A thread is pinned before it
@@ -17,10 +17,10 @@
 //! # Operations
 //!
 //! A record never changes; a write makes a new one, and one exchange or one store of the word that leads to it is its
-//! linearization point, as in the table of words. *compute*, *compare_exchange*, *get_or_insert_with*: on condition that
-//! the word is still the one that led to the value shown. It cannot be the same word for other records, because what the
-//! caller has seen is not freed while it is pinned. Nothing is claimed, and no index is held, while user code of such a
-//! call runs.
+//! linearization point, as in the table of words. *compute*, *compare_exchange*, *get_or_insert_with*: on condition
+//! that the word is still the one that led to the value shown. It cannot be the same word for other records, because
+//! what the caller has seen is not freed while it is pinned. Nothing is claimed, and no index is held, while user code
+//! of such a call runs.
 //!
 //! Memory is asked for before anything changes. When there is none the record goes back to the caller
 //! ([`DlhtMap::checked_insert`]) or is dropped with a panic, and the map is as it was. Only one removal needs memory:
@@ -52,11 +52,11 @@ pub use record::Refused;
 /// DLHT for keys and values of any type.
 ///
 /// Calls take a guard from [`DlhtMap::pin`]; references that they give are good for as long as it lives. A guard that
-/// lives long holds back the memory of everything that is replaced and removed meanwhile. There is no `IntoIterator` for
-/// `&DlhtMap`, which would have no guard to give references under: [`DlhtMap::iter`] takes one.
+/// lives long holds back the memory of everything that is replaced and removed meanwhile. There is no `IntoIterator`
+/// for `&DlhtMap`, which would have no guard to give references under: [`DlhtMap::iter`] takes one.
 ///
-/// A write makes a new record, in memory from the allocator `A` ([`DlhtMap::new_in`]); values that are to change in place
-/// are atomics or locks.
+/// A write makes a new record, in memory from the allocator `A` ([`DlhtMap::new_in`]); values that are to change in
+/// place are atomics or locks.
 ///
 /// # Panics
 /// Calls panic when they get the guard of another map; those that insert, when there is no memory for a record or for a
