@@ -43,9 +43,9 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 pub use dlht::{
-    Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter, DlhtLocal, DlhtMap,
-    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local, Mode, Shadow,
-    Shadows, Shared, Snapshot, SnapshotIter,
+    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
+    DlhtLocal, DlhtMap, DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable,
+    Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use icefield::base::hash::HashKind;
 use icefield::pm::{Errno, FaultMode};
 use icefield::{
-    Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtMap, DlhtSet, Error, NotShadowed,
-    OnFailure, Op, Table,
+    Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, NotShadowed, OnFailure,
+    Op, Table,
 };
 use icefield_testkit::budget::Budget;
 use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, set_model};
@@ -484,114 +484,4 @@ fn one_of_many_takes_a_lock() {
     let mut keys: Vec<u32> = set.iter().collect();
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..20_000));
-}
-
-/// Counts how many values live, and notices one that is dropped twice or read after its end.
-struct Counted(AtomicI64Ref, u64);
-
-type AtomicI64Ref = std::sync::Arc<std::sync::atomic::AtomicI64>;
-const ALIVE: u64 = 0x00A1_1CE0;
-
-impl Counted {
-    fn new(count: &AtomicI64Ref) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count.clone(), ALIVE)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        assert_eq!(self.1, ALIVE);
-        self.1 = 0;
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[test]
-fn maps_free_every_record_once_and_none_that_is_looked_at() {
-    let count = AtomicI64Ref::default();
-    let map = DlhtMap::<String, Counted>::new();
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let (map, count) = (&map, &count);
-            scope.spawn(move || {
-                let mut rng = Rng::new(thread);
-                for _ in 0..20_000 {
-                    let key = format!("key {}", rng.below(2000));
-                    let guard = map.pin();
-                    let seen = match rng.below(4) {
-                        0 => map.insert(key, Counted::new(count), &guard),
-                        1 => map.remove(key.as_str(), &guard),
-                        2 => map.try_insert(key, Counted::new(count), &guard).err().map(|it| it.0),
-                        _ => map.get(key.as_str(), &guard),
-                    };
-                    assert!(seen.is_none_or(|value| value.1 == ALIVE));
-                    if rng.one_in(5000) {
-                        map.clear();
-                    }
-                }
-            });
-        }
-    });
-    let guard = map.pin();
-    assert_eq!(map.len(), map.iter(&guard).count() as u64);
-    drop(guard);
-    drop(map);
-    assert_eq!(count.load(Ordering::Relaxed), 0);
-}
-
-/// Every key has hash 0: they share one slot, and nothing is confused or lost.
-#[test]
-fn maps_tell_keys_of_one_hash_apart() {
-    #[derive(Default)]
-    struct Constant;
-    impl std::hash::BuildHasher for Constant {
-        type Hasher = Nothing;
-        fn build_hasher(&self) -> Nothing {
-            Nothing
-        }
-    }
-    struct Nothing;
-    impl std::hash::Hasher for Nothing {
-        fn write(&mut self, _: &[u8]) {}
-        fn finish(&self) -> u64 {
-            0
-        }
-    }
-    let map = DlhtMap::with_capacity_and_hasher(0, Constant);
-    let namespace = map.namespace(4095).expect("below 4096");
-    let guard = map.pin();
-    let mut right = HashMap::new();
-    let mut rng = Rng::new(9);
-    for _ in 0..5000 {
-        let (key, value) = (rng.below(40), rng.word());
-        match rng.below(4) {
-            0 => assert_eq!(map.remove(&key, &guard).copied(), right.remove(&key)),
-            1 => assert_eq!(map.get(&key, &guard), right.get(&key)),
-            2 => {
-                let before = map.update(key, value, &guard).copied();
-                assert_eq!(before, right.get(&key).copied());
-                right.entry(key).and_modify(|present| *present = value);
-            }
-            _ => assert_eq!(map.insert(key, value, &guard).copied(), right.insert(key, value)),
-        }
-        if key == 7 {
-            namespace.insert(key, 1, &guard);
-        }
-        assert_eq!(map.len(), (right.len() + namespace.iter(&guard).count()) as u64);
-    }
-    assert_eq!(namespace.get(&7, &guard), Some(&1));
-    let mut records: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
-    records.sort_unstable();
-    assert_eq!(records, sorted(right.into_iter().collect()));
-    assert!(map.namespace(4096).is_err());
-}
-
-#[test]
-fn maps_refuse_the_guard_of_another_map() {
-    let (one, other) = (DlhtMap::<u32, u32>::new(), DlhtMap::<u32, u32>::new());
-    let guard = other.pin();
-    let refused =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.get(&1, &guard).copied()));
-    assert!(refused.is_err());
 }

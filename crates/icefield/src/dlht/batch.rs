@@ -23,16 +23,16 @@ const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// Operations between looks at which index is current, and chances for an old one to go. Draining the ring costs a
 /// hundredth of what so many take.
-const STRETCH: usize = 1 << 14;
+pub(super) const STRETCH: usize = 1 << 14;
 
 /// Counts what a stretch inserted and removed, and adds it up at the end, however that comes.
 pub(super) struct Tally<'a, M: Mode> {
-    count: &'a M::Count,
-    delta: Cell<i64>,
+    pub(super) count: &'a M::Count,
+    pub(super) delta: Cell<i64>,
 }
 
 impl<M: Mode> Tally<'_, M> {
-    fn add(&self, delta: i64) {
+    pub(super) fn add(&self, delta: i64) {
         self.delta.set(self.delta.get() + delta);
     }
 }
@@ -193,7 +193,7 @@ impl<M: Mode> Core<M> {
 
 /// Asks for the first link bucket of a bin that has been asked for. Most have none: then it is bucket 0, always cached.
 #[inline(always)]
-fn peek(index: &Index, line: &Line) {
+pub(super) fn peek(index: &Index, line: &Line) {
     prefetch_read(index.pool.address(Index::links_of(line).single()));
 }
 
@@ -267,7 +267,7 @@ where
 
 /// Apart, so that the loop stays small.
 #[inline(never)]
-fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
+pub(super) fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
     match index.get_slowly::<M>(line, key) {
         Step::Done(value) => value,
         _ => get_on::<M>(index, key),
