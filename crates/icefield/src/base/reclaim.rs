@@ -423,6 +423,24 @@ impl Guard<'_> {
         );
     }
 
+    /// Says that the thread holds nothing any more that it reached before, and goes on as if it had been pinned now. Does
+    /// nothing while the thread has another guard. For threads that keep one guard for many requests: one store each
+    /// time, where dropping the guard and pinning anew costs two.
+    pub fn renew(&mut self) {
+        if self.slot.depth.get() == 1 {
+            let presence = &self.slot.presence;
+            // Acquire (R1): as in `announce`.
+            let epoch = self.reclaimer.epoch.load(Ordering::Acquire);
+            // Release (R3, R2): what was read in the former epoch has been read.
+            presence.announced.store(epoch, Ordering::Release);
+            self.reclaimer.barrier.light();
+            // Relaxed (R4): the barrier orders it.
+            if presence.asked.load(Ordering::Relaxed) {
+                self.reclaimer.look_after();
+            }
+        }
+    }
+
     /// Lets this thread's waiting things be reclaimed as soon as the threads that are pinned now (this one too) have
     /// left, even if they are less than a batch.
     pub fn flush(&self) {

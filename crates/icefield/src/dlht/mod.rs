@@ -18,7 +18,7 @@
 //! | §3.2.3 Delete | `write` | |
 //! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not look at the header again, so a put can land in a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin by the header, stores the value, and releases the bin: one more locked instruction on a line that is there, exact previous values, no 16-byte atomics, and no transfer keys. |
 //! | §3.2.5 Resize | `transfer`, `plan` | An insert with a full bin moves that bin and at most 8 others, then goes on; it does not wait for all chunks. Indexes form a chain of any length. |
-//! | §3.2.5 GC of the old index | `base::reclaim` | By `seize`: a plain store per request or batch, `membarrier` on the resizer's side. |
+//! | §3.2.5 GC of the old index | `base::reclaim` | By epochs: two plain stores per request or batch, `membarrier` on the resizer's side; given back in steps. |
 //! | §3.3 batching | `batch` | A ring that never drains instead of a pass of hints and a pass of work. |
 //! | §3.4.3 hash functions | `hasher` | Strong and keyed unless asked otherwise. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
@@ -69,7 +69,7 @@
 //! | E1 | header (AcqRel exchange, Release) | header (Acquire) | the slots as the header describes them; the next index, for a bin that has left |
 //! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | who sees a later record, or a replaced value, sees the header change before it |
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
-//! | E4 | `next`, `current` (SeqCst) | the same (SeqCst) | complete indexes; order against `seize`'s announcements |
+//! | E4 | `next`, `current` (SeqCst) | the same (SeqCst) | complete indexes |
 //! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that is this bin's |
 //! | E6 | top of the stack (AcqRel exchange) | the same (Acquire) | the number below it |
 //!

@@ -34,6 +34,14 @@ impl Shop {
         assert!(!self.is_gone(thing), "thing {thing} went while it was held");
     }
 
+    /// Looks at the current thing in two epochs of its own.
+    fn read_twice(&self) {
+        let mut guard = self.reclaimer.pin();
+        assert!(!self.is_gone(self.current.load(PROTECTED)));
+        guard.renew();
+        assert!(!self.is_gone(self.current.load(PROTECTED)));
+    }
+
     /// Makes `thing` the current one and retires the one before.
     fn replace(&self, thing: u64, flush: bool) {
         let guard = self.reclaimer.pin();
@@ -75,6 +83,13 @@ fn what_was_flushed_goes_with_the_last_who_holds_it() {
     side_by_side([Shop::read, |shop| shop.replace(1, true)], |shop| {
         assert!(shop.is_gone(0), "nobody holds it, and nobody will come for it");
         assert!(!shop.is_gone(1));
+    });
+}
+
+#[test]
+fn a_renewed_guard_holds_what_it_reaches_then() {
+    side_by_side([Shop::read_twice, |shop| shop.replace(1, true)], |shop| {
+        assert!(shop.is_gone(0) && !shop.is_gone(1));
     });
 }
 

@@ -1,3 +1,4 @@
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
@@ -67,4 +68,88 @@ fn readers_never_see_a_reclaimed_box() {
     });
     // SAFETY: boxed above, and the threads are gone.
     drop(unsafe { Box::from_raw(current.load(Ordering::Relaxed)) });
+}
+
+/// Counts, and gives back half of itself at each step.
+#[test]
+fn big_things_go_in_steps() {
+    let reclaimer = Reclaimer::new();
+    let left = Arc::new(AtomicUsize::new(5));
+    let steps = Arc::clone(&left);
+    reclaimer.enter().retire_in_steps(move || match steps.fetch_sub(1, Ordering::Relaxed) {
+        1 => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    for done in 1..=5 {
+        assert_eq!(left.load(Ordering::Relaxed), 5 - done, "one step whenever somebody leaves");
+        drop(reclaimer.enter());
+    }
+    drop(reclaimer);
+    assert_eq!(left.load(Ordering::Relaxed), 0, "and none after the last");
+}
+
+#[test]
+fn a_renewed_guard_lets_go() {
+    let reclaimer = Reclaimer::with_batch(1);
+    let gone = Arc::new(AtomicUsize::new(0));
+    let mut guard = reclaimer.pin();
+    for round in 1..=100 {
+        let going = Arc::clone(&gone);
+        guard.retire(move || {
+            going.fetch_add(1, Ordering::Relaxed);
+        });
+        guard.renew();
+        guard.renew();
+        assert!(gone.load(Ordering::Relaxed) >= round - 1);
+    }
+    {
+        let inner = reclaimer.pin();
+        let before = gone.load(Ordering::Relaxed);
+        inner.retire(|| ());
+        guard.renew();
+        assert_eq!(gone.load(Ordering::Relaxed), before, "the inner guard may hold something");
+    }
+    drop(guard);
+    assert_eq!(gone.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn sections_and_guards_nest() {
+    let reclaimer = Reclaimer::with_batch(1);
+    let gone = Arc::new(AtomicUsize::new(0));
+    let retire = |guard: &Guard<'_>| {
+        let gone = Arc::clone(&gone);
+        guard.retire(move || {
+            gone.fetch_add(1, Ordering::Relaxed);
+        });
+    };
+    let guard = reclaimer.pin();
+    let (first, second) = (reclaimer.enter(), reclaimer.enter());
+    retire(&guard);
+    drop(second);
+    drop(first);
+    drop(reclaimer.enter());
+    assert_eq!(gone.load(Ordering::Relaxed), 0, "the guard is still there");
+    drop(guard);
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
+}
+
+/// A thread that ends while one of its other thread-locals still has a guard keeps its slot to itself.
+#[test]
+fn a_guard_may_outlive_its_threads_number() {
+    static TABLE: std::sync::LazyLock<Reclaimer> = std::sync::LazyLock::new(Reclaimer::new);
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<Guard<'static>>> = const { std::cell::RefCell::new(None) };
+    }
+    for first in [false, true] {
+        let thread = std::thread::spawn(move || {
+            if first {
+                KEPT.with(|_| ());
+            }
+            let guard = TABLE.pin();
+            KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+        });
+        thread.join().expect("no panic");
+        std::thread::spawn(|| drop(TABLE.pin())).join().expect("no panic");
+    }
 }

@@ -107,3 +107,33 @@ pub struct DlhtGuard<'a> {
     /// Whose records it keeps.
     reclaimer: &'a Reclaimer,
 }
+
+impl DlhtGuard<'_> {
+    /// Ends this thread's epoch (§3.2.3): says that nothing got under this guard is in use any more, which the borrow
+    /// checker sees to, so that what was replaced and removed meanwhile can be freed. For a thread that keeps one guard
+    /// and calls this between requests: the paper's epoch driven by the client. Does nothing while the thread has
+    /// another guard of this map.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u64, String>::new();
+    /// let mut guard = map.pin();
+    /// for request in 0..1000 {
+    ///     map.insert(request % 8, format!("request {request}"), &guard);
+    ///     assert!(map.get(&(request % 8), &guard).is_some());
+    ///     guard.advance_epoch(); // What the insert replaced may go.
+    /// }
+    /// ```
+    ///
+    /// What was got before cannot be used after:
+    ///
+    /// ```compile_fail
+    /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+    /// let mut guard = map.pin();
+    /// let value = map.get(&1, &guard);
+    /// guard.advance_epoch();
+    /// assert_eq!(value, Some(&10));
+    /// ```
+    pub fn advance_epoch(&mut self) {
+        self.guard.renew();
+    }
+}
