@@ -69,7 +69,7 @@
 //! | E1 | header (AcqRel exchange, Release) | header (Acquire) | the slots as the header describes them; the next index, for a bin that has left |
 //! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | who sees a later record, or a replaced value, sees the header change before it |
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
-//! | E4 | `next`, `current` (SeqCst) | the same (SeqCst) | complete indexes |
+//! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst), `current` (`PROTECTED`) | complete indexes |
 //! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that is this bin's |
 //! | E6 | top of the stack (AcqRel exchange) | the same (Acquire) | the number below it |
 //!
