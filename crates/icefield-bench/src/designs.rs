@@ -1,6 +1,6 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
 
-use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Result};
+use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Iceberg, Result};
 
 use crate::args::{Hashing, Medium};
 use crate::limit::Pages;
@@ -11,7 +11,7 @@ use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 
 /// All designs, in the order of results.
 pub(crate) const DESIGNS: &[&dyn Design] =
-    &[&Dash, &InMemory::Shared, &InMemory::Local, &InMemory::Set, &InMemory::Map];
+    &[&Dash, &IcebergHt, &InMemory::Shared, &InMemory::Local, &InMemory::Set, &InMemory::Map];
 
 /// Dash with extendible hashing.
 struct Dash;
@@ -83,6 +83,77 @@ impl Design for Dash {
             ("headers.ice", "segment-header"),
             ("segments.ice", "bucket"),
             ("chains.ice", "chain"),
+            ("blobs.ice", "blob"),
+            ("blobmap.ice", "blob"),
+        ]
+    }
+}
+
+/// IcebergHT.
+struct IcebergHt;
+
+impl Design for IcebergHt {
+    fn name(&self) -> &str {
+        "iceberg"
+    }
+
+    fn lives_in(&self, _medium: Medium) -> bool {
+        true
+    }
+
+    fn usual_medium(&self) -> Medium {
+        Medium::Pmem
+    }
+
+    fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
+        let options = Iceberg::<u64, u64>::options()
+            .capacity(setup.capacity)
+            .hash_seed([setup.seed, !setup.seed]);
+        Ok(match place {
+            Place::Memory => Box::new(Ours(options.in_memory()?)),
+            Place::Dir { path, durability } => {
+                Box::new(Ours(options.durability(*durability).create(path)?))
+            }
+            Place::Simulated(sim) => Box::new(Ours(options.create_on(sim.clone())?)),
+        })
+    }
+
+    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+        let options = Iceberg::<u64, u64>::options();
+        Ok(match place {
+            Place::Memory => Box::new(Ours(options.in_memory()?)),
+            Place::Dir { path, durability } => {
+                Box::new(Ours(options.durability(*durability).open(path)?))
+            }
+            Place::Simulated(sim) => Box::new(Ours(options.open_on(sim.clone())?)),
+        })
+    }
+
+    /// The costs in the header of `icefield::iceberg`, and the line of fingerprints in DRAM. The back buckets' are an
+    /// eighth of those and not counted.
+    fn cost(&self, call: Call) -> Option<Cost> {
+        Some(match call {
+            // The fingerprints, and the record's line.
+            Call::Get => Cost { reads: 2, writes: 0, fences: 0 },
+            // No fingerprint matches, in seven of ten cases.
+            Call::GetMiss => Cost { reads: 1, writes: 0, fences: 0 },
+            // The fingerprints; the record.
+            Call::TryInsert | Call::Insert | Call::Put => Cost { reads: 1, writes: 1, fences: 1 },
+            // One word in place.
+            Call::Update | Call::Remove => Cost { reads: 2, writes: 1, fences: 1 },
+            // The pair; the remove finds the insert's lines in the cache.
+            Call::InsDel => Cost { reads: 1, writes: 2, fences: 2 },
+            // Half of each, rounded up.
+            Call::PutHeavy => Cost { reads: 2, writes: 1, fences: 1 },
+        })
+    }
+
+    fn regions(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("table.ice", "root"),
+            ("front.ice", "front"),
+            ("back.ice", "back"),
+            ("overflow.ice", "overflow"),
             ("blobs.ice", "blob"),
             ("blobmap.ice", "blob"),
         ]

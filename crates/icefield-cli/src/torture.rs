@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use icefield::DashEh;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory, Sim};
+use icefield::{DashEh, Iceberg};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, mutate};
 use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
@@ -146,6 +146,7 @@ struct Common {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TableName {
     DashEh,
+    Iceberg,
     /// In memory: `model`, `linear` and `faults`
     Dlht,
     /// In memory: `model` only
@@ -192,6 +193,12 @@ pub fn run(args: &Args) -> Outcome {
         (TableName::DashEh, Records::Bytes) => {
             torture::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(&args.kind, common, out)
         }
+        (TableName::Iceberg, Records::Words) => {
+            torture::<Iceberg<u64, u64, Sim>, Iceberg<u64, u64>>(&args.kind, common, out)
+        }
+        (TableName::Iceberg, Records::Bytes) => {
+            torture::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(&args.kind, common, out)
+        }
         (TableName::Dlht | TableName::DlhtSet | TableName::DlhtLocal, records) => {
             memory::torture(&args.kind, common, records, out)
         }
@@ -202,6 +209,8 @@ fn child(table: TableName, records: Records, orders: &str) -> Outcome {
     let done = match (table, records) {
         (TableName::DashEh, Records::Words) => kill::child::<DashEh<u64, u64>>(orders),
         (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
+        (TableName::Iceberg, Records::Words) => kill::child::<Iceberg<u64, u64>>(orders),
+        (TableName::Iceberg, Records::Bytes) => kill::child::<Iceberg<[u8], [u8]>>(orders),
         (_, _) => Err("a table in memory has nothing to be killed for".to_owned()),
     };
     done.map(|()| true).map_err(Failure::Problem)

@@ -158,6 +158,9 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                 ask(&self.table, call).map_err(|error| format!("{call:?}: {error}"))?;
                 self.writes.fetch_add(1, Ordering::Relaxed);
             }
+            if round % 4 == 3 {
+                self.table.shrink_to_fit().map_err(|error| format!("shrink: {error}"))?;
+            }
         }
         Ok(())
     }

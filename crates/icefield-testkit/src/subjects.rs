@@ -4,7 +4,9 @@ use std::path::Path;
 
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
-use icefield::{DashEh, DashOptions, Eh, Geometry, Key, Result, Value};
+use icefield::{
+    DashEh, DashOptions, Eh, Geometry, Iceberg, IcebergOptions, Key, Result, Value, Yards,
+};
 
 use crate::file_subject::{FileOptions, FileSubject};
 use crate::subject::{Sample, Subject};
@@ -86,6 +88,91 @@ fn with_file_options<K: Key + ?Sized, V: Value + ?Sized>(
     options: DashOptions<K, V, Eh>,
     how: FileOptions,
 ) -> DashOptions<K, V, Eh> {
+    let options = options.durability(how.durability);
+    let options = match how.max_bytes {
+        Some(bytes) => options.max_bytes(bytes),
+        None => options,
+    };
+    match how.faults {
+        Some(faults) => options.faults(faults),
+        None => options,
+    }
+}
+
+/// Iceberg buckets so small that the back yard, the overflow yard and doublings are a few inserts away.
+fn iceberg_yards(variant: u64) -> Yards {
+    let shapes = [(2, 1), (1, 1), (4, 2), (3, 1), (2, 3), (8, 1), (5, 8)];
+    let (front, back) = shapes[(variant % shapes.len() as u64) as usize];
+    Yards { front, back }
+}
+
+/// Tiny and small buckets, and the real ones: for scenarios with hundreds of records.
+fn iceberg_file_yards(variant: u64) -> Yards {
+    match variant % 4 {
+        0 => Yards { front: 4, back: 2 },
+        1 => Yards { front: 32, back: 4 },
+        2 => Yards::default(),
+        _ => iceberg_yards(variant / 4),
+    }
+}
+
+fn iceberg_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> IcebergOptions<K, V> {
+    let seed = [SEED[0] ^ variant, SEED[1]];
+    // Now and then all keys have the same hash, more often few fingerprints, so that the overflow yard is in use.
+    let hash = match variant % 11 {
+        10 => HashKind::Constant,
+        7..10 => HashKind::Crowded,
+        _ => HashKind::Strong,
+    };
+    // Sometimes a table doubles early, sometimes when it is full to the last slot.
+    let load = [0.85, 0.5, 1.0][(variant / 7 % 3) as usize];
+    let options = Iceberg::<K, V>::options().yards(iceberg_yards(variant)).hash(hash);
+    options.hash_seed(seed).blob_chunk_bytes(1 << 10).max_load(load)
+}
+
+fn iceberg_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> IcebergOptions<K, V> {
+    iceberg_options(variant).yards(iceberg_file_yards(variant))
+}
+
+/// Of the simulated tables, which are many: no more address space than they use.
+const ICEBERG_SIM_DEPTH: u32 = 10;
+
+impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for Iceberg<K, V, Sim> {
+    const NAME: &'static str = "iceberg";
+
+    fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
+        iceberg_options(variant).max_bytes(SIM_BYTES).max_depth(ICEBERG_SIM_DEPTH).create_on(sim)
+    }
+
+    fn open_on(sim: Sim) -> Result<Self> {
+        iceberg_options(0).max_bytes(SIM_BYTES).max_depth(ICEBERG_SIM_DEPTH).open_on(sim)
+    }
+}
+
+impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for Iceberg<K, V> {
+    const NAME: &'static str = "iceberg";
+
+    fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
+        iceberg_with(iceberg_file_options(how.variant), how).create(path)
+    }
+
+    fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
+        iceberg_with(iceberg_file_options(how.variant), how).open(path)
+    }
+
+    fn open_to_read(path: &Path) -> Result<Self> {
+        Self::open_read_only(path)
+    }
+
+    fn in_memory(variant: u64) -> Result<Self> {
+        iceberg_file_options(variant).in_memory()
+    }
+}
+
+fn iceberg_with<K: Key + ?Sized, V: Value + ?Sized>(
+    options: IcebergOptions<K, V>,
+    how: FileOptions,
+) -> IcebergOptions<K, V> {
     let options = options.durability(how.durability);
     let options = match how.max_bytes {
         Some(bytes) => options.max_bytes(bytes),

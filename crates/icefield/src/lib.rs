@@ -19,6 +19,7 @@
 //! | table | design | lives in | keys and values |
 //! |---|---|---|---|
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
+//! | [`Iceberg`] | IcebergHT | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
 //! | [`DlhtMap`] | DLHT, records by reference | memory | anything |
@@ -33,9 +34,11 @@ pub mod pm;
 mod any;
 mod dash;
 mod dlht;
+mod iceberg;
 
 mod error;
 mod key;
+mod record;
 mod table;
 
 pub use any::{AnyOptions, AnyPage, AnyTable};
@@ -50,6 +53,9 @@ pub use dlht::{
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use iceberg::Yards;
+pub use iceberg::{Iceberg, IcebergIter, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{

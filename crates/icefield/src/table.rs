@@ -616,6 +616,14 @@ pub trait Table: Send + Sync {
     /// [`Error::NoSpace`]; what room was made stays.
     fn reserve(&self, additional: u64) -> Result<()>;
 
+    /// Gives space back that the records do not need, as far as the design can; by default: not at all.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Io`]; every record is where it was or where it shall be.
+    fn shrink_to_fit(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
     ///
     /// # Errors

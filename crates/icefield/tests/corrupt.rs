@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use icefield::DashEh;
 use icefield::pm::sim::Sim;
+use icefield::{DashEh, Iceberg};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::corrupt::{Counts, scenario, scenario_on_files};
 use icefield_testkit::scratch::Scratch;
@@ -46,6 +46,18 @@ fn damaged_images_of_words() {
 #[test]
 fn damaged_images_of_bytes() {
     images::<DashEh<[u8], [u8], Sim>>("images of bytes", 2_000_000);
+}
+
+#[test]
+fn damaged_images_of_icebergs() {
+    images::<Iceberg<u64, u64, Sim>>("images of Iceberg words", 5_000_000);
+    images::<Iceberg<[u8], [u8], Sim>>("images of Iceberg bytes", 6_000_000);
+}
+
+#[test]
+fn damaged_files_of_icebergs() {
+    files::<Iceberg<u64, u64>>("files of Iceberg words", 7_000_000);
+    files::<Iceberg<[u8], [u8]>>("files of Iceberg bytes", 8_000_000);
 }
 
 #[test]

@@ -5,11 +5,12 @@ use std::cell::Cell;
 
 use icefield::base::hash::{Hash, HashKind};
 use icefield::pm::sim::{Counters, Sim, SimOptions};
-use icefield::{DashEh, DlhtTable, Interleaved, OnFailure, Op, Result, Turns};
+use icefield::{DashEh, DlhtTable, Iceberg, Interleaved, OnFailure, Op, Result, Turns};
 
 /// What one call costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cost {
+    /// Lines of the regions that hold records.
     bucket_lines: u64,
     flushes: u64,
     fences: u64,
@@ -17,7 +18,8 @@ struct Cost {
 }
 
 fn total(counters: &Counters) -> Cost {
-    let bucket_lines = counters.line_reads.iter().filter(|(region, _)| *region == "segments.ice");
+    const RECORDS: [&str; 4] = ["segments.ice", "front.ice", "back.ice", "overflow.ice"];
+    let bucket_lines = counters.line_reads.iter().filter(|(region, _)| RECORDS.contains(region));
     Cost {
         bucket_lines: bucket_lines.map(|(_, lines)| lines).sum(),
         flushes: counters.flushes,
@@ -128,6 +130,130 @@ fn a_window_of_32_inserts_has_two_fences() {
     }
     println!("{} fences a batch of 32", fences as f64 / 1e3);
     assert_eq!(fences, 2_000);
+}
+
+/// An Iceberg of 1024 buckets in each yard that never doubles, 95 % of its slots filled.
+fn full_iceberg(sim: &Sim) -> (Iceberg<u64, u64, Sim>, u64) {
+    let slots = 1024 * 72;
+    let table = Iceberg::<u64, u64>::options()
+        .max_load(1.0)
+        .capacity(slots)
+        .max_depth(10)
+        .hash_seed([1, 2])
+        .create_on(sim.clone())
+        .expect("room");
+    let records = slots * 95 / 100;
+    for key in 0..records {
+        let insert = cost(sim, || table.try_insert(key, key));
+        assert_eq!((insert.writes, insert.flushes, insert.fences), (1, 1, 1), "insert {key}");
+    }
+    (table, records)
+}
+
+#[test]
+fn every_write_of_an_iceberg_is_one_line_one_flush_one_fence() {
+    let sim = counting();
+    let (table, records) = full_iceberg(&sim);
+    let one = |cost: Cost, what: &str, key: u64| {
+        assert_eq!((cost.writes, cost.flushes, cost.fences), (1, 1, 1), "{what} {key}");
+    };
+    let none = |cost: Cost, what: &str, key: u64| {
+        assert_eq!((cost.writes, cost.flushes, cost.fences), (0, 0, 0), "{what} {key}");
+    };
+    for key in 0..records {
+        one(cost(&sim, || table.update(key, 7)), "update", key);
+        one(cost(&sim, || table.insert(key, 8)), "insert of present", key);
+        none(cost(&sim, || table.try_insert(key, 9)), "try_insert of present", key);
+        one(cost(&sim, || table.remove(key)), "remove", key);
+        none(cost(&sim, || table.remove(key)), "remove of absent", key);
+        one(cost(&sim, || table.put(key, key)), "put", key);
+    }
+    println!("{:?}", table.stats());
+    assert!(table.check().expect("readable").is_clean());
+}
+
+#[test]
+fn reads_of_an_iceberg_touch_one_line_and_misses_hardly_any() {
+    let sim = counting();
+    let (table, records) = full_iceberg(&sim);
+    let (mut hits, mut misses, mut batched) = (0, 0, 0);
+    for key in 0..records {
+        let hit = cost(&sim, || table.get(key));
+        let miss = cost(&sim, || table.get(1_000_000 + key));
+        for read in [hit, miss] {
+            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
+        }
+        hits += hit.bucket_lines;
+        misses += miss.bucket_lines;
+    }
+    let keys: Vec<u64> = (0..records).collect();
+    let mut found = [None; 32];
+    for keys in keys.chunks_exact(32) {
+        batched += cost(&sim, || table.get_batch(keys, &mut found)).bucket_lines;
+    }
+    let each = |lines: u64| lines as f64 / records as f64;
+    println!("lines: {} a hit ({} batched), {} a miss", each(hits), each(batched), each(misses));
+    assert!(each(hits) <= 1.14, "a hit reads at most 1.14 lines on average");
+    assert!(each(batched) <= 1.25, "a batched hit reads at most 1.25 lines on average");
+    assert!(each(misses) <= 0.31, "a miss reads at most 0.31 lines on average");
+}
+
+#[test]
+fn a_window_of_32_iceberg_inserts_has_one_fence() {
+    let sim = counting();
+    let table = Iceberg::<u64, u64>::options()
+        .capacity(60_000)
+        .hash_seed([1, 2])
+        .create_on(sim.clone())
+        .expect("room");
+    let mut total = Cost::default();
+    for batch in 0..1_000_u64 {
+        let pairs: Vec<(u64, u64)> = (0..32).map(|n| (batch * 32 + n, n)).collect();
+        let cost = cost(&sim, || table.put_batch(&pairs));
+        total.fences += cost.fences;
+        total.flushes += cost.flushes;
+    }
+    println!(
+        "{} fences, {} flushes a batch of 32",
+        total.fences as f64 / 1e3,
+        total.flushes / 1000
+    );
+    assert_eq!((total.fences, total.flushes), (1_000, 32_000));
+}
+
+/// How many of 10 000 records are in the front yard, and how many in the overflow yard, at 95 % fill, for the bucket
+/// sizes of Table 6: the order of the shares is the paper's.
+#[test]
+fn levels_of_an_iceberg_fill_as_the_paper_says() {
+    let share = |front: u32, back: u32| {
+        let buckets = 4096;
+        let slots = buckets * u64::from(front + back);
+        let table = Iceberg::<u64, u64>::options()
+            .yards(icefield::Yards { front, back })
+            .max_load(1.0)
+            .capacity(slots)
+            .max_depth(12)
+            .hash_seed([3, 4])
+            .in_memory()
+            .expect("memory");
+        let records = slots * 95 / 100;
+        for key in 0..records {
+            table.put(key, key).expect("memory");
+        }
+        let stats = table.stats();
+        let count =
+            |name| stats.details.iter().find(|(found, _)| *found == name).map_or(0, |d| d.1);
+        assert_eq!(count("buckets"), buckets);
+        let [back, overflow] = [count("back_inserts"), count("overflow_inserts")];
+        let each = |count: u64| count as f64 / records as f64;
+        (1.0 - each(back + overflow), each(overflow))
+    };
+    for front in [64, 32] {
+        let shares: Vec<(f64, f64)> = [8, 6, 4].map(|back| share(front, back)).into();
+        println!("{front} front slots, 8, 6, 4 back slots: front yard and overflow {shares:?}");
+        assert!(shares.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{shares:?}");
+    }
+    assert!(share(64, 8).0 >= 0.91);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use icefield::DashEh;
+use icefield::{DashEh, Iceberg};
 use icefield_testkit::FileSubject;
 use icefield_testkit::budget::Budget;
 use icefield_testkit::kill::{self, Counts, ORDERS_VARIABLE};
@@ -14,6 +14,8 @@ use icefield_testkit::scratch::Scratch;
 fn child_entry() {
     obey::<DashEh<u64, u64>>("words");
     obey::<DashEh<[u8], [u8]>>("bytes");
+    obey::<Iceberg<u64, u64>>("iceberg words");
+    obey::<Iceberg<[u8], [u8]>>("iceberg bytes");
 }
 
 fn obey<T: FileSubject>(records: &str) {
@@ -55,6 +57,12 @@ fn rounds<T: FileSubject>(records: &str, seconds: u64, most: u64, first_seed: u6
 #[test]
 fn no_acknowledged_word_is_lost() {
     rounds::<DashEh<u64, u64>>("words", 30, 200, 1_000_000);
+}
+
+#[test]
+fn no_acknowledged_record_of_an_iceberg_is_lost() {
+    rounds::<Iceberg<u64, u64>>("iceberg words", 30, 200, 3_000_000);
+    rounds::<Iceberg<[u8], [u8]>>("iceberg bytes", 30, 200, 4_000_000);
 }
 
 #[test]

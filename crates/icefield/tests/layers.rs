@@ -15,6 +15,8 @@ const ERROR: &str = "error";
 const KEY: &str = "key";
 /// The common trait of all tables.
 const CONTRACT: &str = "table";
+/// Records as two words, and what follows from that for every table with such slots.
+const RECORD: &str = "record";
 /// Opens tables of any design: the library's own edge.
 const ANY: &str = "any";
 
@@ -34,8 +36,9 @@ fn may_name(from: &str, to: &[String]) -> bool {
                     && rest.first().is_some_and(|module| module != "hash" && module != "*")
         }
         CONTRACT => matches!(target, ERROR | KEY | PM | BASE),
+        RECORD => matches!(target, ERROR | KEY | CONTRACT | PM | BASE),
         ANY => true,
-        _design => matches!(target, ERROR | KEY | CONTRACT | PM | BASE),
+        _design => matches!(target, ERROR | KEY | CONTRACT | RECORD | PM | BASE),
     }
 }
 
@@ -291,6 +294,8 @@ mod planted {
             ("base/mod.rs", "use crate::key::Word;"),
             ("base/mod.rs", "impl From<crate::pm::Region> for X {}"),
             ("table.rs", "use crate::dash::Dash;"),
+            ("record/engine.rs", "use crate::dash::Dash;"),
+            ("pm/blob.rs", "use crate::record::Records;"),
             ("error.rs", "use crate::pm::Region;"),
         ];
         for (path, text) in forbidden {

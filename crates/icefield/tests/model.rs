@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use icefield::DashEh;
 use icefield::pm::sim::{Model, Pool as Memory, Sim};
+use icefield::{DashEh, Iceberg};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::model::{Counts, scenario};
 use icefield_testkit::place::{FilePlace, MemoryPlace, Place, SimPlace};
@@ -61,6 +61,26 @@ fn simulated_bytes() {
 }
 
 #[test]
+fn iceberg_simulated() {
+    simulated::<Iceberg<u64, u64, Sim>>("Iceberg words on the simulated medium", 11_000_000);
+    simulated::<Iceberg<[u8], [u8], Sim>>("Iceberg bytes on the simulated medium", 12_000_000);
+}
+
+#[test]
+fn iceberg_in_memory() {
+    histories::<Iceberg<u64, u64>, _>("Iceberg words in memory", 3, 13_000_000, MemoryPlace);
+    histories::<Iceberg<[u8], [u8]>, _>("Iceberg bytes in memory", 3, 14_000_000, MemoryPlace);
+    histories::<Iceberg<[u8], u64>, _>("Iceberg byte keys in memory", 2, 15_000_000, MemoryPlace);
+    histories::<Iceberg<u64, [u8]>, _>("Iceberg byte values in memory", 2, 16_000_000, MemoryPlace);
+}
+
+#[test]
+fn iceberg_in_files() {
+    in_files::<Iceberg<u64, u64>>("Iceberg words in files", 17_000_000);
+    in_files::<Iceberg<[u8], [u8]>>("Iceberg bytes in files", 18_000_000);
+}
+
+#[test]
 fn words_in_memory() {
     histories::<DashEh<u64, u64>, _>("words in memory", 3, 3_000_000, MemoryPlace);
 }
@@ -97,18 +117,27 @@ fn bytes_in_files() {
 }
 
 #[test]
+fn iceberg_scans_among_writers() {
+    scans::<Iceberg<u64, u64, Sim>, Iceberg<[u8], [u8], Sim>>("Iceberg scans among writers");
+}
+
+#[test]
 fn scans_among_writers() {
+    scans::<DashEh<u64, u64, Sim>, DashEh<[u8], [u8], Sim>>("scans among writers");
+}
+
+fn scans<W: Subject, B: Subject>(what: &str) {
     let (pool, memory) = (Pool::new(3), Memory::default());
     let mut counts = iterate::Counts::default();
     let mut budget = Budget::time(Duration::from_secs(6)).at_least(100).at_most(3000);
     while let Some((seed, _)) = budget.chunk(1) {
         let done = if seed % 4 == 0 {
-            iterate::scenario::<DashEh<[u8], [u8], Sim>>(seed, &pool, &memory)
+            iterate::scenario::<B>(seed, &pool, &memory)
         } else {
-            iterate::scenario::<DashEh<u64, u64, Sim>>(seed, &pool, &memory)
+            iterate::scenario::<W>(seed, &pool, &memory)
         };
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
-    println!("scans among writers: {counts:?}");
+    println!("{what}: {counts:?}");
     assert!(counts.scans >= 50 && counts.writes >= 1000 && counts.grown_tables >= 5, "{counts:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icefield::{DashEh, Durable, Result, Value};
+use icefield::{DashEh, Durable, Iceberg, Result, Value};
 
 use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
@@ -27,6 +27,15 @@ impl<V: Value + ?Sized> Shown for DashEh<u64, V> {
     }
 }
 
+impl<V: Value + ?Sized> Shown for Iceberg<u64, V> {
+    fn create(path: &Path) -> Result<Self> {
+        Self::options().create(path)
+    }
+    fn open(path: &Path) -> Result<Self> {
+        Self::options().open(path)
+    }
+}
+
 /// A table of the tour.
 pub struct Design {
     /// The design's name.
@@ -43,7 +52,12 @@ pub struct Design {
 
 /// Every table there is.
 pub fn designs() -> Vec<Design> {
-    vec![design::<DashEh<u64, u64>>("dash-eh"), design::<DashEh<u64, [u8]>>("dash-eh")]
+    vec![
+        design::<DashEh<u64, u64>>("dash-eh"),
+        design::<DashEh<u64, [u8]>>("dash-eh"),
+        design::<Iceberg<u64, u64>>("iceberg"),
+        design::<Iceberg<u64, [u8]>>("iceberg"),
+    ]
 }
 
 fn design<T: Shown>(name: &'static str) -> Design

@@ -66,7 +66,7 @@ impl Expect {
                 passed.extend(keys.iter().map(|&key| (key, None)));
             }
             Step::CrashIn { step, .. } => return Self::in_flight(keys, right, step),
-            Step::Scan | Step::Reserve(_) | Step::Reopen => {}
+            Step::Scan | Step::Reserve(_) | Step::Shrink | Step::Reopen => {}
         }
         for &key in keys {
             let later = passed.iter().filter(|(passed, _)| *passed == key).map(|(_, value)| *value);
@@ -132,6 +132,6 @@ pub(super) fn run_reference(right: &mut Reference, step: &Step) -> Vec<Reply> {
             Vec::new()
         }
         Step::CrashIn { step, .. } => run_reference(right, step),
-        Step::Scan | Step::Reserve(_) | Step::Reopen => Vec::new(),
+        Step::Scan | Step::Reserve(_) | Step::Shrink | Step::Reopen => Vec::new(),
     }
 }

@@ -247,6 +247,7 @@ impl<'a, M: Machine> Run<'a, M> {
             Step::Batch(kind, calls) => table.batch(*kind, calls),
             Step::Clear => table.clear().map(|()| Vec::new()),
             Step::Reserve(additional) => table.reserve(*additional).map(|()| Vec::new()),
+            Step::Shrink => table.shrink().map(|()| Vec::new()),
             Step::Retain { drop_multiples_of } => {
                 table.drop_multiples_of(*drop_multiples_of).map(|()| Vec::new())
             }

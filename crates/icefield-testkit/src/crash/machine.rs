@@ -57,6 +57,14 @@ pub trait Machine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Gives space back.
+    ///
+    /// # Errors
+    /// The table's.
+    fn shrink(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Drops the keys whose number is a multiple.
     ///
     /// # Errors
@@ -127,6 +135,10 @@ impl<S: Subject> Machine for Whole<S> {
 
     fn reserve(&self, additional: u64) -> Result<()> {
         self.0.reserve(additional)
+    }
+
+    fn shrink(&self) -> Result<()> {
+        self.0.shrink_to_fit()
     }
 
     fn drop_multiples_of(&self, divisor: u64) -> Result<()> {

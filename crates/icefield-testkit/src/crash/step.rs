@@ -12,6 +12,7 @@ pub enum Step {
     Scan,
     Clear,
     Reserve(u64),
+    Shrink,
     Retain {
         drop_multiples_of: u64,
     },
@@ -80,7 +81,8 @@ impl<'a> Draw<'a> {
             0 => Step::Reopen,
             1 | 2 => self.crash(growing),
             3 | 47 if !growing => Step::Clear,
-            4 => Step::Reserve(1 + self.rng.below(12)),
+            4 if self.rng.one_in(2) => Step::Reserve(1 + self.rng.below(12)),
+            4 | 8 if !growing => Step::Shrink,
             5 => Step::Scan,
             6 if !growing => Step::Retain { drop_multiples_of: 2 + self.rng.below(4) },
             7..=13 => self.batch(growing),

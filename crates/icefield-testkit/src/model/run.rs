@@ -80,6 +80,7 @@ where
                 self.len()
             }
             Step::Reserve(more) => fine(self.table()?.reserve(*more)),
+            Step::Shrink => fine(self.table()?.shrink_to_fit()),
             Step::Retain { drop_multiples_of } => self.retain(*drop_multiples_of),
             Step::Check => self.check(),
             Step::OwnCall(seed) => self.own_call(*seed),

@@ -33,6 +33,7 @@ pub enum Step {
     },
     Clear,
     Reserve(u64),
+    Shrink,
     /// Keeps the keys whose number is no multiple.
     Retain {
         drop_multiples_of: u64,
@@ -154,7 +155,8 @@ impl Draw {
         match self.rng.below(1000) {
             0..5 => Step::Clear,
             5..20 => Step::Reopen,
-            20..30 => Step::Reserve(self.rng.below(self.keys)),
+            20..28 => Step::Reserve(self.rng.below(self.keys)),
+            28..30 => Step::Shrink,
             30..40 => Step::Retain { drop_multiples_of: 2 + self.rng.below(5) },
             40..60 => Step::Scan { page: *self.rng.pick(&[1, 2, 7, 1000]) },
             60..75 => self.scan_among_writes(mood),

@@ -6,14 +6,98 @@ use super::erased::{AnyBytes, AnyWord, Erased, Untyped};
 use super::types::DataType;
 use super::{AnyOptions, AnyTable};
 use crate::dash::DashEh;
+use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
 use crate::pm::{Mapped, MappedOptions, superblock};
 use crate::{Error, Result};
 
-const DASH_EH: &str = "dash-eh";
+/// A design as the functions below need it.
+trait Design {
+    /// Its name in superblocks and commands.
+    const NAME: &'static str;
+
+    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<Box<dyn Erased>>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized;
+
+    fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized;
+}
+
+/// Key and value type of a new table, by name and form.
+#[derive(Clone, Copy)]
+struct Types<'a> {
+    key: (&'a str, Form),
+    value: (&'a str, Form),
+}
+
+struct Dash;
+
+impl Design for Dash {
+    const NAME: &'static str = "dash-eh";
+
+    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<Box<dyn Erased>>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized,
+    {
+        let mut made = DashEh::<K, V>::options()
+            .durability(options.durability)
+            .stored_types(types.key, types.value);
+        if let Some(capacity) = options.capacity {
+            made = made.capacity(capacity);
+        }
+        if let Some(max_bytes) = options.max_bytes {
+            made = made.max_bytes(max_bytes);
+        }
+        Ok(Box::new(made.create(path)?))
+    }
+
+    fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized,
+    {
+        Ok(Box::new(DashEh::<K, V>::options().open_on(pm)?))
+    }
+}
+
+struct IcebergHt;
+
+impl Design for IcebergHt {
+    const NAME: &'static str = "iceberg";
+
+    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<Box<dyn Erased>>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized,
+    {
+        let mut made = Iceberg::<K, V>::options()
+            .durability(options.durability)
+            .stored_types(types.key, types.value);
+        if let Some(capacity) = options.capacity {
+            made = made.capacity(capacity);
+        }
+        if let Some(max_bytes) = options.max_bytes {
+            made = made.max_bytes(max_bytes);
+        }
+        Ok(Box::new(made.create(path)?))
+    }
+
+    fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized,
+    {
+        Ok(Box::new(Iceberg::<K, V>::options().open_on(pm)?))
+    }
+}
 
 /// Every design that can be created and opened.
-pub(super) const NAMES: &[&str] = &[DASH_EH];
+pub(super) const NAMES: &[&str] = &[Dash::NAME, IcebergHt::NAME];
 
 /// The design of that name.
 pub(super) fn named(design: &str) -> Option<&'static str> {
@@ -28,11 +112,10 @@ pub(super) fn create(
     value: DataType,
     options: &AnyOptions,
 ) -> Result<AnyTable> {
-    let table = match (key.form(), value.form()) {
-        (Form::Word, Form::Word) => create_dash::<AnyWord, AnyWord>(path, &key, &value, options),
-        (Form::Word, _) => create_dash::<AnyWord, AnyBytes>(path, &key, &value, options),
-        (_, Form::Word) => create_dash::<AnyBytes, AnyWord>(path, &key, &value, options),
-        (_, _) => create_dash::<AnyBytes, AnyBytes>(path, &key, &value, options),
+    let types = Types { key: (key.name(), key.form()), value: (value.name(), value.form()) };
+    let table = match design {
+        IcebergHt::NAME => create_as::<IcebergHt>(path, types, options),
+        _ => create_as::<Dash>(path, types, options),
     }?;
     Ok(AnyTable { table, design, key, value })
 }
@@ -55,41 +138,32 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
     })?;
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    let table = match (key.form(), value.form()) {
-        (Form::Word, Form::Word) => open_dash::<AnyWord, AnyWord>(pm),
-        (Form::Word, _) => open_dash::<AnyWord, AnyBytes>(pm),
-        (_, Form::Word) => open_dash::<AnyBytes, AnyWord>(pm),
-        (_, _) => open_dash::<AnyBytes, AnyBytes>(pm),
+    let forms = (key.form(), value.form());
+    let table = match design {
+        IcebergHt::NAME => open_as::<IcebergHt>(pm, forms),
+        _ => open_as::<Dash>(pm, forms),
     }?;
     Ok(AnyTable { table, design, key, value })
 }
 
-fn create_dash<K, V>(
+fn create_as<D: Design>(
     path: &Path,
-    key: &DataType,
-    value: &DataType,
+    types: Types<'_>,
     options: &AnyOptions,
-) -> Result<Box<dyn Erased>>
-where
-    K: Untyped + Key + ?Sized,
-    V: Untyped + Value + ?Sized,
-{
-    let mut made = DashEh::<K, V>::options()
-        .durability(options.durability)
-        .stored_types((key.name(), key.form()), (value.name(), value.form()));
-    if let Some(capacity) = options.capacity {
-        made = made.capacity(capacity);
+) -> Result<Box<dyn Erased>> {
+    match (types.key.1, types.value.1) {
+        (Form::Word, Form::Word) => D::create::<AnyWord, AnyWord>(path, types, options),
+        (Form::Word, _) => D::create::<AnyWord, AnyBytes>(path, types, options),
+        (_, Form::Word) => D::create::<AnyBytes, AnyWord>(path, types, options),
+        (_, _) => D::create::<AnyBytes, AnyBytes>(path, types, options),
     }
-    if let Some(max_bytes) = options.max_bytes {
-        made = made.max_bytes(max_bytes);
-    }
-    Ok(Box::new(made.create(path)?))
 }
 
-fn open_dash<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
-where
-    K: Untyped + Key + ?Sized,
-    V: Untyped + Value + ?Sized,
-{
-    Ok(Box::new(DashEh::<K, V>::options().open_on(pm)?))
+fn open_as<D: Design>(pm: Mapped, forms: (Form, Form)) -> Result<Box<dyn Erased>> {
+    match forms {
+        (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(pm),
+        (Form::Word, _) => D::open::<AnyWord, AnyBytes>(pm),
+        (_, Form::Word) => D::open::<AnyBytes, AnyWord>(pm),
+        (_, _) => D::open::<AnyBytes, AnyBytes>(pm),
+    }
 }

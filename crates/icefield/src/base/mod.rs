@@ -5,6 +5,7 @@
 //! modelled atomics ([`sync`]), and thread-local state ([`thread`]).
 
 pub mod counter;
+pub mod gate;
 pub mod group;
 pub mod hash;
 pub mod memory;

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::directory::Directory;
-use super::op::Mode;
 use super::options::DashOptions;
 use super::scan::Iter;
 use super::{Dash, RecoveryReport};
@@ -13,6 +12,8 @@ use crate::Result;
 use crate::base::pipeline::prefetch_read;
 use crate::key::{Data, Key, Value, Word};
 use crate::pm::{Mapped, Medium};
+use crate::record::batch::BatchEngine;
+use crate::record::engine::{Engine, Mode};
 use crate::table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, OnFailure, Op,
     Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,

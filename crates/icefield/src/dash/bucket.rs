@@ -4,7 +4,6 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::layout::{Bucket, Meta, SLOTS, Slot, fingerprint};
-use super::record::{Probe, Records};
 use crate::Result;
 use crate::base::group::Group16;
 use crate::base::pipeline::prefetch_write;
@@ -13,6 +12,7 @@ use crate::base::version_lock::{self, WriteGuard};
 use crate::key::{Key, Value};
 use crate::pm::lock::PmLock;
 use crate::pm::{Cell64, LINE_BYTES, Medium};
+use crate::record::{Probe, Records};
 
 /// The bucket's lock, held.
 pub(super) type Guard<'a, M> = WriteGuard<PmLock<'a, M>>;

@@ -6,12 +6,12 @@
 
 use super::bucket::Guard;
 use super::layout::Bucket;
-use super::record::{Pin, Probe, Unlinked};
 use super::segment::{Core, Found, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
+use crate::record::{Pin, Probe, Unlinked};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Records that are moved on to make room for one.

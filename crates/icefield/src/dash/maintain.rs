@@ -14,6 +14,7 @@ use crate::Result;
 use crate::key::{Data, Key, Value};
 use crate::pm::blob::{BlobRef, Owner};
 use crate::pm::{Medium, superblock};
+use crate::record::engine::Engine;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
 /// More faults than this are not listed.
@@ -81,9 +82,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             for slot in Bucket::slots_of(meta.allocated()) {
                 let (key, value) = bucket.record(pm, slot);
                 let place = format!("segment {id}, bucket {number}, slot {slot}");
-                let hash = match core
+                let hash = match self
                     .own_key(key)
-                    .and_then(|owned| core.own_value(value).map(|_| owned))
+                    .and_then(|owned| self.own_value(value).map(|_| owned))
                 {
                     Ok(owned) => core.records.probe(K::arg(&owned)).hash,
                     Err(error) => {
@@ -278,9 +279,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 Bucket::slots_of(bucket.meta(&core.pm).allocated() & core.geometry.slot_mask())
             {
                 let (key, value) = bucket.record(&core.pm, slot);
-                match core
+                match self
                     .own_key(key)
-                    .and_then(|key| core.own_value(value).map(|value| (key, value)))
+                    .and_then(|key| self.own_value(value).map(|value| (key, value)))
                 {
                     Ok((key, value)) => {
                         rescued.put(K::arg(&key), <V as Data>::arg(&value))?;

@@ -22,7 +22,7 @@
 //!   record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it.
 //! - §4.4 concurrency (`base::version_lock`, `op`). Three states: a writer prepares while readers go on; readers wait
 //!   only from the publishing store to its fence. So no read returns what a crash could take back.
-//! - §4.5 variable-length keys (`record`, `pm::blob`). Values too. 16 more hash bits in the reference spare fetching
+//! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values too. 16 more hash bits in the reference spare fetching
 //!   other keys.
 //! - §4.6 operations (`op`, `batch`). The paper has no update: one store of the value word under the lock. Batches
 //!   share fences.
@@ -137,11 +137,9 @@ mod directory;
 mod eh;
 mod insert;
 mod layout;
-mod length;
 mod maintain;
 mod op;
 mod options;
-mod record;
 mod recover;
 mod scan;
 mod segment;
@@ -152,10 +150,10 @@ mod writer;
 
 use crate::key::{Key, Value};
 use crate::pm::{Mapped, Medium};
+use crate::record::length::Length;
 use crate::table::RecoveryReport;
 
 use directory::Directory;
-use length::Length;
 use segment::Core;
 
 pub use eh::Eh;

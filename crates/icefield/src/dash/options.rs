@@ -8,8 +8,6 @@ use std::time::Instant;
 use super::Dash;
 use super::directory::Directory;
 use super::layout::{ChainBlock, Geometry, Header, Root};
-use super::length::Length;
-use super::record::Records;
 use super::segment::{Core, Counts};
 use crate::base::hash::{Hash, HashKind, random_seed};
 use crate::base::memory::ZeroedArray;
@@ -18,6 +16,9 @@ use crate::pm::alloc::Allocator;
 use crate::pm::blob::BlobParams;
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
 use crate::pm::{Durability, FaultPlan, Mapped, MappedOptions, Medium, Region};
+use crate::record::Records;
+use crate::record::length::Length;
+use crate::record::types::{StoredTypes, check_types};
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
@@ -25,19 +26,6 @@ use crate::{Error, Result};
 const CHAIN_SHARE: u64 = 16;
 /// What a clean shutdown writes when nobody has counted the records.
 const UNCOUNTED: u64 = u64::MAX;
-
-/// Superblock parameters: segment geometry (0 to 2), blob chunk size (3), and these.
-const KEY_FORM: usize = 4;
-const VALUE_FORM: usize = 5;
-
-/// A form as a superblock parameter.
-fn form_code(form: Form) -> u64 {
-    match form {
-        Form::Word => 1,
-        Form::Fixed(bytes) => 2 | (bytes as u64) << 8,
-        Form::Variable => 3,
-    }
-}
 
 /// How a Dash table is made or opened: a builder, from [`Dash::options`].
 ///
@@ -61,8 +49,7 @@ pub struct DashOptions<K: ?Sized, V: ?Sized, P> {
     hash_seed: Option<[u64; 2]>,
     blob_chunk_bytes: u32,
     faults: Option<Arc<FaultPlan>>,
-    /// Names and forms of key and value for the superblock, where they are not those of `K` and `V`.
-    stored_types: Option<[(String, u64); 2]>,
+    stored_types: StoredTypes,
     types: PhantomData<fn(&K, &V, &P)>,
 }
 
@@ -83,7 +70,7 @@ impl<K: ?Sized, V: ?Sized, P> Default for DashOptions<K, V, P> {
             hash_seed: None,
             blob_chunk_bytes: BlobParams::default().chunk_bytes,
             faults: None,
-            stored_types: None,
+            stored_types: StoredTypes::default(),
             types: PhantomData,
         }
     }
@@ -162,18 +149,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     /// The types that a new table shall have in its superblock, for `K` and `V` that stand for any type of a form.
     #[must_use]
     pub(crate) fn stored_types(mut self, key: (&str, Form), value: (&str, Form)) -> Self {
-        self.stored_types =
-            Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form))));
+        self.stored_types = StoredTypes::named(key, value);
         self
     }
 
     /// The types of a new table are those of another.
     #[must_use]
     pub(super) fn types_of(mut self, identity: &Identity) -> Self {
-        self.stored_types = Some([
-            (identity.key_type.clone(), identity.params[KEY_FORM]),
-            (identity.value_type.clone(), identity.params[VALUE_FORM]),
-        ]);
+        self.stored_types = StoredTypes::of(identity);
         self
     }
 
@@ -274,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     pub fn open_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
         let (table, identity) = superblock::read(&pm)?;
-        check_types::<K, V, P>(&pm, &identity)?;
+        check_types::<K, V>(&pm, &identity, P::DESIGN)?;
         let opened = self.with_identity(&pm, &identity)?;
         let root = table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
             Error::corrupt(
@@ -322,21 +305,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             self.geometry.stash.into(),
             self.blob_chunk_bytes.into(),
         ]);
-        let own =
-            || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
-        let [(key_type, key_form), (value_type, value_form)] =
-            self.stored_types.clone().unwrap_or_else(own);
-        params[KEY_FORM] = key_form;
-        params[VALUE_FORM] = value_form;
-        Identity {
+        let mut identity = Identity {
             design: P::DESIGN.into(),
-            key_type,
-            value_type,
             hash_id: self.hash.id(),
             hash_seed: self.hash_seed.unwrap_or_else(random_seed),
             params,
             uuid: random_seed(),
-        }
+            ..Identity::default()
+        };
+        self.stored_types.inscribe::<K, V>(&mut identity);
+        identity
     }
 
     /// The options with everything that the table itself decides.
@@ -435,28 +413,6 @@ fn report(session: SessionStart, resolved: u64, started: Instant) -> RecoveryRep
         resolved,
         open_time: started.elapsed(),
     }
-}
-
-/// Refuses another design, or other types. An empty type name stands for any type of the same form.
-fn check_types<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
-    pm: &impl Medium,
-    identity: &Identity,
-) -> Result<()> {
-    let fits = |wanted: &str, form: Form, found: &str, code: u64| match wanted {
-        "" => (form == Form::Word) == (code == form_code(Form::Word)),
-        _ => wanted == found && form_code(form) == code,
-    };
-    let same = identity.design == P::DESIGN
-        && fits(K::TYPE, K::FORM, &identity.key_type, identity.params[KEY_FORM])
-        && fits(V::TYPE, V::FORM, &identity.value_type, identity.params[VALUE_FORM]);
-    if same {
-        return Ok(());
-    }
-    Err(Error::TypeMismatch {
-        path: pm.path().into(),
-        expected: format!("{}<{}, {}>", P::DESIGN, K::TYPE, V::TYPE),
-        found: format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type),
-    })
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<K, V, P, M> {

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::base::version_lock;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
+use crate::record::engine::Engine;
 use crate::table::{Cursor, Page};
 
 /// So often a segment is read optimistically before its writers are asked to wait.
@@ -40,7 +41,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 page.next = last.checked_add(1).map(Cursor);
             }
             for (_, key, value) in entries {
-                page.records.push((core.own_key(key)?, core.own_value(value)?));
+                page.records.push((self.own_key(key)?, self.own_value(value)?));
             }
         }
         drop(pin);

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::directory::Located;
 use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
-use super::record::{Pin, Probe, Records};
 use super::stash;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::ZeroedArray;
@@ -17,6 +16,7 @@ use crate::key::{Key, Value};
 use crate::pm::alloc::{Allocator, Blocks};
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Medium, Region};
+use crate::record::{Pin, Probe, Records};
 use crate::{Error, Result};
 
 /// What every directory policy stands on: the medium, the regions, the records, and the DRAM beside them.
@@ -453,20 +453,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         )
     }
 
-    /// The value behind a word, as the user's type.
-    pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
-        V::own(self.records.value(&self.pm, word)?).ok_or_else(|| {
-            self.corrupt(&self.segments, 0, format!("a stored value is no {}", V::TYPE))
-        })
-    }
-
-    /// The key behind a word, as the user's type.
-    pub(super) fn own_key(&self, word: u64) -> Result<K::Owned> {
-        K::own(self.records.key(&self.pm, word)?).ok_or_else(|| {
-            self.corrupt(&self.segments, 0, format!("a stored key is no {}", K::TYPE))
-        })
-    }
-
     /// Whether a segment has been recovered in this session.
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
@@ -487,15 +473,5 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// split may free them before this guard ends.
     pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<super::bucket::Guard<'a, M>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
-    }
-
-    /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence
-    /// of its slot; an update in place has none before its commit point.
-    #[inline]
-    pub(super) fn persist_prepared(&self) {
-        if self.records.blobs().is_some() {
-            // P18: the blob is durable before any durable word refers to it.
-            self.pm.fence();
-        }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering::Release;
 use super::bucket::Guard;
 use super::insert::choose;
 use super::layout::{Bucket, Meta};
-use super::op::{Mode, Wrote};
-use super::record::{Pin, Probe, Unlinked};
 use super::segment::{Core, Found, Site, Target};
 use super::stash;
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
+use crate::record::batch::Write;
+use crate::record::engine::{Mode, Wrote};
+use crate::record::{Pin, Probe, Unlinked};
 
 /// Operations that share fences.
 pub(super) const WINDOW: usize = 32;
@@ -84,13 +85,6 @@ pub(super) enum Attempt {
     Stale,
     /// In no window.
     Alone,
-}
-
-/// A write as the window sees it.
-#[derive(Clone, Copy)]
-pub(super) enum Write {
-    Put(Mode, Unlinked),
-    Remove,
 }
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {

@@ -6,13 +6,14 @@
 
 use super::Dash;
 use super::directory::Directory;
-use super::op::{Mode, Wrote};
-use super::record::{Pin, Probe, Unlinked};
 use super::recover::touch;
 use super::segment::Target;
-use super::window::{Attempt, Hold, WINDOW, Window, Write};
+use super::window::{Attempt, Hold, WINDOW, Window};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
+use crate::record::batch::{BatchWriter, Write};
+use crate::record::engine::{Engine, Mode, Wrote};
+use crate::record::{Pin, Probe, Unlinked};
 use crate::table::Arg;
 use crate::{Error, Result};
 
@@ -36,7 +37,7 @@ struct Waiting<'t> {
 }
 
 /// The writes of a batch.
-pub(super) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
+pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     table: &'t Dash<K, V, P, M>,
     pin: Pin<'t>,
     window: Window<'t, K, V, M>,
@@ -155,37 +156,6 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         Ok(Attempt::Staged)
     }
 
-    /// Runs one write: in the open window, in a new one, or alone.
-    pub(super) fn run(
-        &mut self,
-        index: usize,
-        probe: &Probe<'_>,
-        write: Option<(Mode, Raw<'_>)>,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
-    ) -> Result<()> {
-        self.table.core.pm.writable()?;
-        if self.is_full() {
-            self.commit(answer)?;
-        }
-        let write = match write {
-            Some((mode, value)) => Write::Put(mode, self.prepare(probe, value, answer)?),
-            None => Write::Remove,
-        };
-        for _ in 0..2 {
-            let refused = match self.stage_one(probe, write) {
-                Ok(Attempt::Staged) => {
-                    let ahead = Ahead { hash: probe.hash, sighted: None };
-                    self.waiting.push(Waiting { index, ahead, write });
-                    return Ok(());
-                }
-                Ok(_) => self.commit(answer),
-                Err(error) => Err(error),
-            };
-            refused.inspect_err(|_| self.table.give_up(write))?;
-        }
-        self.run_alone(index, probe, write, answer)
-    }
-
     fn stage_one(&mut self, probe: &Probe<'_>, write: Write) -> Result<Attempt> {
         let Self { table, window, .. } = self;
         let core = &table.core;
@@ -243,11 +213,47 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         core.records.prepare(&core.pm, self.table, probe, value)
     }
 
-    /// Commits the window and gives out its answers.
-    pub(super) fn commit(
+    /// Gives back what was prepared for writes that will not come to pass.
+    #[cold]
+    fn give_up(&mut self) {
+        self.waiting.drain(..).for_each(|waiting| self.table.give_up(waiting.write));
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
+    for Writer<'_, K, V, P, M>
+{
+    fn run(
         &mut self,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Option<(Mode, Raw<'_>)>,
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()> {
+        self.table.core.pm.writable()?;
+        if self.is_full() {
+            self.commit(answer)?;
+        }
+        let write = match write {
+            Some((mode, value)) => Write::Put(mode, self.prepare(probe, value, answer)?),
+            None => Write::Remove,
+        };
+        for _ in 0..2 {
+            let refused = match self.stage_one(probe, write) {
+                Ok(Attempt::Staged) => {
+                    let ahead = Ahead { hash: probe.hash, sighted: None };
+                    self.waiting.push(Waiting { index, ahead, write });
+                    return Ok(());
+                }
+                Ok(_) => self.commit(answer),
+                Err(error) => Err(error),
+            };
+            refused.inspect_err(|_| self.table.give_up(write))?;
+        }
+        self.run_alone(index, probe, write, answer)
+    }
+
+    fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
         let Self { table, pin, window, waiting } = self;
         window.commit(pin);
         let (mut growth, mut result) = (0, Ok(()));
@@ -270,19 +276,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         result
     }
 
-    /// Gives back what was prepared for writes that will not come to pass.
-    #[cold]
-    fn give_up(&mut self) {
-        self.waiting.drain(..).for_each(|waiting| self.table.give_up(waiting.write));
-    }
-
-    /// Whether an operation on a key with this hash is staged.
-    pub(super) fn has_staged(&self, hash: u64) -> bool {
+    fn holds_up(&self, hash: u64) -> bool {
         self.window.has_staged(hash)
     }
 
-    /// What will be the answer of an operation that was staged last.
-    pub(super) fn staged_answer(&self, index: usize) -> Option<Wrote> {
+    fn staged_answer(&self, index: usize) -> Option<Wrote> {
         let (last, waiting) = (self.window.staged.last()?, self.waiting.last()?);
         (waiting.index == index).then(|| last.plan.answer())
     }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::Medium;
+use super::{Medium, arch};
 
 macro_rules! durable_cell {
     ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $bits:literal) => {
@@ -33,6 +33,41 @@ macro_rules! durable_cell {
 }
 durable_cell!(Cell32, AtomicU32, u32, load32, store32, "32");
 durable_cell!(Cell64, AtomicU64, u64, load64, store64, "64");
+
+/// Two durable words that lie in one line and can be loaded as one. They are stored one by one: each store changes one
+/// of them, so that a failure between two stores leaves a state that some load could have seen.
+#[repr(C, align(16))]
+pub struct Cell128(pub(super) [AtomicU64; 2]);
+
+impl Cell128 {
+    /// Whether this processor loads both words at once. Where it does not, [`Cell128::load`] is two loads, and the
+    /// caller keeps writers away meanwhile.
+    #[must_use]
+    pub fn loads_whole() -> bool {
+        arch::loads_whole()
+    }
+
+    /// Both words, as of one moment; of order Acquire.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, pm: &impl Medium) -> [u64; 2] {
+        pm.load128(self)
+    }
+
+    /// One of the words; `WORD` is 0 or 1.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load_word<const WORD: usize>(&self, pm: &impl Medium, order: Ordering) -> u64 {
+        pm.load64(&self.0[WORD], order)
+    }
+
+    /// Stores one of the words; durable once the line is flushed and fenced.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store_word<const WORD: usize>(&self, pm: &impl Medium, value: u64, order: Ordering) {
+        pm.store64(&self.0[WORD], value, order);
+    }
+}
 
 macro_rules! volatile_cell {
     ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $cas:ident, $bits:literal) => {
@@ -89,6 +124,8 @@ pub unsafe trait Overlay: Sized {}
 unsafe impl Overlay for Cell32 {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Cell64 {}
+// SAFETY: as for `Cell32`, two of them; aligned to 16.
+unsafe impl Overlay for Cell128 {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Volatile32 {}
 // SAFETY: as for `Cell32`.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{LINE_BYTES, Region};
+use super::{Cell128, LINE_BYTES, Region, arch};
 use crate::Result;
 
 /// What a table's files survive, and what a fence costs for it.
@@ -194,6 +194,12 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// Loads a durable word.
     #[track_caller]
     fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64;
+    /// Loads two durable words at once, where the processor can ([`Cell128::loads_whole`]); of order Acquire.
+    #[inline(always)]
+    #[track_caller]
+    fn load128(&self, cell: &Cell128) -> [u64; 2] {
+        arch::load128(cell)
+    }
     /// Stores a durable word.
     #[track_caller]
     fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering);
@@ -248,6 +254,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
             std::thread::yield_now();
         }
     }
+
+    /// Called before a table looks at, or changes, words in DRAM that threads share beside the medium. Only the simulator
+    /// listens: another thread may run in between, as everywhere else.
+    #[inline(always)]
+    fn beside(&self) {}
 
     /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what
     /// it has read so far. Only the simulator's detector listens.

@@ -1,6 +1,9 @@
 //! `dc cvap` (or `dc cvac`); `dsb sy`.
 
 use std::arch::{asm, is_aarch64_feature_detected};
+use std::sync::atomic::Ordering;
+
+use crate::pm::Cell128;
 
 /// How this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,4 +56,33 @@ impl Instruction {
 pub(crate) fn store_fence() {
     // SAFETY: a barrier touches no memory; without `nomem` the compiler keeps stores on their side of it.
     unsafe { asm!("dsb sy", options(nostack, preserves_flags)) };
+}
+
+/// Whether [`load128`] is one load: on processors with the second extension of the large-system atomics.
+#[inline(always)]
+pub(crate) fn loads_whole() -> bool {
+    !cfg!(miri) && is_aarch64_feature_detected!("lse2")
+}
+
+/// Loads both words as one where [`loads_whole`] says so; of order Acquire.
+#[inline(always)]
+pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
+    if !loads_whole() {
+        return cell.0.each_ref().map(|word| word.load(Ordering::Acquire));
+    }
+    let (first, second): (u64, u64);
+    // SAFETY: reads the 16 bytes of `cell` and nothing else, as one because they are aligned so. The compiler does not
+    // look into the block, so that the language's rules for plain loads do not apply, and moves no access over it; the
+    // barrier orders the load before all that follows: together that is Acquire.
+    unsafe {
+        asm!(
+            "ldp {first}, {second}, [{cell}]",
+            "dmb ishld",
+            cell = in(reg) std::ptr::from_ref(cell),
+            first = out(reg) first,
+            second = out(reg) second,
+            options(nostack, preserves_flags)
+        );
+    }
+    [first, second]
 }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
+use crate::pm::Cell128;
+
 /// How this processor writes a line back: it cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {}
@@ -32,4 +34,15 @@ impl Instruction {
 #[inline(always)]
 pub(crate) fn store_fence() {
     fence(Ordering::SeqCst);
+}
+
+/// Whether [`load128`] is one load: nobody promises it.
+pub(crate) fn loads_whole() -> bool {
+    false
+}
+
+/// Loads both words, one after the other; of order Acquire.
+#[inline(always)]
+pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
+    cell.0.each_ref().map(|word| word.load(Ordering::Acquire))
 }

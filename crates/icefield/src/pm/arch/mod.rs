@@ -1,7 +1,8 @@
 //! The processor's part of persistence: writing cache lines back, and waiting until they are.
 //!
-//! One file per instruction set, each with the same two items: `Instruction` (which write-back the processor has, asked
-//! of it when a medium opens) and `store_fence`. [`flush_range`] is the only caller that knows about ranges.
+//! One file per instruction set, each with the same items: `Instruction` (which write-back the processor has, asked of
+//! it when a medium opens), `store_fence`, and `load128`, which loads two neighbouring words as one where `loads_whole`
+//! says so. [`flush_range`] is the only caller that knows about ranges.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -17,7 +18,7 @@ use generic as native;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as native;
 
-pub(crate) use native::{Instruction, store_fence};
+pub(crate) use native::{Instruction, load128, loads_whole, store_fence};
 
 use super::LINE_BYTES;
 
@@ -52,7 +53,10 @@ fn lines(start: *const u8, bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
+    use crate::pm::Cell128;
 
     #[test]
     fn counts_the_lines_that_a_range_touches() {
@@ -70,6 +74,34 @@ mod tests {
         ] {
             assert_eq!(lines(at(4096 + start), bytes), expected, "{bytes} bytes from {start}");
         }
+    }
+
+    #[test]
+    fn two_words_are_loaded_in_their_order() {
+        let words = Cell128([AtomicU64::new(1), AtomicU64::new(u64::MAX - 1)]);
+        assert_eq!(load128(&words), [1, u64::MAX - 1]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "two loads there")]
+    fn two_words_are_loaded_as_one() {
+        if !loads_whole() {
+            return;
+        }
+        // The second word is the first, or one behind it: a torn load would show other differences.
+        let words = Cell128([AtomicU64::new(0), AtomicU64::new(0)]);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 1..400_000 {
+                    words.0[0].store(n, std::sync::atomic::Ordering::Release);
+                    words.0[1].store(n, std::sync::atomic::Ordering::Release);
+                }
+            });
+            while !writer.is_finished() {
+                let [first, second] = load128(&words);
+                assert!(first == second || first == second + 1, "{first} {second}");
+            }
+        });
     }
 
     #[test]

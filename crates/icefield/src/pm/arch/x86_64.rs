@@ -2,6 +2,9 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
+use std::sync::atomic::Ordering;
+
+use crate::pm::Cell128;
 
 /// How this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,4 +68,35 @@ impl Instruction {
 pub(crate) fn store_fence() {
     // SAFETY: `sfence` is in the base instruction set of this architecture and touches no memory.
     unsafe { _mm_sfence() };
+}
+
+/// Whether [`load128`] is one load. Intel and AMD promise it of aligned loads on every processor with AVX.
+#[inline(always)]
+pub(crate) fn loads_whole() -> bool {
+    !cfg!(miri) && is_x86_feature_detected!("avx")
+}
+
+/// Loads both words as one where [`loads_whole`] says so; of order Acquire.
+#[inline(always)]
+pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
+    if !loads_whole() {
+        return cell.0.each_ref().map(|word| word.load(Ordering::Acquire));
+    }
+    let (first, second): (u64, u64);
+    // SAFETY: reads the 16 bytes of `cell`, which its type aligns as the instruction wants it, and nothing else. The
+    // compiler does not look into the block, so that the language's rules for plain loads do not apply, and moves no
+    // access over it; the processor keeps loads in their order: together that is Acquire.
+    unsafe {
+        asm!(
+            "vmovdqa {both}, [{cell}]",
+            "vmovq {first}, {both}",
+            "vpextrq {second}, {both}, 1",
+            cell = in(reg) std::ptr::from_ref(cell),
+            both = out(xmm_reg) _,
+            first = out(reg) first,
+            second = out(reg) second,
+            options(nostack, preserves_flags)
+        );
+    }
+    [first, second]
 }

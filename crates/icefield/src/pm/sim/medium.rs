@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::space::EventKind;
 use super::state::{State, StoreKind};
 use super::{HANG, Model, Sim, UNRECORDED, arena, image, mode};
-use crate::pm::{Durability, LINE_BYTES, Medium, Region};
+use crate::pm::{Cell128, Durability, LINE_BYTES, Medium, Region, arch};
 use crate::{Error, Result};
 
 impl Sim {
@@ -433,6 +433,18 @@ impl Medium for Sim {
         cas_volatile64
     );
 
+    #[inline]
+    #[track_caller]
+    fn load128(&self, cell: &Cell128) -> [u64; 2] {
+        let modes = self.step();
+        let load = || arch::load128(cell);
+        if modes & (mode::COUNT | mode::DETECT) == 0 {
+            return load();
+        }
+        let address = std::ptr::from_ref(cell).addr();
+        self.watched_load(address, size_of::<Cell128>(), false, modes, Location::caller(), load)
+    }
+
     fn wait(&self, rounds: u32) {
         self.step();
         if rounds < 16 {
@@ -440,6 +452,10 @@ impl Medium for Sim {
         } else {
             (self.0.give_way)();
         }
+    }
+
+    fn beside(&self) {
+        self.step();
     }
 
     fn forget_reads(&self) {

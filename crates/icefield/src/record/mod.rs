@@ -1,4 +1,16 @@
-//! Keys and values as the two words of a slot: the words themselves, or references into the blob store (§4.5).
+//! Keys and values as the two words of a slot: the words themselves, or references into the blob store; and everything
+//! that tables with such slots share, wherever their slots lie.
+//!
+//! - here: how records are hashed, compared, stored and dropped.
+//! - [`engine`]: the operations on one key.
+//! - [`batch`]: batches.
+//! - [`length`]: how many records there are.
+//! - [`types`]: the types in the superblock.
+
+pub(crate) mod batch;
+pub(crate) mod engine;
+pub(crate) mod length;
+pub(crate) mod types;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,25 +23,25 @@ use crate::pm::blob::{BlobParams, BlobRef, BlobStore, Owner};
 use crate::{Error, Result};
 
 /// The longest key or value.
-pub(super) const MAX_BYTES: usize = 16 << 20;
+pub(crate) const MAX_BYTES: usize = 16 << 20;
 
 /// A key on its way through the table.
 #[derive(Clone, Copy)]
-pub(super) struct Probe<'a> {
-    pub(super) hash: u64,
-    pub(super) key: Raw<'a>,
+pub(crate) struct Probe<'a> {
+    pub(crate) hash: u64,
+    pub(crate) key: Raw<'a>,
 }
 
 /// A new record's words, written to the medium but not yet linked to by any slot.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unlinked {
-    pub(super) key: u64,
-    pub(super) value: u64,
+pub(crate) struct Unlinked {
+    pub(crate) key: u64,
+    pub(crate) value: u64,
 }
 
 /// How the table `K -> V` hashes, compares, stores and drops its records.
-pub(super) struct Records<K: ?Sized, V: ?Sized> {
-    pub(super) hash: Hash,
+pub(crate) struct Records<K: ?Sized, V: ?Sized> {
+    pub(crate) hash: Hash,
     /// Present when either type is stored by reference.
     blobs: Option<BlobStore>,
     reclaimer: Arc<Reclaimer>,
@@ -37,13 +49,13 @@ pub(super) struct Records<K: ?Sized, V: ?Sized> {
 }
 
 /// Tells readers of by-reference records when to stay out of the way of reclamation. Empty for words.
-pub(super) struct Pin<'a>(Option<Guard<'a>>);
+pub(crate) struct Pin<'a>(Option<Guard<'a>>);
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     const KEY_IS_WORD: bool = matches!(K::FORM, Form::Word);
     const VALUE_IS_WORD: bool = matches!(V::FORM, Form::Word);
 
-    pub(super) fn open(pm: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
+    pub(crate) fn open(pm: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
         let () = K::USABLE;
         let reclaimer = Arc::new(Reclaimer::new());
         let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
@@ -55,7 +67,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     }
 
     /// The blob store, for checks and statistics.
-    pub(super) fn blobs(&self) -> Option<&BlobStore> {
+    pub(crate) fn blobs(&self) -> Option<&BlobStore> {
         self.blobs.as_ref()
     }
 
@@ -69,12 +81,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Keeps blobs that can be reached now from being reused until the pin is dropped.
     #[inline]
-    pub(super) fn pin(&self) -> Pin<'_> {
+    pub(crate) fn pin(&self) -> Pin<'_> {
         Pin((!Self::KEY_IS_WORD || !Self::VALUE_IS_WORD).then(|| self.reclaimer.pin()))
     }
 
     #[inline]
-    pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
+    pub(crate) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
         let key = K::raw(key);
         let hash = if Self::KEY_IS_WORD {
             self.hash.word(key.word())
@@ -86,7 +98,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Refuses keys and values that the design does not store.
     #[inline]
-    pub(super) fn fits(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
+    pub(crate) fn fits(&self, key: Raw<'_>, value: Raw<'_>) -> Result<()> {
         if !Self::KEY_IS_WORD && key.bytes().len() > MAX_BYTES {
             return Err(Error::KeyTooLong { len: key.bytes().len(), max: MAX_BYTES });
         }
@@ -134,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Whether a slot's key word stands for the probed key. Under a [`Pin`] or the bucket's lock.
     #[inline]
-    pub(super) fn matches(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
+    pub(crate) fn matches(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
         if Self::KEY_IS_WORD {
             return Ok(word == probe.key.word());
         }
@@ -144,9 +156,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(self.bytes(pm, word)? == probe.key.bytes())
     }
 
+    /// Whether keys are words, not references.
+    #[inline(always)]
+    pub(crate) fn keys_are_words(&self) -> bool {
+        Self::KEY_IS_WORD
+    }
+
+    /// Whether the probed key's word is `word`; a key by reference has none of its own.
+    #[inline(always)]
+    pub(crate) fn is_key_word(&self, probe: &Probe<'_>, word: u64) -> bool {
+        Self::KEY_IS_WORD && probe.key.word() == word
+    }
+
     /// The hash of a stored key.
     #[inline]
-    pub(super) fn hash_of(&self, pm: &impl Medium, word: u64) -> Result<u64> {
+    pub(crate) fn hash_of(&self, pm: &impl Medium, word: u64) -> Result<u64> {
         if Self::KEY_IS_WORD {
             return Ok(self.hash.word(word));
         }
@@ -154,7 +178,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     }
 
     /// The stored key behind a slot's word.
-    pub(super) fn key<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
+    pub(crate) fn key<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
         if Self::KEY_IS_WORD {
             return Ok(Raw::Word(word));
         }
@@ -163,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// The stored value behind a slot's word. Under a [`Pin`] or the bucket's lock.
     #[inline]
-    pub(super) fn value<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
+    pub(crate) fn value<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
         if Self::VALUE_IS_WORD {
             return Ok(Raw::Word(word));
         }
@@ -173,7 +197,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock
     /// and must be called under none: the blob store may ask the table which blocks are live.
     #[inline]
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &self,
         pm: &impl Medium,
         owner: &impl Owner,
@@ -193,7 +217,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// [`Records::prepare`] without the blob store's background work: may be called while holding bucket locks.
     #[inline]
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         pm: &impl Medium,
         probe: &Probe<'_>,
@@ -223,7 +247,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Gives back a key that no slot came to refer to.
     #[inline]
-    pub(super) fn discard_key(&self, word: u64) {
+    pub(crate) fn discard_key(&self, word: u64) {
         if !Self::KEY_IS_WORD
             && let Some(blobs) = &self.blobs
         {
@@ -233,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Gives back a value that no slot came to refer to.
     #[inline]
-    pub(super) fn discard_value(&self, word: u64) {
+    pub(crate) fn discard_value(&self, word: u64) {
         if !Self::VALUE_IS_WORD
             && let Some(blobs) = &self.blobs
         {
@@ -243,7 +267,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// Gives back a key to which no slot refers any more, durably, once all readers have left. Under the bucket's lock.
     #[inline]
-    pub(super) fn retire_key(&self, pin: &Pin<'_>, word: u64) {
+    pub(crate) fn retire_key(&self, pin: &Pin<'_>, word: u64) {
         if !Self::KEY_IS_WORD
             && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0)
         {
@@ -253,7 +277,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
 
     /// As [`Records::retire_key`], for a value.
     #[inline]
-    pub(super) fn retire_value(&self, pin: &Pin<'_>, word: u64) {
+    pub(crate) fn retire_value(&self, pin: &Pin<'_>, word: u64) {
         if !Self::VALUE_IS_WORD
             && let (Some(blobs), Some(guard)) = (&self.blobs, &pin.0)
         {
@@ -262,13 +286,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     }
 
     /// Whether a slot's words refer to the blob.
-    pub(super) fn refers(&self, key: u64, value: u64, blob: BlobRef) -> bool {
+    pub(crate) fn refers(&self, key: u64, value: u64, blob: BlobRef) -> bool {
         (!Self::KEY_IS_WORD && BlobRef::from_word(key).same_block(blob))
             || (!Self::VALUE_IS_WORD && BlobRef::from_word(value).same_block(blob))
     }
 
     /// The blobs that a slot's words refer to.
-    pub(super) fn references(&self, key: u64, value: u64) -> impl Iterator<Item = BlobRef> {
+    pub(crate) fn references(&self, key: u64, value: u64) -> impl Iterator<Item = BlobRef> {
         let key = (!Self::KEY_IS_WORD).then(|| BlobRef::from_word(key));
         let value = (!Self::VALUE_IS_WORD).then(|| BlobRef::from_word(value));
         key.into_iter().chain(value)

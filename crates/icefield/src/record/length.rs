@@ -9,7 +9,7 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 
 /// One count per parity of the generation, so that a writer which `clear` overtakes counts where nobody looks.
-pub(super) struct Length {
+pub(crate) struct Length {
     counts: [Count; 2],
     /// Serialises counting.
     counting: Mutex<()>,
@@ -26,7 +26,7 @@ struct Count {
 
 impl Length {
     /// `records`: what the last clean shutdown wrote down.
-    pub(super) fn new(generation: u64, records: Option<u64>) -> Self {
+    pub(crate) fn new(generation: u64, records: Option<u64>) -> Self {
         let length =
             Self { counts: [Count::default(), Count::default()], counting: Mutex::new(()) };
         let count = length.count(generation);
@@ -40,25 +40,25 @@ impl Length {
     }
 
     #[inline]
-    pub(super) fn add(&self, generation: u64, records: i64) {
+    pub(crate) fn add(&self, generation: u64, records: i64) {
         self.count(generation).change.add(records);
     }
 
     /// Constant time; `None` while the number at the beginning of the session is unknown.
-    pub(super) fn known(&self, generation: u64) -> Option<u64> {
+    pub(crate) fn known(&self, generation: u64) -> Option<u64> {
         let count = self.count(generation);
         // Acquire: pairs with the Release that follows the store of `base`.
         count.known.load(Acquire).then(|| self.estimate(generation))
     }
 
     /// Constant time; lacks what was there at the beginning of the session while that is unknown.
-    pub(super) fn estimate(&self, generation: u64) -> u64 {
+    pub(crate) fn estimate(&self, generation: u64) -> u64 {
         let count = self.count(generation);
         u64::try_from(count.base.load(Relaxed) + count.change.sum()).unwrap_or(0)
     }
 
     /// Exact when quiescent; calls `scan` to count all records when the number at the beginning is unknown.
-    pub(super) fn exact(&self, generation: u64, scan: impl FnOnce() -> Result<u64>) -> Result<u64> {
+    pub(crate) fn exact(&self, generation: u64, scan: impl FnOnce() -> Result<u64>) -> Result<u64> {
         if let Some(known) = self.known(generation) {
             return Ok(known);
         }
@@ -74,7 +74,7 @@ impl Length {
     }
 
     /// A generation begins, empty.
-    pub(super) fn start(&self, generation: u64) {
+    pub(crate) fn start(&self, generation: u64) {
         let count = self.count(generation);
         count.base.store(-count.change.sum(), Relaxed);
         count.known.store(true, Release);

@@ -1,0 +1,243 @@
+//! The DRAM beside the yards (§3.1): one byte for each slot, a lock bit for each front bucket.
+//!
+//! A byte is EMPTY, RESERVED (back yard only: somebody is filling the slot), or the fingerprint of the slot's record,
+//! published when the slot is durable. A front bucket's line changes under its lock only; a back bucket's word by atomic
+//! operations, because the front buckets of its records differ.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::layout::MAX_FRONT;
+use crate::base::group::{Group16, Group64};
+use crate::base::sync::Line;
+use crate::pm::Medium;
+
+/// The lock bit of a front bucket, in its last word: the highest bit of the last slot's byte, which therefore keeps
+/// seven bits of a fingerprint only.
+const LOCK: u64 = 1 << 63;
+/// The byte of a slot without a record.
+const EMPTY: u8 = 0;
+/// The byte of a back slot that somebody is filling. No fingerprint: those have other low bits.
+const RESERVED: u8 = 0x80;
+
+/// A front bucket's line.
+#[derive(Clone, Copy)]
+pub(super) struct FrontLine<'a>(pub(super) &'a Line);
+
+impl FrontLine<'_> {
+    /// The words, the lock bit replaced by `bit`.
+    #[inline(always)]
+    fn group(self, bit: u64) -> Group64 {
+        // Acquire (E2): pairs with the Release in `publish`.
+        let mut words = self.0.0.each_ref().map(|word| word.load(Acquire));
+        words[7] = words[7] & !LOCK | bit;
+        Group64::from_words(words)
+    }
+
+    /// The slots of `mask` that have the fingerprint.
+    #[inline(always)]
+    pub(super) fn candidates(self, fingerprint: u8, mask: u64) -> u64 {
+        // The last byte has lost its highest bit: whatever that was, it passes.
+        self.group(u64::from(fingerprint & 0x80) << 56).matches(fingerprint).bits() & mask
+    }
+
+    /// The slots of `mask` that are empty.
+    #[inline(always)]
+    pub(super) fn empty(self, mask: u64) -> u64 {
+        self.group(0).matches(EMPTY).bits() & mask
+    }
+
+    #[inline(always)]
+    pub(super) fn is_locked(self) -> bool {
+        // Acquire (E1): pairs with the Release in `unlock`; who sees the bit clear sees durable words only.
+        self.0.0[7].load(Acquire) & LOCK != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn try_lock(self) -> bool {
+        // Acquire (E1): pairs with the Release in `unlock`.
+        !self.is_locked() && self.0.0[7].fetch_or(LOCK, Acquire) & LOCK == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn lock(self, pm: &impl Medium) {
+        let mut rounds = 0;
+        while !self.try_lock() {
+            pm.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        }
+    }
+
+    /// Ends [`FrontLine::lock`].
+    #[inline(always)]
+    pub(super) fn unlock(self) {
+        let word = &self.0.0[7];
+        // Relaxed: the holder of the lock is the only one who changes the word; others that try set a bit that is set.
+        // Release (E1): everything that the holder did, its fence included, came before.
+        word.store(word.load(Relaxed) & !LOCK, Release);
+    }
+
+    /// The byte of a slot. For `check`.
+    pub(super) fn byte(self, slot: u32) -> u8 {
+        let byte = byte_of(self.0.0[slot as usize / 8].load(Acquire), slot % 8);
+        if slot == MAX_FRONT - 1 { byte & 0x7F } else { byte }
+    }
+
+    /// Gives a slot its fingerprint, under the lock (or before anybody else knows the bucket).
+    #[inline(always)]
+    pub(super) fn publish(self, slot: u32, fingerprint: u8) {
+        self.put(slot, if slot == MAX_FRONT - 1 { fingerprint & 0x7F } else { fingerprint });
+    }
+
+    /// Makes a slot EMPTY, under the lock.
+    #[inline(always)]
+    pub(super) fn clear(self, slot: u32) {
+        self.put(slot, EMPTY);
+    }
+
+    /// Makes all slots EMPTY, while nobody holds the lock or can take it.
+    pub(super) fn forget(self) {
+        // Release (E2): the slots are durably empty.
+        self.0.0.iter().for_each(|word| word.store(0, Release));
+    }
+
+    #[inline(always)]
+    fn put(self, slot: u32, byte: u8) {
+        let (word, shift) = (&self.0.0[slot as usize / 8], slot % 8 * 8);
+        let keep = !(0xFF << shift) | if slot == MAX_FRONT - 1 { LOCK } else { 0 };
+        // Relaxed: under the lock nobody else changes the word.
+        // Release (E2): the slot is durable.
+        word.store(word.load(Relaxed) & keep | u64::from(byte) << shift, Release);
+    }
+}
+
+/// A back bucket's word.
+#[derive(Clone, Copy)]
+pub(super) struct BackWord<'a>(pub(super) &'a AtomicU64);
+
+impl BackWord<'_> {
+    #[inline(always)]
+    pub(super) fn load(self) -> u64 {
+        // Acquire (E2): pairs with the Release in `publish`.
+        self.0.load(Acquire)
+    }
+
+    /// The byte of a slot.
+    pub(super) fn byte(self, slot: u32) -> u8 {
+        byte_of(self.load(), slot)
+    }
+
+    /// Claims the first of the `slots` slots that is empty.
+    pub(super) fn claim(self, slots: u32) -> Option<u32> {
+        let mut word = self.0.load(Relaxed);
+        loop {
+            let slot = (0..slots).find(|&slot| byte_of(word, slot) == EMPTY)?;
+            let claimed = word | u64::from(RESERVED) << (8 * slot);
+            // AcqRel: whoever emptied the slot has made that durable.
+            match self.0.compare_exchange_weak(word, claimed, AcqRel, Relaxed) {
+                Ok(_) => return Some(slot),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Gives a claimed slot its fingerprint.
+    pub(super) fn publish(self, slot: u32, fingerprint: u8) {
+        self.change(slot, RESERVED, fingerprint);
+    }
+
+    /// Gives a claimed slot back.
+    pub(super) fn give_up(self, slot: u32) {
+        self.change(slot, RESERVED, EMPTY);
+    }
+
+    /// Makes a slot EMPTY whose record is gone.
+    pub(super) fn clear(self, slot: u32) {
+        self.change(slot, byte_of(self.0.load(Relaxed), slot), EMPTY);
+    }
+
+    /// Changes the byte of a slot that is the caller's alone.
+    fn change(self, slot: u32, from: u8, to: u8) {
+        // Release (E2): the slot is durable.
+        self.0.fetch_xor(u64::from(from ^ to) << (8 * slot), Release);
+    }
+
+    /// Stores all bytes of a bucket that is the caller's alone.
+    pub(super) fn store(self, word: u64) {
+        // Release (E2): the slots are durable.
+        self.0.store(word, Release);
+    }
+}
+
+/// The byte of a slot in a back bucket's word.
+#[inline(always)]
+pub(super) fn byte_of(word: u64, slot: u32) -> u8 {
+    (word >> (8 * slot)) as u8
+}
+
+/// The slots with records in a back bucket's word.
+pub(super) fn used_back(word: u64, slots: u32) -> impl Iterator<Item = u32> {
+    (0..slots).filter(move |&slot| !matches!(byte_of(word, slot), EMPTY | RESERVED))
+}
+
+/// How many slots of a back bucket are taken.
+#[inline]
+pub(super) fn taken_back(word: u64) -> u32 {
+    // Unused slots of narrow buckets are EMPTY for ever.
+    8 - Group16::from_words([word, u64::MAX]).matches(EMPTY).count() as u32
+}
+
+/// The slots of two back buckets that have the fingerprint: bits 0 to 7 and 8 to 15.
+#[inline(always)]
+pub(super) fn candidates_back(words: [u64; 2], fingerprint: u8) -> u32 {
+    Group16::from_words(words).matches(fingerprint).bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sync::Lines;
+    use crate::pm::{Mapped, MappedOptions};
+
+    #[test]
+    fn the_lock_bit_and_the_last_fingerprint_share_a_byte() {
+        let lines = Lines::new(1).unwrap();
+        let line = FrontLine(&lines[0]);
+        let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
+        for fingerprint in [0x01, 0x81, 0x7F, 0xFF] {
+            line.lock(&pm);
+            assert!(line.is_locked() && !line.try_lock());
+            line.publish(63, fingerprint);
+            assert!(line.is_locked());
+            assert_eq!(line.candidates(fingerprint, u64::MAX), 1 << 63);
+            assert_eq!(line.candidates(fingerprint ^ 0x80, u64::MAX), 1 << 63);
+            assert_eq!(line.candidates(fingerprint ^ 0x02, u64::MAX), 0);
+            assert_eq!(line.empty(u64::MAX), u64::MAX >> 1);
+            line.unlock();
+            assert!(!line.is_locked());
+            assert_eq!(line.candidates(fingerprint, u64::MAX), 1 << 63);
+            line.lock(&pm);
+            line.clear(63);
+            assert!(line.is_locked());
+            line.unlock();
+            assert_eq!(line.empty(u64::MAX), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn back_slots_are_claimed_once() {
+        let word = AtomicU64::new(0);
+        let bucket = BackWord(&word);
+        assert_eq!(bucket.claim(2), Some(0));
+        assert_eq!(bucket.claim(2), Some(1));
+        assert_eq!(bucket.claim(2), None);
+        assert_eq!(taken_back(bucket.load()), 2);
+        assert_eq!(used_back(bucket.load(), 2).count(), 0);
+        bucket.publish(1, 0x85);
+        assert_eq!(used_back(bucket.load(), 2).collect::<Vec<_>>(), [1]);
+        assert_eq!(candidates_back([0, bucket.load()], 0x85), 1 << 9);
+        bucket.give_up(0);
+        bucket.clear(1);
+        assert_eq!(bucket.load(), 0);
+    }
+}

@@ -1,0 +1,330 @@
+//! What lies where on the medium (§2, §6), and which bits of a hash say where a record belongs.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::pm::cell::Overlay;
+use crate::pm::{Cell64, Cell128, Medium};
+
+/// The key word of a slot that holds no record.
+pub(super) const EMPTY_KEY: u64 = 0;
+/// The key word of the side slot while it holds the record of the key whose word is [`EMPTY_KEY`].
+pub(super) const SIDE_KEY: u64 = 1;
+/// Bytes of a slot.
+pub(super) const SLOT_BYTES: u64 = 16;
+/// The most slots of a front bucket: one fingerprint line.
+pub(super) const MAX_FRONT: u32 = 64;
+/// The most slots of a back bucket: one fingerprint word.
+pub(super) const MAX_BACK: u32 = 8;
+/// 2^32 buckets in each yard hold 300 billion records.
+pub(super) const MAX_DEPTH: u32 = 32;
+
+/// One record: key word and value word, never in two lines.
+#[repr(transparent)]
+pub(super) struct Slot(Cell128);
+
+// SAFETY: transparent over an overlay.
+unsafe impl Overlay for Slot {}
+
+impl Slot {
+    /// Key and value word of one moment, where the processor can ([`Cell128::loads_whole`]).
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn load(&self, pm: &impl Medium) -> [u64; 2] {
+        // Acquire (E3): pairs with the Release stores below.
+        self.0.load(pm)
+    }
+
+    /// The key word alone.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn key(&self, pm: &impl Medium) -> u64 {
+        // Acquire (E3): as above.
+        self.0.load_word::<0>(pm, Acquire)
+    }
+
+    /// The value word alone, for those who keep the record from changing.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn value(&self, pm: &impl Medium) -> u64 {
+        self.0.load_word::<1>(pm, Relaxed)
+    }
+
+    /// Fills an empty slot. A crash between the two stores leaves an empty slot.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn fill(&self, pm: &impl Medium, key: u64, value: u64) {
+        self.set_value(pm, value);
+        // Release (E3): the value is there before the key, here and on the medium.
+        self.0.store_word::<0>(pm, key, Release);
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn set_value(&self, pm: &impl Medium, value: u64) {
+        // Release (E3): the blob behind a reference was written before.
+        self.0.store_word::<1>(pm, value, Release);
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn empty(&self, pm: &impl Medium) {
+        self.0.store_word::<0>(pm, EMPTY_KEY, Release);
+    }
+}
+
+/// The table's root words, page 1 of `table.ice`.
+#[repr(C)]
+pub(super) struct Root {
+    /// [`Shape`]. The commit point of a doubling and of `clear`.
+    pub(super) shape: Cell64,
+    _reserved: [Cell64; 7],
+    /// The record of the key whose word is [`EMPTY_KEY`].
+    pub(super) side: Slot,
+    _reserved_side: [Cell64; 6],
+}
+
+// SAFETY: `repr(C)`, cells and overlays only.
+unsafe impl Overlay for Root {}
+
+const _: () = assert!(size_of::<Slot>() as u64 == SLOT_BYTES && align_of::<Slot>() == 16);
+const _: () = assert!(offset_of!(Root, side) == 64 && size_of::<Root>() == 128);
+const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
+
+/// How large buckets are (Table 6). Everything but the default is for tests and ablations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Yards {
+    /// Slots of a front bucket, 1 to 64.
+    pub front: u32,
+    /// Slots of a back bucket, 1 to 8.
+    pub back: u32,
+}
+
+impl Default for Yards {
+    fn default() -> Self {
+        Self { front: MAX_FRONT, back: MAX_BACK }
+    }
+}
+
+impl Yards {
+    /// Whether the fields are within their bounds.
+    pub(super) fn is_valid(self) -> bool {
+        (1..=MAX_FRONT).contains(&self.front) && (1..=MAX_BACK).contains(&self.back)
+    }
+
+    /// Slots of a front and a back bucket together.
+    #[inline]
+    pub(super) fn slots(self) -> u64 {
+        u64::from(self.front + self.back)
+    }
+
+    /// Bytes of a bucket of each yard.
+    pub(super) fn bucket_bytes(self) -> [u64; 2] {
+        [self.front, self.back].map(|slots| u64::from(slots) * SLOT_BYTES)
+    }
+}
+
+/// What the table as a whole is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Every record is where its hash says.
+    Stable = 1,
+    /// Records of the upper half may still be in the lower one.
+    Doubling = 2,
+    /// Whatever slots hold, the table is empty.
+    Clearing = 3,
+    /// Records may still be in a half of the yards above the buckets that there are.
+    Halving = 4,
+}
+
+/// How many buckets each yard has, what the table is doing, and how many steps have led here: one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Two to this power are the buckets; when doubling: those that there will be.
+    pub(super) depth: u32,
+    pub(super) phase: Phase,
+    /// Differs whenever anything else does: an unchanged word means that nothing happened.
+    pub(super) step: u64,
+}
+
+impl Shape {
+    #[inline]
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.depth) | (self.phase as u64) << 8 | self.step << 16
+    }
+
+    /// `None` for a word that no shape packs to.
+    #[inline]
+    pub(super) fn unpack(word: u64) -> Option<Self> {
+        let phase = match (word >> 8) as u8 {
+            1 => Phase::Stable,
+            2 => Phase::Doubling,
+            3 => Phase::Clearing,
+            4 => Phase::Halving,
+            _ => return None,
+        };
+        let depth = u32::from(word as u8);
+        let possible = match phase {
+            Phase::Stable | Phase::Clearing => depth <= MAX_DEPTH,
+            Phase::Doubling => (1..=MAX_DEPTH).contains(&depth),
+            Phase::Halving => depth < MAX_DEPTH,
+        };
+        possible.then_some(Self { depth, phase, step: word >> 16 })
+    }
+
+    /// The step after this one.
+    #[must_use]
+    pub(super) fn then(self, depth: u32, phase: Phase) -> Self {
+        Self { depth, phase, step: (self.step + 1) & (u64::MAX >> 16) }
+    }
+
+    /// Buckets in each yard.
+    #[inline]
+    pub(super) fn buckets(self) -> u64 {
+        1 << self.depth
+    }
+
+    /// How deep the yards are that hold records.
+    #[inline]
+    pub(super) fn extent(self) -> u32 {
+        self.depth + u32::from(self.phase == Phase::Halving)
+    }
+
+    /// The front bucket of a hash (h0).
+    #[inline]
+    pub(super) fn front(self, hash: u64) -> u64 {
+        hash & (self.buckets() - 1)
+    }
+
+    /// The two back buckets of a hash (h1, h2).
+    #[inline]
+    pub(super) fn back(self, hash: u64) -> [u64; 2] {
+        let words = back_words(hash);
+        [words & (self.buckets() - 1), words >> 32 & (self.buckets() - 1)]
+    }
+
+    /// The front bucket of a hash before this doubling or halving, if that is another one.
+    #[inline]
+    pub(super) fn front_before(self, hash: u64) -> Option<u64> {
+        if self.phase == Phase::Stable {
+            return None;
+        }
+        let before = self.before(hash);
+        (before != self.front(hash)).then_some(before)
+    }
+
+    /// The back buckets of a hash before this doubling or halving.
+    #[inline]
+    pub(super) fn back_before(self, hash: u64) -> [u64; 2] {
+        let words = back_words(hash);
+        [self.before(words), self.before(words >> 32)]
+    }
+
+    fn before(self, word: u64) -> u64 {
+        let buckets = match self.phase {
+            Phase::Stable | Phase::Clearing => self.buckets(),
+            Phase::Doubling => self.buckets() / 2,
+            Phase::Halving => self.buckets() * 2,
+        };
+        word & (buckets - 1)
+    }
+}
+
+/// The bits that choose the back buckets, 32 for each: independent of the front bucket's. The lowest bits of the two
+/// differ, so that a hash has two different back buckets in every table of more than one, and a halving never joins
+/// them: which of the two a record is in says where it was in any larger table.
+#[inline]
+fn back_words(hash: u64) -> u64 {
+    // The fraction of the square root of two: a number that nobody has chosen; odd.
+    let product = u128::from(hash ^ 0xBB67_AE85_84CA_A73B) * 0x6A09_E667_F3BC_C909;
+    let words = product as u64 ^ (product >> 64) as u64;
+    words & !(1 << 32) | (!words & 1) << 32
+}
+
+/// Whether a record with this hash in this back bucket of a table of this depth stands at or behind a place of the scan
+/// order.
+pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> bool {
+    let words = back_words(hash);
+    [words & u64::from(u32::MAX), words >> 32]
+        .into_iter()
+        .any(|word| word & ((1 << depth) - 1) == bucket && scan_place(word) >= place)
+}
+
+/// Where a bucket stands in the order of scans, and the bucket that stands there: a doubling splits a place into
+/// neighbours.
+#[inline]
+pub(super) fn scan_place(bucket: u64) -> u64 {
+    bucket.reverse_bits()
+}
+
+/// The one-byte hash by which buckets are searched. Its low seven bits are never all clear.
+#[inline]
+pub(super) fn fingerprint(hash: u64) -> u8 {
+    let low = ((hash >> 48 & 0x7FFF) * 127 >> 15) as u8 + 1;
+    low | (hash >> 56) as u8 & 0x80
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_survive_packing_and_nonsense_is_refused() {
+        for phase in [Phase::Stable, Phase::Doubling, Phase::Clearing, Phase::Halving] {
+            let shape = Shape { depth: 7, phase, step: 123_456 };
+            assert_eq!(Shape::unpack(shape.pack()), Some(shape));
+            assert_ne!(shape.then(7, phase), shape);
+        }
+        assert_eq!(Shape::unpack(0), None);
+        assert_eq!(Shape::unpack(33 | 1 << 8), None);
+        assert_eq!(Shape::unpack(2 << 8), None);
+        assert_eq!(Shape::unpack(32 | 4 << 8), None);
+        assert_eq!(Shape::unpack(u64::MAX), None);
+    }
+
+    #[test]
+    fn fingerprints_leave_empty_and_reserved_alone() {
+        let mut seen = [0_u32; 256];
+        for high in 0..=u16::MAX {
+            seen[usize::from(fingerprint(u64::from(high) << 48))] += 1;
+        }
+        assert_eq!((seen[0], seen[0x80]), (0, 0));
+        assert!(seen.iter().enumerate().all(|(byte, &count)| byte % 128 == 0 || count >= 256));
+    }
+
+    #[test]
+    fn a_doubling_splits_buckets_in_two_and_a_halving_joins_them() {
+        let before = Shape { depth: 5, phase: Phase::Stable, step: 0 };
+        let after = before.then(6, Phase::Doubling);
+        for n in 0..1000_u64 {
+            let hash = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let back = before.back(hash);
+            assert_eq!(after.front(hash) & 31, before.front(hash));
+            assert_eq!(after.back(hash).map(|bucket| bucket & 31), back);
+            assert_eq!(after.back_before(hash), back);
+            assert_eq!(after.front_before(hash).unwrap_or(after.front(hash)), before.front(hash));
+            let halving = after.then(5, Phase::Halving);
+            assert_eq!(halving.back(hash), back);
+            assert_eq!(halving.back_before(hash), after.back(hash));
+            assert_eq!(
+                halving.front_before(hash).unwrap_or(halving.front(hash)),
+                after.front(hash)
+            );
+        }
+    }
+
+    #[test]
+    fn scan_places_ascend_and_split_into_neighbours() {
+        for depth in [1, 2, 5] {
+            let mut places: Vec<u64> = (0..1 << depth).map(scan_place).collect();
+            places.sort_unstable();
+            let width = 1_u64 << (64 - depth);
+            assert!(places.iter().enumerate().all(|(at, &place)| place == at as u64 * width));
+            for bucket in 0..1 << depth {
+                let place = scan_place(bucket);
+                assert_eq!(scan_place(bucket + (1 << depth)), place + width / 2);
+                assert_eq!(scan_place(place), bucket);
+            }
+        }
+    }
+}

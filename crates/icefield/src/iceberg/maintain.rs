@@ -1,0 +1,336 @@
+//! Looking after a table: `check`, `salvage`, `backup`, `stats`.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Instant;
+
+use super::Iceberg;
+use super::core::{Core, Place};
+use super::fingerprints::{byte_of, candidates_back};
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
+use super::options::IcebergOptions;
+use crate::Result;
+use crate::base::counter::ShardedCounter;
+use crate::key::{Data, Key, Value};
+use crate::pm::blob::{BlobRef, BlobStore, Owner};
+use crate::pm::{Medium, superblock};
+use crate::record::Probe;
+use crate::record::engine::Engine;
+use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+
+/// More faults than this are not listed.
+const FAULTS_LISTED: usize = 100;
+
+/// What `check` gathers over all slots.
+#[derive(Default)]
+struct Findings {
+    report: CheckReport,
+    blobs: Vec<(u64, BlobRef)>,
+    /// Overflow slots that hold records.
+    used: HashSet<u32>,
+}
+
+impl Findings {
+    fn fault(&mut self, words: String) {
+        if self.report.faults.len() < FAULTS_LISTED {
+            self.report.faults.push(words);
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Every slot of the table, used or not.
+    fn places(&self, shape: Shape) -> impl Iterator<Item = Place> + use<K, V, M> {
+        let (front, back) = (self.yards.front, self.yards.back);
+        let in_front = (0..shape.buckets())
+            .flat_map(move |bucket| (0..front).map(move |slot| Place::Front { bucket, slot }));
+        let in_back = (0..shape.buckets())
+            .flat_map(move |bucket| (0..back).map(move |slot| Place::Back { bucket, slot }));
+        let in_overflow = (0..self.overflow.slots()).map(Place::Overflow);
+        std::iter::once(Place::Side).chain(in_front).chain(in_back).chain(in_overflow)
+    }
+
+    /// Key and value word of a slot, if it holds a record.
+    fn words(&self, place: Place) -> Result<Option<(u64, u64)>> {
+        let slot = self.slot(place)?;
+        let key = slot.key(&self.pm);
+        let key = match place {
+            Place::Side if key == SIDE_KEY => EMPTY_KEY,
+            Place::Side => return Ok(None),
+            _ if key == EMPTY_KEY => return Ok(None),
+            _ => key,
+        };
+        Ok(Some((key, slot.value(&self.pm))))
+    }
+
+    /// The byte of a slot in the DRAM beside the yards, and what it should be for a record with this hash.
+    fn bytes(&self, place: Place, hash: Option<u64>) -> (u8, u8) {
+        let wanted = hash.map_or(0, fingerprint);
+        match place {
+            Place::Front { bucket, slot } => {
+                let byte = self.front_line(bucket).byte(slot);
+                (byte, if slot == 63 { wanted & 0x7F } else { wanted })
+            }
+            Place::Back { bucket, slot } => (byte_of(self.back_word(bucket).load(), slot), wanted),
+            Place::Side | Place::Overflow(_) => (wanted, wanted),
+        }
+    }
+
+    /// Whether a record with this hash may be there.
+    fn is_home(&self, shape: Shape, place: Place, hash: u64) -> bool {
+        match place {
+            Place::Front { bucket, .. } => shape.front(hash) == bucket,
+            Place::Back { bucket, .. } => shape.back(hash).contains(&bucket),
+            Place::Side | Place::Overflow(_) => true,
+        }
+    }
+
+    /// All places that hold the key, as far as reads find them.
+    fn places_of(&self, shape: Shape, probe: &Probe<'_>) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        let holds = |slot: &Slot| {
+            let key = slot.key(&self.pm);
+            Ok::<_, crate::Error>(key != EMPTY_KEY && self.records.matches(&self.pm, key, probe)?)
+        };
+        let bucket = shape.front(probe.hash);
+        let line = self.front_line(bucket);
+        let mut candidates = line.candidates(fingerprint(probe.hash), self.front_mask());
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros();
+            candidates &= candidates - 1;
+            if holds(self.front_slot(bucket, slot)?)? {
+                places.push(Place::Front { bucket, slot });
+            }
+        }
+        let [first, second] = shape.back(probe.hash);
+        let both = [first, second];
+        for &bucket in &both[..if first == second { 1 } else { 2 }] {
+            let word = self.back_word(bucket).load();
+            for slot in 0..self.yards.back {
+                if candidates_back([word, 0], fingerprint(probe.hash)) >> slot & 1 == 1
+                    && holds(self.back_slot(bucket, slot)?)?
+                {
+                    places.push(Place::Back { bucket, slot });
+                }
+            }
+        }
+        self.overflow.find(probe.hash, |number, slot| {
+            if holds(slot)? {
+                places.push(Place::Overflow(number));
+            }
+            Ok(None::<()>)
+        })?;
+        Ok(places)
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+    pub(super) fn check_all(&self) -> Result<CheckReport> {
+        let core = &self.core;
+        let _structure = core.lock_structure();
+        core.finish_doubling()?;
+        let _pin = core.pin();
+        let mut findings = Findings::default();
+        let shape = core.shape();
+        self.check_shape(shape, &mut findings)?;
+        for place in core.places(shape) {
+            if let Err(error) = self.check_slot(shape, place, &mut findings) {
+                findings.fault(format!("{place:?}: {error}"));
+            }
+        }
+        self.check_overflow(&mut findings);
+        if let Some(blobs) = core.records.blobs() {
+            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
+            findings.report.leaked += found.leaked;
+            found.faults.into_iter().for_each(|words| findings.fault(words));
+        }
+        let (records, known) = (findings.report.records, core.length.estimate(0));
+        if known != records {
+            findings.fault(format!("I7: {records} records were found, {known} counted"));
+        }
+        Ok(findings.report)
+    }
+
+    /// I1: the shape fits the files, and is that of a table at rest.
+    fn check_shape(&self, shape: Shape, findings: &mut Findings) -> Result<()> {
+        let core = &self.core;
+        let stored = core.root()?.shape.load(&core.pm, std::sync::atomic::Ordering::Acquire);
+        if stored != shape.pack() || shape.phase != Phase::Stable {
+            findings.fault(format!("I1: the stored shape is {stored:#x}, the present {shape:?}"));
+        }
+        for (region, bytes) in core.yard_bytes(shape) {
+            if region.len() < bytes {
+                findings.fault(format!("I1: {} is shorter than {bytes} bytes", region.name()));
+            }
+        }
+        Ok(())
+    }
+
+    /// I2, I3, I4 for one slot.
+    fn check_slot(&self, shape: Shape, place: Place, findings: &mut Findings) -> Result<()> {
+        let core = &self.core;
+        let Some((key, value)) = core.words(place)? else {
+            let (byte, _) = core.bytes(place, None);
+            if byte != 0 {
+                findings.fault(format!("I3: {place:?} is empty, its fingerprint is {byte:#x}"));
+            }
+            return Ok(());
+        };
+        if let Place::Overflow(slot) = place {
+            findings.used.insert(slot);
+        }
+        let owned = self.own_key(key).and_then(|owned| self.own_value(value).map(|_| owned));
+        let owned = match owned {
+            Ok(owned) => owned,
+            Err(error) => {
+                findings.fault(format!("I2: {place:?}: {error}"));
+                return Ok(());
+            }
+        };
+        findings.report.records += 1;
+        let probe = core.records.probe(K::arg(&owned));
+        let blobs = core.records.references(key, value);
+        findings.blobs.extend(blobs.map(|blob| (probe.hash, blob)));
+        if !core.is_home(shape, place, probe.hash) {
+            findings.fault(format!("I2: {place:?} is no place for a record with this hash"));
+        }
+        let (byte, wanted) = core.bytes(place, Some(probe.hash));
+        if byte != wanted {
+            findings.fault(format!("I3: {place:?} has fingerprint {byte:#x}, not {wanted:#x}"));
+        }
+        let places = core.places_of(shape, &probe)?;
+        let alone = if place == Place::Side { places.is_empty() } else { places == [place] };
+        if !alone {
+            findings.fault(format!("I4: the record in {place:?} is found in {places:?}"));
+        }
+        Ok(())
+    }
+
+    /// I5: an overflow slot that holds no record is free, and no other is.
+    fn check_overflow(&self, findings: &mut Findings) {
+        let free = self.core.overflow.free_slots();
+        for pair in free.windows(2).filter(|pair| pair[0] == pair[1]) {
+            findings.fault(format!("I5: overflow slot {} is free twice", pair[0]));
+        }
+        for slot in free.iter().filter(|slot| findings.used.contains(slot)).collect::<Vec<_>>() {
+            findings.fault(format!("I5: overflow slot {slot} is free and in use"));
+        }
+        let known = free.len() as u64 + findings.used.len() as u64;
+        findings.report.leaked += u64::from(self.core.overflow.slots()).saturating_sub(known);
+    }
+
+    pub(super) fn stats_now(&self) -> Stats {
+        let core = &self.core;
+        let count = |counter: &ShardedCounter| u64::try_from(counter.sum()).unwrap_or(0);
+        let shape = core.shape();
+        let blobs = core.records.blobs().map(BlobStore::stats).unwrap_or_default();
+        let details = vec![
+            ("buckets", shape.buckets()),
+            ("slots", shape.buckets() * core.yards.slots()),
+            ("overflow_slots", core.overflow.slots().into()),
+            ("doublings", count(&core.counts.doublings)),
+            ("halvings", count(&core.counts.halvings)),
+            ("is_doubling", u64::from(shape.phase == Phase::Doubling)),
+            ("back_inserts", count(&core.counts.back_inserts)),
+            ("overflow_inserts", count(&core.counts.overflow_inserts)),
+            ("blob_bytes", blobs.used_bytes),
+        ];
+        let regions = [&core.table, &core.front, &core.back, core.overflow.region()];
+        // A line for each front bucket, a word for each back bucket, two bytes for the next doubling.
+        let beside = shape.buckets() * (64 + 8 + 2);
+        Stats {
+            len_estimate: core.length.estimate(0),
+            capacity: core.capacity(),
+            pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>() + blobs.region_bytes,
+            dram_bytes: beside + core.overflow.dram_bytes() + size_of::<Self>() as u64,
+            durability: Some(core.pm.durability()),
+            details,
+        }
+    }
+
+    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+        let core = &self.core;
+        let (_, identity) = superblock::read(&core.pm)?;
+        let rescued = IcebergOptions::<K, V>::default()
+            .types_of(&identity)
+            .capacity(core.length.estimate(0))
+            .create(path)?;
+        let _structure = core.lock_structure();
+        let _pin = core.pin();
+        let mut report = SalvageReport::default();
+        for place in core.places(core.shape()) {
+            let words = match core.words(place) {
+                Ok(Some(words)) => words,
+                Ok(None) => continue,
+                Err(error) => {
+                    report.lost.push(error.to_string());
+                    continue;
+                }
+            };
+            let owned = self.own_key(words.0).and_then(|key| Ok((key, self.own_value(words.1)?)));
+            match owned {
+                Ok((key, value)) => {
+                    rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
+                    report.records += 1;
+                }
+                Err(error) => report.lost.push(format!("the record in {place:?}: {error}")),
+            }
+        }
+        Ok(report)
+    }
+
+    pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
+        let core = &self.core;
+        let _structure = core.lock_structure();
+        let paused = Instant::now();
+        let _closed = core.gate.close();
+        let bytes = core.pm.backup_to(path)?;
+        Ok(BackupReport { bytes, pause: paused.elapsed() })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
+    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
+        let core = &self.core;
+        let Ok(locked) = core.lock(owner) else { return };
+        if let Ok(live) = core.refers(locked.shape, owner, blob) {
+            mark(live);
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Whether a slot of a record with this hash refers to the blob; under the lock of the hash.
+    fn refers(&self, shape: Shape, hash: u64, blob: BlobRef) -> Result<bool> {
+        let refers = |slot: &Slot| {
+            let [key, value] = self.pm.peek(|| [slot.key(&self.pm), slot.value(&self.pm)]);
+            key != EMPTY_KEY && self.records.refers(key, value, blob)
+        };
+        let bucket = shape.front(hash);
+        let line = self.front_line(bucket);
+        let mut candidates = line.candidates(fingerprint(hash), self.front_mask());
+        while candidates != 0 {
+            if refers(self.front_slot(bucket, candidates.trailing_zeros())?) {
+                return Ok(true);
+            }
+            candidates &= candidates - 1;
+        }
+        for bucket in shape.back(hash) {
+            let mut candidates =
+                candidates_back([self.back_word(bucket).load(), 0], fingerprint(hash));
+            while candidates != 0 {
+                if refers(self.back_slot(bucket, candidates.trailing_zeros())?) {
+                    return Ok(true);
+                }
+                candidates &= candidates - 1;
+            }
+        }
+        let listed = self.overflow.find(hash, |_, slot| Ok(refers(slot).then_some(())))?;
+        let side = &self.root()?.side;
+        let is_side = self.records.keys_are_words()
+            && hash == self.records.hash.word(EMPTY_KEY)
+            && side.key(&self.pm) == SIDE_KEY
+            && self.records.refers(EMPTY_KEY, side.value(&self.pm), blob);
+        Ok(listed.is_some() || is_side)
+    }
+}

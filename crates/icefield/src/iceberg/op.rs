@@ -1,0 +1,161 @@
+//! The single operations (§3.2, §5.1): each locks its front bucket or nothing, and is durable when it returns.
+
+use super::Iceberg;
+use super::core::{Found, Locked, Place};
+use super::layout::Phase;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::engine::{Engine, Mode, Wrote};
+use crate::record::{Pin, Probe, Records, Unlinked};
+use crate::{Error, Result};
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+    /// The key's place, if it still has the value word `before`.
+    fn still<'a>(
+        &self,
+        locked: &Locked<'a, K, V, M>,
+        probe: &Probe<'_>,
+        before: u64,
+    ) -> Result<Option<Found<'a>>> {
+        let found = locked.find(probe)?;
+        Ok(found.filter(|found| before == found.slot.value(&self.core.pm)))
+    }
+
+    /// Links a prepared record; tells where, when it is a new one.
+    #[inline]
+    fn try_write(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        record: Unlinked,
+        mode: Mode,
+    ) -> Result<(Wrote, Option<Place>)> {
+        let core = &self.core;
+        let locked = core.lock(probe.hash)?;
+        Ok(match (locked.find(probe)?, mode) {
+            (Some(found), Mode::TryInsert) => (Wrote::Occupied(found.slot.value(&core.pm)), None),
+            (Some(found), Mode::Upsert | Mode::Update) => {
+                self.persist_prepared();
+                let before = locked.replace(&found, record.value);
+                core.records.retire_value(pin, before);
+                (Wrote::Replaced(before), None)
+            }
+            (None, Mode::Update) => (Wrote::Absent, None),
+            (None, Mode::TryInsert | Mode::Upsert) => {
+                // P1: blobs are durable before a slot refers to them.
+                self.persist_prepared();
+                // Counted before the fence: a locked instruction behind it would hold back the next operation's loads
+                // until that fence is done.
+                core.length.add(0, 1);
+                let place = locked.insert(probe, record).inspect_err(|_| core.length.add(0, -1))?;
+                (Wrote::Inserted, Some(place))
+            }
+        })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, V, M> {
+    type Medium = M;
+
+    #[inline]
+    fn pm(&self) -> &M {
+        &self.core.pm
+    }
+
+    #[inline]
+    fn records(&self) -> &Records<K, V> {
+        &self.core.records
+    }
+
+    #[cold]
+    fn fault_in_slot(&self, detail: String) -> Error {
+        self.core.corrupt(&self.core.front, 0, detail)
+    }
+
+    #[inline]
+    fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+        self.core.lookup(pin, probe)
+    }
+
+    #[inline]
+    fn write_prepared(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        record: Unlinked,
+        mode: Mode,
+    ) -> Result<Wrote> {
+        let core = &self.core;
+        loop {
+            match self.try_write(pin, probe, record, mode) {
+                Ok((wrote, Some(Place::Back { .. } | Place::Overflow(_)))) => {
+                    core.grow_if_due(probe.hash);
+                    return Ok(wrote);
+                }
+                Ok((wrote, _)) => return Ok(wrote),
+                // Every slot that the record could take is taken, and the overflow yard cannot grow.
+                Err(error @ Error::NoSpace { .. }) => {
+                    if !core.grow_in_need() {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn replace_still(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        before: u64,
+        value: u64,
+    ) -> Result<Wrote> {
+        let locked = self.core.lock(probe.hash)?;
+        let Some(found) = self.still(&locked, probe, before)? else { return Ok(Wrote::Absent) };
+        self.persist_prepared();
+        let word = locked.replace(&found, value);
+        self.core.records.retire_value(pin, word);
+        Ok(Wrote::Replaced(word))
+    }
+
+    fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+        self.core.pm.writable()?;
+        let locked = self.core.lock(probe.hash)?;
+        let Some(found) = locked.find(probe)? else { return Ok(None) };
+        // Before the fence, as in `try_write`.
+        self.core.length.add(0, -1);
+        Ok(Some(locked.remove(&found, probe.hash, pin)))
+    }
+
+    fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool> {
+        let locked = self.core.lock(probe.hash)?;
+        let Some(before) = before else { return Ok(locked.find(probe)?.is_none()) };
+        let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };
+        self.core.length.add(0, -1);
+        locked.remove(&found, probe.hash, pin);
+        Ok(true)
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+    /// Empties the table by one durable store, then every slot. Writers wait; reads find nothing from the store on.
+    pub(super) fn clear_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let pin = core.pin();
+        let _structure = core.lock_structure();
+        let _closed = core.gate.close();
+        let shape = core.shape();
+        // P7, commit point: from here on a crash leaves an empty table.
+        core.set_shape(shape.then(shape.depth, Phase::Clearing))?;
+        core.length.start(0);
+        core.wipe(shape, |key, value| {
+            core.records.retire_key(&pin, key);
+            core.records.retire_value(&pin, value);
+        })?;
+        // P9: slots may be filled again.
+        let shape = core.shape();
+        core.set_shape(shape.then(shape.depth, Phase::Stable))
+    }
+}

@@ -1,0 +1,248 @@
+//! Iteration: the front yard's buckets, then the back yard's, each in the order of their reversed numbers, then the
+//! overflow yard's slots.
+//!
+//! A record never changes its level while the table is open, and a doubling splits a bucket into two that are neighbours
+//! in that order, a halving joins two, so a cursor stays good across both. Each record is read as *get* reads it: without a lock, and
+//! durable when it is shown.
+
+use super::Iceberg;
+use super::core::Core;
+use super::fingerprints::{FrontLine, used_back};
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, back_is_behind, scan_place};
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::engine::Engine;
+use crate::table::{Cursor, Page};
+
+/// Where a scan is. As a word: the yard in the two highest bits, then the highest bits of the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    /// The front bucket at this place of the scan order, and the side slot before the first.
+    Front(u64),
+    /// The back bucket at this place.
+    Back(u64),
+    /// The overflow slot with this number.
+    Overflow(u64),
+}
+
+/// Bits of a place that a cursor does not keep: buckets have at most 2^32.
+const PLACE_SHIFT: u32 = 2;
+
+impl Position {
+    fn of(cursor: Cursor) -> Option<Self> {
+        let rest = cursor.0 << PLACE_SHIFT;
+        Some(match cursor.0 >> (64 - PLACE_SHIFT) {
+            0 => Self::Front(rest),
+            1 => Self::Back(rest),
+            2 => Self::Overflow(rest >> PLACE_SHIFT),
+            _ => return None,
+        })
+    }
+
+    fn cursor(self) -> Cursor {
+        let (yard, rest) = match self {
+            Self::Front(place) => (0, place >> PLACE_SHIFT),
+            Self::Back(place) => (1, place >> PLACE_SHIFT),
+            Self::Overflow(slot) => (2, slot),
+        };
+        Cursor(yard << (64 - PLACE_SHIFT) | rest)
+    }
+}
+
+/// Overflow slots that are read at a time.
+const OVERFLOW_AT_A_TIME: u64 = 64;
+
+/// The place after those of a bucket, if there is one.
+fn next_place(place: u64, depth: u32) -> Option<u64> {
+    let width = 1_u64.checked_shl(64 - depth)?;
+    (place & !(width - 1)).checked_add(width)
+}
+
+/// Words of records.
+type Entries = Vec<(u64, u64)>;
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
+    pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        let core = &self.core;
+        let pin = core.pin();
+        let mut entries = Entries::new();
+        let mut next = Position::of(cursor);
+        while let Some(position) = next
+            && entries.len() < n.max(1)
+        {
+            next = core.read_position(position, &mut entries)?;
+        }
+        let mut records = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            records.push((self.own_key(key)?, self.own_value(value)?));
+        }
+        drop(pin);
+        Ok(Page { records, next: next.map(Position::cursor) })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Reads what is at a position; tells the next one. No step comes between.
+    fn read_position(&self, position: Position, entries: &mut Entries) -> Result<Option<Position>> {
+        let _pass = self.gate.enter();
+        let shape = self.shape();
+        let bucket_at = |place: u64| scan_place(place) & (shape.buckets() - 1);
+        let source = |bucket: u64| bucket & (shape.buckets() / 2).wrapping_sub(1);
+        Ok(Some(match position {
+            Position::Front(place) => {
+                let bucket = bucket_at(place);
+                if shape.phase == Phase::Doubling {
+                    self.move_both(shape, source(bucket))?;
+                }
+                if place == 0 {
+                    self.read_side(shape, entries)?;
+                }
+                let read = entries.len();
+                self.read_front(bucket, entries)?;
+                self.drop_seen(entries, read, place, bucket, |hash| scan_place(hash) >= place);
+                next_place(place, shape.depth).map_or(Position::Back(0), Position::Front)
+            }
+            Position::Back(place) => {
+                let bucket = bucket_at(place);
+                if shape.phase == Phase::Doubling {
+                    self.move_both(shape, source(bucket))?;
+                }
+                let read = entries.len();
+                self.read_back(shape, bucket, entries)?;
+                self.drop_seen(entries, read, place, bucket, |hash| {
+                    back_is_behind(hash, bucket, shape.depth, place)
+                });
+                next_place(place, shape.depth).map_or(Position::Overflow(0), Position::Back)
+            }
+            Position::Overflow(first) => {
+                let end = u64::from(self.overflow.slots());
+                let next = (first + OVERFLOW_AT_A_TIME).min(end);
+                let slots = (first..next).filter_map(|slot| self.overflow.slot(slot as u32));
+                self.read_shared_slots(shape, slots, entries)?;
+                return Ok((next < end).then_some(Position::Overflow(next)));
+            }
+        }))
+    }
+
+    /// A halving may have joined the bucket at a cursor with some that have been read: keeps only the records that
+    /// `is_ahead` by their hash.
+    fn drop_seen(
+        &self,
+        entries: &mut Entries,
+        read: usize,
+        place: u64,
+        bucket: u64,
+        is_ahead: impl Fn(u64) -> bool,
+    ) {
+        if place == scan_place(bucket) {
+            return;
+        }
+        let mut at = 0;
+        entries.retain(|&(key, _)| {
+            at += 1;
+            at <= read || self.records.hash_of(&self.pm, key).is_ok_and(&is_ahead)
+        });
+    }
+
+    fn read_side(&self, shape: Shape, entries: &mut Entries) -> Result<()> {
+        let slot = &self.root()?.side;
+        let line = self.front_line(shape.front(self.records.hash.word(EMPTY_KEY)));
+        let [key, value] = self.read_settled(slot, line);
+        if key == SIDE_KEY {
+            entries.push((EMPTY_KEY, value));
+        }
+        Ok(())
+    }
+
+    /// All records of a front bucket.
+    fn read_front(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
+        let line = self.front_line(bucket);
+        let mut used = self.front_mask() & !line.empty(self.front_mask());
+        while used != 0 {
+            let [key, value] =
+                self.read_settled(self.front_slot(bucket, used.trailing_zeros())?, line);
+            used &= used - 1;
+            if key != EMPTY_KEY {
+                entries.push((key, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_back(&self, shape: Shape, bucket: u64, entries: &mut Entries) -> Result<()> {
+        let used = used_back(self.back_word(bucket).load(), self.yards.back);
+        let slots = used.map(|slot| self.back_slot(bucket, slot)).collect::<Result<Vec<_>>>()?;
+        self.read_shared_slots(shape, slots.into_iter(), entries)
+    }
+
+    /// The records of slots each of which changes under the lock of its own key.
+    fn read_shared_slots<'a>(
+        &self,
+        shape: Shape,
+        slots: impl Iterator<Item = &'a Slot>,
+        entries: &mut Entries,
+    ) -> Result<()> {
+        for slot in slots {
+            loop {
+                // Whose lock it is, if it is anybody's: nothing else is made of this look.
+                let key = self.pm.peek(|| slot.key(&self.pm));
+                if key == EMPTY_KEY {
+                    break;
+                }
+                let line = self.front_line(shape.front(self.records.hash_of(&self.pm, key)?));
+                let [now, value] = self.read_settled(slot, line);
+                if now == key {
+                    entries.push((key, value));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Both words of a slot, durable, given the line with the lock under which they change.
+    fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
+        if self.loads_whole {
+            let words = slot.load(&self.pm);
+            // As in `lookup`.
+            self.wait_unlocked(line);
+            return words;
+        }
+        line.lock(&self.pm);
+        let words = [slot.key(&self.pm), slot.value(&self.pm)];
+        line.unlock();
+        words
+    }
+}
+
+/// An iterator over a table's records, from [`Iceberg::iter`]; reads ahead a page at a time.
+///
+/// ```
+/// let table = icefield::Iceberg::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20)])?;
+/// let sum: u64 = table.iter().map(|record| record.map(|(_, value)| value)).sum::<icefield::Result<u64>>()?;
+/// assert_eq!(sum, 30);
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub struct IcebergIter<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
+    pub(super) table: &'a Iceberg<K, V, M>,
+    pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,
+    pub(super) next: Option<Cursor>,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iterator for IcebergIter<'_, K, V, M> {
+    type Item = Result<(K::Owned, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.page.next() {
+                return Some(Ok(record));
+            }
+            match self.table.scan_page(self.next.take()?, crate::table::SCAN_PAGE) {
+                Ok(page) => (self.page, self.next) = (page.records.into_iter(), page.next),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

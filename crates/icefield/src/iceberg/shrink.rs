@@ -1,0 +1,176 @@
+//! Halving in place (§4): the records of the upper half of each yard go down to the buckets below them, and the space
+//! behind them back to the file system.
+//!
+//! The opposite of a doubling, but while the gate is closed: writers wait until all records are down, reads go on,
+//! looking at the upper bucket first. A table is halved only when every bucket has room for the one above it, so that
+//! no record changes its level and no scan sees one twice.
+
+use super::core::Core;
+use super::fingerprints::taken_back;
+use super::layout::{EMPTY_KEY, Phase, Shape, Slot, fingerprint};
+use super::recover::UNREADABLE;
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+
+/// A record that goes down.
+struct Falling<'a> {
+    from: u32,
+    to: u32,
+    fingerprint: u8,
+    source: &'a Slot,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Halves the table for as long as its records fit.
+    pub(super) fn shrink(&self) -> Result<()> {
+        self.pm.writable()?;
+        let _structure = self.lock_structure();
+        self.finish_doubling()?;
+        while self.halve()? {}
+        Ok(())
+    }
+
+    /// Halves the table if its records fit; the caller holds the structure's mutex.
+    fn halve(&self) -> Result<bool> {
+        let shape = self.shape();
+        // Looked at twice, so that writers do not wait for a no.
+        if shape.depth == 0 || !self.fits_half(shape) {
+            return Ok(false);
+        }
+        {
+            let _closed = self.gate.close();
+            if !self.fits_half(shape) {
+                return Ok(false);
+            }
+            let halving = shape.then(shape.depth - 1, Phase::Halving);
+            // P10, commit point: from here on the halving is rolled forward.
+            self.set_shape(halving)?;
+            self.finish_halving(halving)?;
+        }
+        self.counts.halvings.add(1);
+        for ((region, to), (_, from)) in
+            self.yard_bytes(self.shape()).into_iter().zip(self.yard_bytes(shape))
+        {
+            self.pm.punch(region, to, from - to)?;
+        }
+        Ok(true)
+    }
+
+    /// Whether every lower bucket has room for the one above it, and the load stays below the threshold.
+    fn fits_half(&self, shape: Shape) -> bool {
+        let half = shape.buckets() / 2;
+        let most = half * self.yards.slots() * u64::from(self.max_load) / 1000;
+        let front = |bucket| {
+            self.yards.front - self.front_line(bucket).empty(self.front_mask()).count_ones()
+        };
+        let back = |bucket| taken_back(self.back_word(bucket).load());
+        // Both back buckets of every hash are the one of the smallest table: where a record was could not be told.
+        let ambiguous = half == 1 && back(0) + back(1) > 0;
+        self.length.estimate(0) <= most
+            && !ambiguous
+            && (0..half).all(|bucket| {
+                front(bucket) + front(bucket + half) <= self.yards.front
+                    && back(bucket) + back(bucket + half) <= self.yards.back
+            })
+    }
+
+    /// Takes all records down; nobody writes meanwhile.
+    pub(super) fn finish_halving(&self, shape: Shape) -> Result<()> {
+        for bucket in 0..shape.buckets() {
+            self.fold_front(shape, bucket)?;
+            self.fold_back(shape, bucket)?;
+        }
+        // P13: the halving is over.
+        self.set_shape(shape.then(shape.depth, Phase::Stable))
+    }
+
+    fn fold_front(&self, shape: Shape, bucket: u64) -> Result<()> {
+        let upper = bucket + shape.buckets();
+        let (line, above) = (self.front_line(bucket), self.front_line(upper));
+        // Only reads on processors that cannot load two words at once take it meanwhile.
+        line.lock(&self.pm);
+        let folded = self.fold(
+            self.yards.front,
+            (
+                |slot| self.front_slot(upper, slot).map(|source| (above.byte(slot), source)),
+                |slot| self.front_slot(bucket, slot).map(|target| (line.byte(slot), target)),
+            ),
+            |falling| line.publish(falling.to, falling.fingerprint),
+            |falling| above.clear(falling.from),
+        );
+        line.unlock();
+        folded
+    }
+
+    fn fold_back(&self, shape: Shape, bucket: u64) -> Result<()> {
+        let upper = bucket + shape.buckets();
+        let (word, above) = (self.back_word(bucket), self.back_word(upper));
+        self.fold(
+            self.yards.back,
+            (
+                |slot| self.back_slot(upper, slot).map(|source| (above.byte(slot), source)),
+                |slot| self.back_slot(bucket, slot).map(|target| (word.byte(slot), target)),
+            ),
+            |falling| word.store(word.load() | u64::from(falling.fingerprint) << (8 * falling.to)),
+            |falling| above.clear(falling.from),
+        )
+    }
+
+    /// Takes the records of one bucket down: those whose byte is not 0 above to where it is 0 below. Two fences.
+    fn fold<'a>(
+        &'a self,
+        slots: u32,
+        (above, below): (
+            impl Fn(u32) -> Result<(u8, &'a Slot)>,
+            impl Fn(u32) -> Result<(u8, &'a Slot)>,
+        ),
+        publish: impl Fn(&Falling<'_>),
+        clear: impl Fn(&Falling<'_>),
+    ) -> Result<()> {
+        let pm = &self.pm;
+        let mut present = Vec::new();
+        let mut room = Vec::new();
+        for slot in 0..slots {
+            let (byte, target) = below(slot)?;
+            if byte == 0 { room.push((slot, target)) } else { present.push(target.key(pm)) }
+        }
+        let (mut room, mut fallen, mut copies) = (room.into_iter(), Vec::new(), Vec::new());
+        for from in 0..slots {
+            let (byte, source) = above(from)?;
+            let key = source.key(pm);
+            if byte == 0 || key == EMPTY_KEY {
+                continue;
+            }
+            let fingerprint =
+                self.records.hash_of(pm, key).map_or(UNREADABLE, |hash| fingerprint(hash));
+            if present.contains(&key) {
+                // It was copied before a crash.
+                copies.push(Falling { from, to: 0, fingerprint, source });
+                continue;
+            }
+            let Some((to, target)) = room.next() else {
+                return Err(self.corrupt(&self.front, 0, "a bucket of a halved yard has no room"));
+            };
+            target.fill(pm, key, source.value(pm));
+            pm.flush_object(target);
+            fallen.push(Falling { from, to, fingerprint, source });
+        }
+        if fallen.is_empty() && copies.is_empty() {
+            return Ok(());
+        }
+        // P11: the copies are durable before the originals go.
+        pm.fence();
+        fallen.iter().for_each(publish);
+        for falling in fallen.iter().chain(&copies) {
+            falling.source.empty(pm);
+            pm.flush_object(falling.source);
+        }
+        // P12: the originals are gone before the copies may change.
+        pm.fence();
+        fallen.iter().chain(&copies).for_each(clear);
+        // Recovery has counted both copies.
+        self.length.add(0, -(copies.len() as i64));
+        Ok(())
+    }
+}

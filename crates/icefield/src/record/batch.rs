@@ -1,0 +1,195 @@
+//! Batches, as far as they do not depend on the table: results, and the mixed batch.
+
+use super::engine::{Engine, Mode, Wrote};
+use super::{Probe, Unlinked};
+use crate::Result;
+use crate::key::{Key, Raw, Value};
+use crate::table::{
+    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
+};
+
+/// How far ahead of a mixed batch its keys are asked for.
+const HINT_DISTANCE: usize = 16;
+
+/// A write as a window sees it.
+#[derive(Clone, Copy)]
+pub(crate) enum Write {
+    Put(Mode, Unlinked),
+    Remove,
+}
+
+/// The writes of a batch in the making: up to a window of them are staged, then committed together.
+pub(crate) trait BatchWriter {
+    /// Runs one write: in the open window, in a new one, or alone. `write` says nothing: remove. `answer` gets what
+    /// became of earlier ones, in order, once they are durable.
+    fn run(
+        &mut self,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Option<(Mode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Commits the window and gives out its answers.
+    fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()>;
+
+    /// Whether a read of a key with this hash must come after the open window: it has an operation on the key, or a lock
+    /// for which reads wait.
+    fn holds_up(&self, hash: u64) -> bool;
+
+    /// What will be the answer of an operation that was staged last.
+    fn staged_answer(&self, index: usize) -> Option<Wrote>;
+}
+
+/// What a table does itself for batches.
+pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
+    /// Takes the writes of one batch.
+    type Writer<'t>: BatchWriter
+    where
+        Self: 't;
+
+    fn writer(&self) -> Self::Writer<'_>;
+
+    /// Asks for what a write of a key with this hash will touch.
+    fn hint(&self, hash: u64);
+
+    /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove);
+    /// `answer` gets what became of each, in order, once it is durable.
+    fn write_batch<'k, 'v>(
+        &self,
+        count: usize,
+        operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+        answer: impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()>
+    where
+        K: 'k;
+
+    fn upsert_batch(
+        &self,
+        pairs: &[RecordArg<'_, K, V>],
+        mode: Mode,
+        previous: Option<&mut [Option<Owned<V>>]>,
+    ) -> Result<()> {
+        let mut previous = previous;
+        if let Some(previous) = &previous {
+            same_length(pairs.len(), previous.len())?;
+        }
+        let operation = |index: usize| (pairs[index].0, Some((mode, V::raw(pairs[index].1))));
+        self.write_batch(pairs.len(), operation, |index, wrote| {
+            if let Some(previous) = &mut previous {
+                previous[index] = self.value_before(wrote)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn try_insert_all(
+        &self,
+        pairs: &[RecordArg<'_, K, V>],
+        outcomes: &mut [TryInsert<V>],
+    ) -> Result<()> {
+        same_length(pairs.len(), outcomes.len())?;
+        let operation =
+            |index: usize| (pairs[index].0, Some((Mode::TryInsert, V::raw(pairs[index].1))));
+        self.write_batch(pairs.len(), operation, |index, wrote| {
+            outcomes[index] =
+                self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
+            Ok(())
+        })
+    }
+
+    fn remove_all(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
+        same_length(keys.len(), removed.len())?;
+        self.write_batch(
+            keys.len(),
+            |index| (keys[index], None),
+            |index, wrote| {
+                removed[index] = self.value_before(wrote)?;
+                Ok(())
+            },
+        )
+    }
+
+    fn value_before(&self, wrote: Wrote) -> Result<Option<Owned<V>>> {
+        match wrote {
+            Wrote::Replaced(word) | Wrote::Occupied(word) => self.own_value(word).map(Some),
+            Wrote::Inserted | Wrote::Absent => Ok(None),
+        }
+    }
+
+    /// A mixed batch.
+    fn execute_all(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+        no_shadows(ops)?;
+        let mut writer = self.writer();
+        let mut ran = 0;
+        let mut result = Ok(());
+        while ran < ops.len() {
+            if let Some(ahead) = ops.get(ran + HINT_DISTANCE) {
+                self.hint(self.records().probe(ahead.key()).hash);
+            }
+            match self.execute_one(&mut writer, ops, ran) {
+                Ok(failed) => {
+                    ran += 1;
+                    if failed && on_failure == OnFailure::Stop {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        // What came before a failure is made durable and filled in.
+        let finished = writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
+        result.and(finished).map(|()| ran)
+    }
+
+    /// Runs or stages one operation; says whether it found its key occupied or absent.
+    fn execute_one<'t>(
+        &'t self,
+        writer: &mut Self::Writer<'t>,
+        ops: &mut [Op<'_, K, V>],
+        index: usize,
+    ) -> Result<bool> {
+        let probe = self.records().probe(ops[index].key());
+        let write = match &ops[index] {
+            Op::Get(..) => {
+                if writer.holds_up(probe.hash) {
+                    writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
+                }
+                if let Op::Get(_, found) = &mut ops[index] {
+                    *found = self.get_probed(&probe)?;
+                }
+                return Ok(ops[index].failed());
+            }
+            Op::TryInsert(_, value, _) => Some((Mode::TryInsert, V::raw(*value))),
+            Op::Insert(_, value, _) | Op::Put(_, value) => Some((Mode::Upsert, V::raw(*value))),
+            Op::Update(_, value, _) => Some((Mode::Update, V::raw(*value))),
+            Op::Remove(..) => None,
+            // Refused before the batch began.
+            Op::Shadow(..) => return Ok(false),
+        };
+        let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
+        writer.run(index, &probe, write, &mut answer)?;
+        Ok(match writer.staged_answer(index) {
+            Some(wrote) => matches!(wrote, Wrote::Absent | Wrote::Occupied(_)),
+            None => ops[index].failed(),
+        })
+    }
+
+    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {
+        let before = self.value_before(wrote)?;
+        match op {
+            Op::Get(_, found)
+            | Op::Insert(_, _, found)
+            | Op::Update(_, _, found)
+            | Op::Remove(_, found) => *found = before,
+            Op::TryInsert(_, _, outcome) => {
+                *outcome = before.map_or(Ok(()), |value| Err(Occupied(value)))
+            }
+            Op::Put(..) | Op::Shadow(..) => {}
+        }
+        Ok(())
+    }
+}

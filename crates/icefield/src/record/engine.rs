@@ -1,0 +1,253 @@
+//! The operations on one key, for every table whose slots hold the two words of a record: what does not depend on where
+//! a record lies.
+
+use super::{Pin, Probe, Records, Unlinked};
+use crate::key::{Data, Key, Raw, Value};
+use crate::pm::Medium;
+use crate::pm::blob::Owner;
+use crate::table::{Arg, Computed, Decision, Occupied, Owned, TryInsert};
+use crate::{Error, Result};
+
+/// What to do with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Insert only if absent.
+    TryInsert,
+    /// Insert or replace.
+    Upsert,
+    /// Replace only if present.
+    Update,
+}
+
+/// What a write found and did. Words of by-reference values are good while the caller's pin lasts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wrote {
+    /// The key was absent and is now present.
+    Inserted,
+    /// The key had this value word, and has another now (or, removed, none).
+    Replaced(u64),
+    /// The key has this value word; nothing was written.
+    Occupied(u64),
+    /// The key is absent; nothing was written.
+    Absent,
+}
+
+/// What a table does itself; every operation on one key follows. Each method is durable when it returns.
+pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
+    /// Where the table is.
+    type Medium: Medium;
+
+    fn pm(&self) -> &Self::Medium;
+    fn records(&self) -> &Records<K, V>;
+
+    /// A fault in the region of the slots.
+    fn fault_in_slot(&self, detail: String) -> Error;
+
+    /// The value word of a key, without a lock. Good while the pin lasts.
+    fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
+
+    /// Links a prepared record.
+    fn write_prepared(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        record: Unlinked,
+        mode: Mode,
+    ) -> Result<Wrote>;
+
+    /// Replaces the value word of a key if it is still `before`; else answers [`Wrote::Absent`].
+    fn replace_still(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        before: u64,
+        value: u64,
+    ) -> Result<Wrote>;
+
+    /// Removes a key; its former value word is good while `pin` lasts.
+    fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
+
+    /// Removes a key if its value word is still `before`; for `None`, tells whether it is still absent.
+    fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool>;
+
+    /// The value behind a word, as the user's type.
+    #[inline]
+    fn own_value(&self, word: u64) -> Result<V::Owned> {
+        V::own(self.records().value(self.pm(), word)?)
+            .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
+    }
+
+    /// The key behind a word, as the user's type.
+    fn own_key(&self, word: u64) -> Result<K::Owned> {
+        K::own(self.records().key(self.pm(), word)?)
+            .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
+    }
+
+    /// The value of `key`, copied out.
+    fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        let probe = self.records().probe(key);
+        self.get_probed(&probe)
+    }
+
+    #[inline]
+    fn get_probed(&self, probe: &Probe<'_>) -> Result<Option<Owned<V>>> {
+        let pin = self.records().pin();
+        match self.find_word(&pin, probe)? {
+            Some(word) => self.own_value(word).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        let probe = self.records().probe(key);
+        let pin = self.records().pin();
+        let Some(word) = self.find_word(&pin, &probe)? else { return Ok(None) };
+        match V::view(self.records().value(self.pm(), word)?, f) {
+            Some(shown) => Ok(Some(shown)),
+            None => Err(self.fault_in_slot(format!("a stored value is no {}", V::TYPE))),
+        }
+    }
+
+    fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
+        let probe = self.records().probe(key);
+        Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
+    }
+
+    /// Writes one record. A by-reference record is written to the blob store before any lock is taken, unless a look
+    /// without locks already tells that it will not be needed.
+    #[inline]
+    fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+        self.pm().writable()?;
+        let records = self.records();
+        records.fits(probe.key, value)?;
+        if records.blobs().is_some() {
+            match (mode, self.find_word(pin, probe)?) {
+                (Mode::TryInsert, Some(word)) => return Ok(Wrote::Occupied(word)),
+                (Mode::Update, None) => return Ok(Wrote::Absent),
+                _ => {}
+            }
+        }
+        let record = records.prepare(self.pm(), self, probe, value)?;
+        let wrote = self.write_prepared(pin, probe, record, mode);
+        self.settle(&wrote, record);
+        wrote
+    }
+
+    /// Gives back what a write did not link.
+    #[inline]
+    fn settle(&self, wrote: &Result<Wrote>, record: Unlinked) {
+        let inserted = matches!(wrote, Ok(Wrote::Inserted));
+        if !inserted {
+            self.records().discard_key(record.key);
+            if !matches!(wrote, Ok(Wrote::Replaced(_))) {
+                self.records().discard_value(record.value);
+            }
+        }
+    }
+
+    fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        Ok(match self.write(&pin, &probe, V::raw(value), Mode::TryInsert)? {
+            Wrote::Occupied(word) => Err(Occupied(self.own_value(word)?)),
+            _ => Ok(()),
+        })
+    }
+
+    /// `insert` and `update`.
+    fn write_one(
+        &self,
+        key: Arg<'_, K>,
+        value: Arg<'_, V>,
+        mode: Mode,
+    ) -> Result<Option<Owned<V>>> {
+        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        match self.write(&pin, &probe, V::raw(value), mode)? {
+            Wrote::Replaced(word) => self.own_value(word).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        self.write(&pin, &probe, V::raw(value), Mode::Upsert).map(|_| ())
+    }
+
+    fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        match self.remove_probed(&pin, &probe)? {
+            Some(word) => self.own_value(word).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
+        let (pin, probe) = (self.records().pin(), self.records().probe(key));
+        self.remove_probed(&pin, &probe).map(|_| ())
+    }
+
+    /// Shows the value to `f` without a lock, then does what it decided if the value word is still the same; for words
+    /// that is equality, for references identity (the pin keeps a reference from being reused).
+    fn compute_one(
+        &self,
+        key: Arg<'_, K>,
+        mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
+        self.pm().writable()?;
+        let probe = self.records().probe(key);
+        loop {
+            let pin = self.records().pin();
+            let before = self.find_word(&pin, &probe)?;
+            let owned = before.map(|word| self.own_value(word)).transpose()?;
+            match self.decide(before, &mut f)? {
+                Decision::Keep => return Ok(Computed::Kept(owned)),
+                Decision::Put(value) => {
+                    if self.replace_if(&pin, &probe, before, <V as Data>::raw(V::arg(&value)))? {
+                        return Ok(Computed::Put(owned));
+                    }
+                }
+                Decision::Remove => {
+                    if self.remove_still(&pin, &probe, before)? {
+                        return Ok(Computed::Removed(owned));
+                    }
+                }
+            }
+        }
+    }
+
+    fn decide(
+        &self,
+        word: Option<u64>,
+        f: &mut impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Decision<Owned<V>>> {
+        let Some(word) = word else { return Ok(f(None)) };
+        V::view(self.records().value(self.pm(), word)?, |value| f(Some(value)))
+            .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
+    }
+
+    fn replace_if(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        before: Option<u64>,
+        value: Raw<'_>,
+    ) -> Result<bool> {
+        self.records().fits(probe.key, value)?;
+        let record = self.records().prepare(self.pm(), self, probe, value)?;
+        let wrote = match before {
+            None => self.write_prepared(pin, probe, record, Mode::TryInsert),
+            Some(before) => self.replace_still(pin, probe, before, record.value),
+        };
+        self.settle(&wrote, record);
+        Ok(matches!(wrote?, Wrote::Inserted | Wrote::Replaced(_)))
+    }
+
+    /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence
+    /// of its slot; an update in place has none before its commit point.
+    #[inline]
+    fn persist_prepared(&self) {
+        if self.records().blobs().is_some() {
+            // The blob is durable before any durable word refers to it.
+            self.pm().fence();
+        }
+    }
+}

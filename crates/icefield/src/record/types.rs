@@ -1,0 +1,71 @@
+//! Key and value types as a superblock names them: by a name and by the form of their words.
+
+use crate::key::{Form, Key, Value};
+use crate::pm::Medium;
+use crate::pm::superblock::Identity;
+use crate::{Error, Result};
+
+/// The superblock parameters that hold the forms of key and value.
+const KEY_FORM: usize = 4;
+const VALUE_FORM: usize = 5;
+
+/// A form as a superblock parameter.
+fn form_code(form: Form) -> u64 {
+    match form {
+        Form::Word => 1,
+        Form::Fixed(bytes) => 2 | (bytes as u64) << 8,
+        Form::Variable => 3,
+    }
+}
+
+/// The types that a new table shall have in its superblock, where they are not those of `K` and `V`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StoredTypes(Option<[(String, u64); 2]>);
+
+impl StoredTypes {
+    /// For `K` and `V` that stand for any type of a form.
+    pub(crate) fn named(key: (&str, Form), value: (&str, Form)) -> Self {
+        Self(Some([key, value].map(|(name, form)| (name.to_owned(), form_code(form)))))
+    }
+
+    /// Those of another table.
+    pub(crate) fn of(identity: &Identity) -> Self {
+        Self(Some([
+            (identity.key_type.clone(), identity.params[KEY_FORM]),
+            (identity.value_type.clone(), identity.params[VALUE_FORM]),
+        ]))
+    }
+
+    /// Writes the types down.
+    pub(crate) fn inscribe<K: Key + ?Sized, V: Value + ?Sized>(&self, identity: &mut Identity) {
+        let own =
+            || [(K::TYPE.to_owned(), form_code(K::FORM)), (V::TYPE.to_owned(), form_code(V::FORM))];
+        let [(key_type, key_form), (value_type, value_form)] = self.0.clone().unwrap_or_else(own);
+        (identity.key_type, identity.value_type) = (key_type, value_type);
+        identity.params[KEY_FORM] = key_form;
+        identity.params[VALUE_FORM] = value_form;
+    }
+}
+
+/// Refuses another design, or other types. An empty type name stands for any type of the same form.
+pub(crate) fn check_types<K: Key + ?Sized, V: Value + ?Sized>(
+    pm: &impl Medium,
+    identity: &Identity,
+    design: &str,
+) -> Result<()> {
+    let fits = |wanted: &str, form: Form, found: &str, code: u64| match wanted {
+        "" => (form == Form::Word) == (code == form_code(Form::Word)),
+        _ => wanted == found && form_code(form) == code,
+    };
+    let same = identity.design == design
+        && fits(K::TYPE, K::FORM, &identity.key_type, identity.params[KEY_FORM])
+        && fits(V::TYPE, V::FORM, &identity.value_type, identity.params[VALUE_FORM]);
+    if same {
+        return Ok(());
+    }
+    Err(Error::TypeMismatch {
+        path: pm.path().into(),
+        expected: format!("{design}<{}, {}>", K::TYPE, V::TYPE),
+        found: format!("{}<{}, {}>", identity.design, identity.key_type, identity.value_type),
+    })
+}
