@@ -4,13 +4,14 @@ use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Iceberg, Resul
 
 use crate::args::{Hashing, Medium};
 use crate::limit::Pages;
+use crate::map;
 use crate::ours::{OneThread, Ours, Single};
 use crate::set::Keys;
-use crate::table::{BenchTable, Call, Cost, Design, Place, Setup};
+use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 
 /// All designs, in the order of results.
 pub(crate) const DESIGNS: &[&dyn Design] =
-    &[&Dash, &IcebergHt, &InMemory::Shared, &InMemory::Local, &InMemory::Set];
+    &[&Dash, &IcebergHt, &InMemory::Shared, &InMemory::Local, &InMemory::Set, &InMemory::Map];
 
 /// Dash with extendible hashing.
 struct Dash;
@@ -184,6 +185,8 @@ enum InMemory {
     Local,
     /// Keys only.
     Set,
+    /// Keys and values of any size, in records of their own.
+    Map,
 }
 
 impl Design for InMemory {
@@ -192,6 +195,7 @@ impl Design for InMemory {
             Self::Shared => "dlht",
             Self::Local => "dlht-local",
             Self::Set => "dlht-set",
+            Self::Map => "dlht-map",
         }
     }
 
@@ -212,11 +216,18 @@ impl Design for InMemory {
     }
 
     fn offers_hashes(&self) -> bool {
-        !matches!(self, Self::Set)
+        matches!(self, Self::Shared | Self::Local)
     }
 
     fn offers(&self, call: Call) -> bool {
         !matches!(self, Self::Set) || Keys::offers(call)
+    }
+
+    fn holds(&self, records: Records) -> bool {
+        match self {
+            Self::Map => map::holds(records),
+            _ => records == Records::default(),
+        }
     }
 
     fn pages(&self) -> Pages {
@@ -231,6 +242,7 @@ impl Design for InMemory {
                 Box::new(OneThread::new(Single(table)))
             }
             Self::Set => Box::new(Keys(DlhtSet::with_capacity(setup.capacity))),
+            Self::Map => map::create(setup)?,
         })
     }
 
@@ -239,11 +251,12 @@ impl Design for InMemory {
         Err(Error::InvalidOption { option: "medium", detail })
     }
 
-    /// The costs in the header of `icefield::dlht`: one line, and exchanges in it.
+    /// The costs in the header of `icefield::dlht`: one line, and exchanges in it; of a map that finds a key, a line of
+    /// the record too. New records lie where memory has just come back, and are not counted.
     fn cost(&self, call: Call) -> Option<Cost> {
-        Some(match call {
-            Call::Get | Call::GetMiss => Cost { reads: 1, writes: 0, fences: 0 },
-            _ => Cost { reads: 1, writes: 1, fences: 0 },
-        })
+        let finds = matches!(call, Call::Get | Call::Update | Call::Remove | Call::PutHeavy);
+        let reads = if matches!(self, Self::Map) && finds { 2 } else { 1 };
+        let writes = usize::from(!matches!(call, Call::Get | Call::GetMiss));
+        Some(Cost { reads, writes, fences: 0 })
     }
 }

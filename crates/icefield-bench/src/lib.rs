@@ -14,6 +14,7 @@ mod experiments;
 mod keys;
 mod limit;
 mod machine;
+mod map;
 mod ours;
 mod output;
 mod place;

@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
 use crate::rival::Rival;
 use crate::row::Row;
-use crate::table::{BenchTable, Call, Design, Mixed, Place, Setup};
+use crate::table::{BenchTable, Call, Design, Mixed, Place, Records, Setup};
 use crate::{Error, Outcome};
 
 /// A run.
@@ -34,6 +34,8 @@ pub(crate) struct Session {
     places: Cell<u64>,
     /// Whether tables are made that never grow.
     pub fixed_size: bool,
+    /// What records tables are made for.
+    pub records: Records,
     /// How many records our last table was loaded with.
     loaded: Cell<Option<u64>>,
     /// Who answered wrongly.
@@ -66,6 +68,7 @@ impl Session {
             parent,
             places: Cell::new(0),
             fixed_size: false,
+            records: Records::default(),
             loaded: Cell::new(None),
             wrong: RefCell::default(),
             args,
@@ -204,6 +207,7 @@ impl Session {
             hash: self.args.hash.unwrap_or_default(),
             link_ratio: self.args.link_ratio.first().copied(),
             fixed_size: self.fixed_size,
+            records: self.records,
             seed: self.args.seed,
         }
     }

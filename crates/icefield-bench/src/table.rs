@@ -160,6 +160,11 @@ pub(crate) trait Design: Sync {
         true
     }
 
+    /// Whether its tables hold such records.
+    fn holds(&self, records: Records) -> bool {
+        records == Records::default()
+    }
+
     /// What pages its memory asks for, so that the bare loops ask for the same.
     fn pages(&self) -> Pages {
         Pages::AsMapped
@@ -198,6 +203,32 @@ pub(crate) enum Place {
     Simulated(Sim),
 }
 
+/// What records are, of tables that offer more than words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Records {
+    pub key_bytes: usize,
+    pub value_bytes: usize,
+    /// Whether gets read the whole value; otherwise its first word.
+    pub whole: bool,
+    pub allocation: Allocation,
+}
+
+impl Default for Records {
+    /// Words.
+    fn default() -> Self {
+        Self { key_bytes: 8, value_bytes: 8, whole: true, allocation: Allocation::Global }
+    }
+}
+
+/// Where records in memory of their own come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Allocation {
+    /// The program's allocator.
+    Global,
+    /// The C library's, by the table's allocator parameter.
+    Malloc,
+}
+
 /// How a table is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
@@ -208,6 +239,7 @@ pub(crate) struct Setup {
     /// Link buckets per bin.
     pub link_ratio: Option<f64>,
     pub fixed_size: bool,
+    pub records: Records,
     /// Of its hash, so that runs repeat.
     pub seed: u64,
 }

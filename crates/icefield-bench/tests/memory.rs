@@ -27,12 +27,12 @@ fn throughput_of_every_mode_and_batch() {
         ("delete", "cas8"),
     ] {
         let mut args = dlht(experiment);
-        args.tables = ["dlht", "dlht-local", "dlht-set"].map(str::to_owned).to_vec();
+        args.tables = ["dlht", "dlht-local", "dlht-set", "dlht-map"].map(str::to_owned).to_vec();
         args.batch = vec![Batch::None, Batch::Of(32), Batch::Stream];
         args.threads = vec![1, 2];
         let rows = rows(args);
         // A set cannot update; one table is for one thread.
-        let tables = if experiment == "putheavy" { 2 + 1 } else { 3 + 2 };
+        let tables = if experiment == "putheavy" { 3 + 2 } else { 4 + 3 };
         assert_eq!(rows.len(), 3 * tables);
         for row in rows {
             let pace = match row["batch"].as_str() {
@@ -137,11 +137,42 @@ fn words_have_eight_bytes() {
 }
 
 #[test]
+fn records_have_any_size() {
+    let map = |experiment| {
+        rows(Args { tables: vec!["dlht".to_owned(), "dlht-map".to_owned()], ..dlht(experiment) })
+    };
+    let values = map("value-size");
+    let of_map = |rows: &[Map<String, Value>]| {
+        rows.iter().filter(|row| row["table"] == "dlht-map").cloned().collect::<Vec<_>>()
+    };
+    // Three rows for each size; at eight bytes the first word is the value, and words take part.
+    assert_eq!((values.len(), of_map(&values).len()), (3 * 7 + 2 + 2, 3 * 7 + 2));
+    let sizes = |rows: &[Map<String, Value>], field| {
+        let mut sizes: Vec<_> = of_map(rows).iter().map(|row| extra(row, field)).collect();
+        sizes.dedup();
+        sizes
+    };
+    let wanted = [8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0];
+    assert_eq!(sizes(&values, "value_bytes"), wanted);
+    let reads = seen(&values, |row| row["extra"].get("reads").unwrap_or(&Value::Null));
+    assert!(["word", "value"].iter().all(|one| reads.contains(&&Value::from(*one))), "{reads:?}");
+    let keys = map("key-size");
+    assert_eq!((keys.len(), sizes(&keys, "key_bytes")), (2 * 5, vec![8.0, 16.0, 32.0, 64.0]));
+    for row in of_map(&values) {
+        assert!(number(&row, "bytes_per_key") > extra(&row, "value_bytes") + 16.0, "{row:?}");
+    }
+}
+
+#[test]
 fn features_are_switched() {
     let rows = rows(dlht("features"));
     let names = seen(&rows, |row| &row["extra"]["features"]);
     assert_eq!(names, ["none", "resizing", "hashing", "resizing+hashing"]);
     assert_eq!(rows.len(), 4 * 2);
+    let rows = self::rows(Args { tables: vec!["dlht-map".to_owned()], ..dlht("features") });
+    let names = seen(&rows, |row| &row["extra"]["features"]);
+    assert_eq!(names, ["records", "records+malloc"]);
+    assert_eq!(rows.len(), 2 * 2);
 }
 
 #[test]

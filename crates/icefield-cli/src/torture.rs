@@ -3,6 +3,8 @@
 //! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays
 //! it and a shortened trace.
 
+mod memory;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use icefield_testkit::crash::{self, CrashOptions, mutate};
 use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{Failure as Violation, corrupt, dlht, faults, iterate, kill, linear, model};
+use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
 use icefield_testkit::{FileOptions, FileSubject, Subject};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -31,6 +33,7 @@ Examples:
   icefield torture crash --table dash-eh --states 1000000
   icefield torture linear --table dash-eh --records bytes --seconds 600
   icefield torture linear --table dlht --histories 1000000
+  icefield torture model --table dlht-local --seconds 60
   icefield torture kill --table dash-eh --rounds 500 --json result.ndjson
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
@@ -96,7 +99,7 @@ enum Kind {
         #[command(flatten)]
         common: Common,
     },
-    /// Fails every system call in turn, once and for good
+    /// Fails every system call in turn, or every allocation of a table in memory, once and for good
     Faults {
         #[command(flatten)]
         common: Common,
@@ -144,8 +147,12 @@ struct Common {
 enum TableName {
     DashEh,
     Iceberg,
-    /// In memory: `linear` only
+    /// In memory: `model`, `linear` and `faults`
     Dlht,
+    /// In memory: `model` only
+    DlhtSet,
+    /// In memory, for one thread: `model` only
+    DlhtLocal,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -192,26 +199,10 @@ pub fn run(args: &Args) -> Outcome {
         (TableName::Iceberg, Records::Bytes) => {
             torture::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(&args.kind, common, out)
         }
-        (TableName::Dlht, records) => torture_in_memory(&args.kind, common, records, out),
+        (TableName::Dlht | TableName::DlhtSet | TableName::DlhtLocal, records) => {
+            memory::torture(&args.kind, common, records, out)
+        }
     })
-}
-
-/// For tables that nothing outlives.
-fn torture_in_memory(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
-    let table = name(&common.table);
-    match (kind, records) {
-        (Kind::Linear { histories, .. }, Records::Words) => {
-            let rounds = Rounds::new(common, "histories", *histories, 100_000)?;
-            run_linear(&rounds, dlht::linear, out)
-        }
-        (Kind::Linear { .. }, Records::Bytes) => {
-            Err(Failure::Usage(format!("--records: {table} is tortured with words only")))
-        }
-        _ => Err(Failure::Usage(format!(
-            "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; try `icefield torture \
-             linear --table {table}`"
-        ))),
-    }
 }
 
 fn child(table: TableName, records: Records, orders: &str) -> Outcome {
@@ -220,7 +211,7 @@ fn child(table: TableName, records: Records, orders: &str) -> Outcome {
         (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
         (TableName::Iceberg, Records::Words) => kill::child::<Iceberg<u64, u64>>(orders),
         (TableName::Iceberg, Records::Bytes) => kill::child::<Iceberg<[u8], [u8]>>(orders),
-        (TableName::Dlht, _) => Err("a table in memory has nothing to be killed for".to_owned()),
+        (_, _) => Err("a table in memory has nothing to be killed for".to_owned()),
     };
     done.map(|()| true).map_err(Failure::Problem)
 }
@@ -542,10 +533,15 @@ fn run_corrupt<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output
 
 fn run_faults<F: FileSubject>(common: &Common, out: &mut Output) -> Outcome {
     let place = place(common)?;
-    let counts = match faults::scenario::<F>(common.seed, place.path()) {
-        Ok(counts) => counts,
-        Err(violation) => return Err(Failure::Problem(violation.to_string())),
-    };
+    tell_faults(common, faults::scenario::<F>(common.seed, place.path()), out)
+}
+
+fn tell_faults(
+    common: &Common,
+    done: Result<faults::Counts, Violation>,
+    out: &mut Output,
+) -> Outcome {
+    let counts = done.map_err(|violation| Failure::Problem(violation.to_string()))?;
     let failed = tell(counts.clone().judged(common.seed).map(drop));
     let line = Tally::new(common, faults::NAME)
         .field("sites", &counts.sites)

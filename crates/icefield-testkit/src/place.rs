@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use icefield::Result;
 use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
+use icefield::{CheckReport, Durable, Result};
 
 use crate::file_subject::{FileOptions, FileSubject};
+use crate::reference::Reference;
 use crate::subject::Subject;
 
 /// Makes tables and brings them back.
@@ -22,6 +23,21 @@ pub trait Place<T> {
     /// # Errors
     /// The table's.
     fn reopen(&mut self, table: T) -> Result<T>;
+
+    /// Looks for broken invariants, and counts the records.
+    ///
+    /// # Errors
+    /// The table's.
+    fn check(&self, table: &T) -> Result<CheckReport>;
+
+    /// A random call, or a few that belong together, that only tables of this design have, beside the reference map;
+    /// whether there was any.
+    ///
+    /// # Errors
+    /// A wrong answer, in words.
+    fn own_call(&self, _: &T, _seed: u64, _: &mut Reference) -> std::result::Result<bool, String> {
+        Ok(false)
+    }
 }
 
 /// Steps of one whole history, after which something hangs.
@@ -74,6 +90,10 @@ impl<T: Subject> Place<T> for SimPlace {
         self.sim = Some(sim.clone());
         T::open_on(sim)
     }
+
+    fn check(&self, table: &T) -> Result<CheckReport> {
+        Durable::check(table)
+    }
 }
 
 /// Anonymous memory.
@@ -90,6 +110,10 @@ impl<T: FileSubject> Place<T> for MemoryPlace {
 
     fn reopen(&mut self, table: T) -> Result<T> {
         Ok(table)
+    }
+
+    fn check(&self, table: &T) -> Result<CheckReport> {
+        Durable::check(table)
     }
 }
 
@@ -123,6 +147,10 @@ impl<T: FileSubject> Place<T> for FilePlace<T> {
     fn reopen(&mut self, table: T) -> Result<T> {
         drop(table);
         T::open_at(&self.path, self.how.clone())
+    }
+
+    fn check(&self, table: &T) -> Result<CheckReport> {
+        Durable::check(table)
     }
 }
 

@@ -55,6 +55,10 @@ impl Place<Toy> for ToyPlace {
     fn reopen(&mut self, table: Toy) -> Result<Toy> {
         Ok(table)
     }
+
+    fn check(&self, table: &Toy) -> Result<CheckReport> {
+        Durable::check(table)
+    }
 }
 
 fn same_length(keys: usize, results: usize) -> Result<()> {
@@ -218,6 +222,9 @@ impl Table for Toy {
                 Op::Put(key, value) => self.put(*key, *value)?,
                 Op::Update(key, value, previous) => *previous = self.update(*key, *value)?,
                 Op::Remove(key, removed) => *removed = self.remove(*key)?,
+                Op::Shadow(..) => {
+                    return Err(Error::Unsupported("a toy has no shadows".to_owned()));
+                }
             }
             if on_failure == OnFailure::Stop && op.failed() && self.bug != Bug::NeverStops {
                 return Ok(at + 1);

@@ -46,12 +46,12 @@ pub use any::{AnyOptions, AnyPage, AnyTable};
 pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 pub use dlht::{
-    Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter, DlhtLocal, DlhtMap,
-    DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable, Local, NotShadowed,
-    Shadow, Shared, Snapshot, SnapshotIter,
+    AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
+    DlhtLocal, DlhtMap, DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable,
+    Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
 };
 #[doc(hidden)]
-pub use dlht::{Interleaved, Turns};
+pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use iceberg::Yards;
@@ -59,6 +59,7 @@ pub use iceberg::{Iceberg, IcebergIter, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use pm::Durability;
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
-    OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport, Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,
+    NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport,
+    Stats, Table, TryInsert,
 };

@@ -1,5 +1,7 @@
 //! The one interface over all tables: operations, their outcomes, reports.
 
+mod held;
+
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,6 +10,8 @@ use std::time::Duration;
 use crate::key::{Data, Key, Value, Word};
 use crate::pm::Durability;
 use crate::{Error, Result};
+
+pub use held::{HeldKeys, NotShadowed};
 
 /// How calls take a `D`.
 ///
@@ -159,6 +163,9 @@ pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
     Update(Arg<'a, K>, Arg<'a, V>, Option<Owned<V>>),
     /// [`Table::remove`], with the value removed.
     Remove(Arg<'a, K>, Option<Owned<V>>),
+    /// A shadow insert on a DLHT table, held by the [`Shadows`](crate::Shadows) whose keys these are; `Ok` until it
+    /// runs.
+    Shadow(Arg<'a, K>, Arg<'a, V>, &'a HeldKeys, Result<(), NotShadowed<Owned<V>>>),
 }
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
@@ -186,6 +193,22 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     pub fn remove(key: Arg<'a, K>) -> Self {
         Self::Remove(key, None)
     }
+    /// Inserts `key` so that only `shadows` knows, which is what commits or aborts it. Tables other than
+    /// [`DlhtTable`](crate::DlhtTable) refuse the batch with [`Error::Unsupported`] before anything runs.
+    ///
+    /// ```
+    /// use icefield::{Dlht, OnFailure, Op};
+    /// let table = Dlht::<u64, u64>::new();
+    /// let shadows = table.shadows();
+    /// let mut ops = [Op::shadow(1, 10, &shadows), Op::get(1)];
+    /// table.execute(&mut ops, OnFailure::Continue);
+    /// assert!(!ops[0].failed() && ops[1].failed());
+    /// shadows.commit();
+    /// assert_eq!(table.get(1), Some(10));
+    /// ```
+    pub fn shadow(key: Arg<'a, K>, value: Arg<'a, V>, shadows: &'a impl AsRef<HeldKeys>) -> Self {
+        Self::Shadow(key, value, shadows.as_ref(), Ok(()))
+    }
     /// The operation's key.
     pub fn key(&self) -> Arg<'a, K> {
         match self {
@@ -194,16 +217,19 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
             | Self::Insert(key, ..)
             | Self::Put(key, _)
             | Self::Update(key, ..)
-            | Self::Remove(key, _) => *key,
+            | Self::Remove(key, _)
+            | Self::Shadow(key, ..) => *key,
         }
     }
-    /// Whether the operation, having run, found its key occupied (`TryInsert`) or absent (`Get`, `Update`, `Remove`).
+    /// Whether the operation, having run, found its key occupied (`TryInsert`; `Shadow`, also by another shadow insert)
+    /// or absent (`Get`, `Update`, `Remove`).
     pub fn failed(&self) -> bool {
         match self {
             Self::Get(_, found) | Self::Update(_, _, found) | Self::Remove(_, found) => {
                 found.is_none()
             }
             Self::TryInsert(_, _, outcome) => outcome.is_err(),
+            Self::Shadow(.., outcome) => outcome.is_err(),
             Self::Insert(..) | Self::Put(..) => false,
         }
     }
@@ -678,7 +704,8 @@ pub trait Table: Send + Sync {
     /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
     ///
     /// # Errors
-    /// As [`Table::insert_batch`].
+    /// As [`Table::insert_batch`]; [`Error::Unsupported`], before anything ran, when there is an [`Op::Shadow`] and the
+    /// design has no shadow inserts; [`Error::InvalidOption`] at one that names the shadows of another table.
     fn execute(
         &self,
         ops: &mut [Op<'_, Self::Key, Self::Value>],
@@ -804,6 +831,15 @@ impl Future for YieldOnce {
         context.waker().wake_by_ref();
         std::task::Poll::Pending
     }
+}
+
+/// Refuses batches with shadow inserts, for tables that have none.
+pub(crate) fn no_shadows<K: Key + ?Sized, V: Value + ?Sized>(ops: &[Op<'_, K, V>]) -> Result<()> {
+    if ops.iter().any(|op| matches!(op, Op::Shadow(..))) {
+        let detail = "only DLHT tables of words have shadow inserts";
+        return Err(Error::Unsupported(detail.to_owned()));
+    }
+    Ok(())
 }
 
 /// Refuses slices of different lengths by name.

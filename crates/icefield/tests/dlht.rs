@@ -2,116 +2,62 @@
 //! tables that may not grow, snapshots, shadow inserts.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use icefield::base::hash::HashKind;
+use icefield::pm::{Errno, FaultMode};
 use icefield::{
-    Cursor, Decision, Dlht, DlhtHash, DlhtLocal, DlhtMap, DlhtSet, Error, NotShadowed, Table,
+    Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, NotShadowed, OnFailure,
+    Op, Table,
 };
 use icefield_testkit::budget::Budget;
-use icefield_testkit::call::{Action, BatchKind, Call, ask, ask_batch};
+use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, set_model};
+use icefield_testkit::faulty::fail_at;
 use icefield_testkit::linear::Counts;
+use icefield_testkit::place::Place;
 use icefield_testkit::pool::Pool;
-use icefield_testkit::reference::Reference;
-use icefield_testkit::{Rng, dlht, iterate};
-
-/// Tables of every shape: tiny ones that grow often and through several sizes at once, without and with link buckets.
-fn shaped(seed: u64) -> Dlht<u64, u64> {
-    let hash = match seed % 7 {
-        0 | 1 => DlhtHash::Modulo,
-        2 => DlhtHash::Kind(HashKind::Crowded),
-        _ => DlhtHash::Strong,
-    };
-    let ratio = [0.125, 0.0, 1.0, 3.0][(seed / 7 % 4) as usize];
-    let options = Dlht::options().hash(hash).hash_seed([seed, 1]).link_ratio(ratio);
-    options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32).build().expect("small")
-}
-
-fn action(rng: &mut Rng) -> Action {
-    let value = rng.word();
-    Action::any(rng, value)
-}
-
-/// A key from a set of `keys`, with gaps, extremes and strides.
-fn key(rng: &mut Rng, keys: u64, stride: u64) -> u64 {
-    match rng.below(keys) {
-        0 => 0,
-        1 => u64::MAX,
-        n => n.wrapping_mul(stride),
-    }
-}
+use icefield_testkit::{Rng, dlht, iterate, model};
 
 fn sorted(mut records: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     records.sort_unstable();
     records
 }
 
-fn scanned(table: &Dlht<u64, u64>, page: usize) -> Vec<(u64, u64)> {
-    let mut records = Vec::new();
-    let mut next = Some(Cursor::START);
-    while let Some(cursor) = next {
-        let page = table.scan(cursor, page);
-        records.extend(page.records);
-        assert_ne!(page.next, Some(cursor));
-        next = page.next;
+/// Model histories on tables of `T`, of every shape.
+fn histories<T>(what: &str, seconds: u64, first_seed: u64)
+where
+    T: Table<Key = u64, Value = u64>,
+    DlhtPlace: Place<T>,
+{
+    let mut counts = model::Counts::default();
+    let mut budget = Budget::time(Duration::from_secs(seconds)).at_least(84).at_most(2000);
+    while let Some((number, _)) = budget.chunk(1) {
+        let seed = first_seed + number;
+        let done = model::scenario::<T, _>(seed, 300, || DlhtPlace(seed));
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
-    records
-}
-
-fn history(seed: u64, steps: usize) {
-    let mut rng = Rng::new(seed);
-    let table = shaped(seed);
-    let mut right = Reference::new();
-    let keys = [8, 60, 400][(seed % 3) as usize];
-    let stride = [1, 1 << 20, 0x9E37_79B9_7F4A_7C15, 64][(seed / 3 % 4) as usize];
-    for step in 0..steps {
-        match rng.below(100) {
-            0 => {
-                table.clear();
-                right.clear();
-            }
-            1 => table.shrink_to_fit(),
-            2 => table.reserve(rng.below(300)),
-            3 => {
-                table.retain(|key, _| key % 3 != 0);
-                right.retain(|key, _| key % 3 != 0);
-            }
-            4..8 => {
-                let page = 1 + rng.index(20);
-                assert_eq!(sorted(scanned(&table, page)), right.sorted(), "{seed} {step}");
-            }
-            8 => {
-                let snapshot = table.snapshot();
-                assert_eq!(sorted(snapshot.iter().collect()), right.sorted(), "{seed} {step}");
-            }
-            9..30 => {
-                let kind = *rng.pick(&BatchKind::ALL);
-                let calls: Vec<Call> = (0..rng.below(40))
-                    .map(|_| {
-                        let action = kind.action(action(&mut rng), rng.word());
-                        Call { key: key(&mut rng, keys, stride), action }
-                    })
-                    .collect();
-                let replies = ask_batch(&table, kind, &calls).expect("nothing refuses");
-                assert_eq!(replies, right.ask_batch(kind, &calls), "{seed} {step} {kind:?}");
-            }
-            _ => {
-                let call = Call { key: key(&mut rng, keys, stride), action: action(&mut rng) };
-                let reply = ask(&table, call).expect("nothing refuses");
-                assert_eq!(reply, right.ask(call), "{seed} {step} {call:?}");
-            }
-        }
-        assert_eq!(table.len(), right.len() as u64, "{seed} {step}");
-    }
-    assert_eq!(sorted(table.iter().collect()), right.sorted());
+    println!("{what}: {counts:?}");
+    assert!(counts.operations >= 20_000 && counts.own_calls >= 300, "{counts:?}");
 }
 
 #[test]
 fn random_sequences_agree_with_a_map() {
-    for seed in 0..300 {
-        history(seed, 300);
+    histories::<Dlht<u64, u64>>("for many threads", 4, 1_000_000);
+    histories::<Alone>("for one thread", 2, 2_000_000);
+}
+
+#[test]
+fn random_sequences_agree_with_a_set() {
+    let mut counts = SetCounts::default();
+    let mut budget = Budget::time(Duration::from_secs(2)).at_least(40).at_most(1000);
+    while let Some((seed, _)) = budget.chunk(1) {
+        let done = set_model(3_000_000 + seed, 300);
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
+    println!("{counts:?}");
+    assert!(counts.operations >= 20_000 && counts.grown >= 10, "{counts:?}");
 }
 
 #[test]
@@ -256,6 +202,54 @@ fn memory_that_is_not_there_is_an_error() {
     assert!(matches!(odd, Err(Error::InvalidOption { .. })), "{odd:?}");
 }
 
+/// Keys crowd, so the table changes its hash function; the new index is too small for all records, and there is no
+/// memory for a third. Scans go on all the same, also one that has begun in the old order.
+#[test]
+fn scans_need_no_memory_between_two_hash_functions() {
+    let faults = fail_at(5, FaultMode::ForGood, Errno::NOMEM);
+    let options = Dlht::<u64, u64>::options().hash(DlhtHash::Modulo).hash_seed([1, 2]);
+    let options = options.link_ratio(0.0).geometry(12, 1).faults(Arc::clone(&faults));
+    let table = options.build().expect("small");
+    // One bin is crowded, and moved; the others get more records than the next index takes.
+    const BINS: u64 = 1 << 12;
+    const CROWDED: u64 = 2000;
+    let mut right: Vec<(u64, u64)> = (50..100).map(|bin| (bin, bin + 1)).collect();
+    table.put_batch(&right);
+    let early = table.scan(Cursor::START, 7);
+    let crowded = (0..4).map(|n| CROWDED + n * BINS);
+    let others = (100..BINS)
+        .filter(|&bin| bin != CROWDED)
+        .flat_map(|bin| (0..3).map(move |n| bin + n * BINS));
+    for key in crowded.chain(others) {
+        assert_eq!(table.try_insert(key, key + 1), Ok(()));
+        right.push((key, key + 1));
+    }
+    right.sort_unstable();
+    let transferring =
+        |table: &Dlht<u64, u64>| table.stats().details.contains(&("transferring", 1));
+    assert!(transferring(&table), "{:?}", table.stats());
+    assert!(matches!(Table::reserve(&table, 1), Err(Error::NoMemory { .. })));
+    assert_eq!(sorted(table.iter().collect()), right);
+    let (mut seen, mut next) = (early.records, early.next);
+    while let Some(cursor) = next {
+        let page = table.scan(cursor, 100);
+        seen.extend(page.records);
+        next = page.next;
+    }
+    let mut keys: Vec<u64> = seen.into_iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "no key twice");
+    assert!((50..100).all(|key| keys.binary_search(&key).is_ok()), "every early key");
+    assert!(transferring(&table), "still in between");
+    faults.heal();
+    (0..5000).for_each(|key| table.put(1_000_000 + key, key));
+    assert_eq!(
+        (table.len(), table.iter().count()),
+        (right.len() as u64 + 5000, right.len() + 5000)
+    );
+    println!("{} records between two hash functions", right.len());
+}
+
 #[test]
 fn shadows_hold_their_key_and_nothing_more() {
     let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
@@ -278,6 +272,121 @@ fn shadows_hold_their_key_and_nothing_more() {
     table.delete(1);
     drop(table.try_insert_shadow(1, 13));
     assert_eq!(table.try_insert(1, 14), Ok(()));
+}
+
+#[test]
+fn shadows_are_operations_of_batches() {
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    table.put(5, 50);
+    let shadows = table.shadows();
+    // Enough to make the table grow several times in the middle of the batch.
+    let mut ops: Vec<Op<'_, u64, u64>> = Vec::new();
+    for key in 0..200 {
+        ops.extend([Op::shadow(key, 10 * key, &shadows), Op::get(key), Op::put(1000 + key, key)]);
+    }
+    assert_eq!(table.execute(&mut ops, OnFailure::Continue), 600);
+    for (at, op) in ops.iter().enumerate() {
+        match op {
+            Op::Shadow(5, .., outcome) => assert_eq!(*outcome, Err(NotShadowed::Occupied(50))),
+            Op::Shadow(.., outcome) => assert_eq!(*outcome, Ok(()), "{at}"),
+            Op::Get(key, found) => assert_eq!(*found, (*key == 5).then_some(50)),
+            _ => {}
+        }
+    }
+    assert_eq!((shadows.len(), table.len(), table.iter().count()), (199, 201, 201));
+    // Held against the same batch again, and against everybody.
+    let others = table.shadows();
+    let mut again = [Op::put(3000, 1), Op::shadow(7, 0, &others), Op::put(3001, 1)];
+    assert_eq!(table.execute(&mut again, OnFailure::Stop), 2);
+    assert!(matches!(again[1], Op::Shadow(.., Err(NotShadowed::Shadowed))) && others.is_empty());
+    let mut inserts = [Op::get(5), Op::try_insert(7, 0)];
+    let refused = Table::execute(&table, &mut inserts, OnFailure::Continue);
+    assert!(matches!(refused, Err(Error::Shadowed)));
+    // One apart, the others across a resize, all at the end.
+    shadows.take(7).expect("held").commit();
+    assert!(shadows.take(7).is_none() && table.get(7) == Some(70));
+    drop(shadows.take(8).expect("held"));
+    assert_eq!(table.try_insert(8, 88), Ok(()));
+    table.reserve(10_000);
+    table.clear();
+    assert_eq!((table.len(), shadows.len()), (0, 197));
+    shadows.commit();
+    assert_eq!((table.len(), shadows.len(), table.get(199)), (197, 0, Some(1990)));
+    assert!((0..200).all(|key| table.contains(key) != [5, 7, 8].contains(&key)));
+}
+
+#[test]
+fn dropped_shadows_leave_nothing() {
+    let local = DlhtLocal::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    for round in 0..3 {
+        let shadows = local.shadows();
+        let mut ops: Vec<_> = (0..50).map(|key| Op::shadow(key, round, &shadows)).collect();
+        assert_eq!(local.execute(&mut ops, OnFailure::Stop), 50);
+        assert!(local.is_empty());
+    }
+    local.put_batch(&(0..50).map(|key| (key, key)).collect::<Vec<_>>());
+    assert_eq!(local.len(), 50);
+}
+
+#[test]
+fn shadows_of_another_table_are_refused() {
+    let (table, other) = (Dlht::<u64, u64>::new(), Dlht::<u64, u64>::new());
+    let shadows = other.shadows();
+    let mut ops = [Op::put(1, 10), Op::shadow(2, 20, &shadows), Op::put(3, 30)];
+    let refused = Table::execute(&table, &mut ops, OnFailure::Continue);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "shadows", .. })), "{refused:?}");
+    assert_eq!((table.len(), other.len(), shadows.len()), (1, 0, 0));
+    assert_eq!((table.try_insert(2, 2), other.try_insert(2, 2)), (Ok(()), Ok(())));
+    // Tables without shadow inserts do nothing of such a batch.
+    let dash = DashEh::<u64, u64>::in_memory().expect("memory");
+    let refused = dash.execute(&mut ops, OnFailure::Continue);
+    assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+    assert!(dash.is_empty().expect("readable"));
+}
+
+/// Threads lock overlapping sets of keys, all or nothing; who holds them all has them alone.
+#[test]
+fn shadow_batches_exclude_one_another() {
+    const ROUNDS: u64 = 4_000;
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    let committed: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let table = &table;
+                scope.spawn(move || {
+                    let (shadows, mut rng) = (table.shadows(), Rng::new(thread));
+                    let mut committed = 0;
+                    for _ in 0..ROUNDS {
+                        let first = rng.below(3000);
+                        let keys = first..first + 4;
+                        let mut ops: Vec<_> =
+                            keys.clone().map(|key| Op::shadow(key, first, &shadows)).collect();
+                        let ran = table.execute(&mut ops, OnFailure::Stop);
+                        if ran < 4 || ops[3].failed() {
+                            shadows.abort();
+                            continue;
+                        }
+                        assert_eq!(shadows.len(), 4);
+                        assert!(keys.clone().all(|key| table.get(key).is_none()));
+                        shadows.commit();
+                        assert!(keys.clone().all(|key| table.get(key) == Some(first)));
+                        if rng.one_in(3) {
+                            assert!(keys.clone().all(|key| table.remove(key) == Some(first)));
+                        } else {
+                            committed += 4;
+                        }
+                    }
+                    committed
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    println!("{committed} records stayed");
+    assert!(committed > 500 && table.len() == committed);
+    let mut of_first: HashMap<u64, u64> = HashMap::new();
+    table.iter().for_each(|(_, first)| *of_first.entry(first).or_default() += 1);
+    assert!(of_first.values().all(|&keys| keys == 4), "whole sets only");
 }
 
 /// Transfers between accounts, each two additions; a snapshot may see money on its way, never money that came from
@@ -375,114 +484,4 @@ fn one_of_many_takes_a_lock() {
     let mut keys: Vec<u32> = set.iter().collect();
     keys.sort_unstable();
     assert!(keys.into_iter().eq(0..20_000));
-}
-
-/// Counts how many values live, and notices one that is dropped twice or read after its end.
-struct Counted(AtomicI64Ref, u64);
-
-type AtomicI64Ref = std::sync::Arc<std::sync::atomic::AtomicI64>;
-const ALIVE: u64 = 0x00A1_1CE0;
-
-impl Counted {
-    fn new(count: &AtomicI64Ref) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count.clone(), ALIVE)
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        assert_eq!(self.1, ALIVE);
-        self.1 = 0;
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[test]
-fn maps_free_every_record_once_and_none_that_is_looked_at() {
-    let count = AtomicI64Ref::default();
-    let map = DlhtMap::<String, Counted>::new();
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let (map, count) = (&map, &count);
-            scope.spawn(move || {
-                let mut rng = Rng::new(thread);
-                for _ in 0..20_000 {
-                    let key = format!("key {}", rng.below(2000));
-                    let guard = map.pin();
-                    let seen = match rng.below(4) {
-                        0 => map.insert(key, Counted::new(count), &guard),
-                        1 => map.remove(key.as_str(), &guard),
-                        2 => map.try_insert(key, Counted::new(count), &guard).err().map(|it| it.0),
-                        _ => map.get(key.as_str(), &guard),
-                    };
-                    assert!(seen.is_none_or(|value| value.1 == ALIVE));
-                    if rng.one_in(5000) {
-                        map.clear();
-                    }
-                }
-            });
-        }
-    });
-    let guard = map.pin();
-    assert_eq!(map.len(), map.iter(&guard).count() as u64);
-    drop(guard);
-    drop(map);
-    assert_eq!(count.load(Ordering::Relaxed), 0);
-}
-
-/// Every key has hash 0: they share one slot, and nothing is confused or lost.
-#[test]
-fn maps_tell_keys_of_one_hash_apart() {
-    #[derive(Default)]
-    struct Constant;
-    impl std::hash::BuildHasher for Constant {
-        type Hasher = Nothing;
-        fn build_hasher(&self) -> Nothing {
-            Nothing
-        }
-    }
-    struct Nothing;
-    impl std::hash::Hasher for Nothing {
-        fn write(&mut self, _: &[u8]) {}
-        fn finish(&self) -> u64 {
-            0
-        }
-    }
-    let map = DlhtMap::with_capacity_and_hasher(0, Constant);
-    let namespace = map.namespace(4095).expect("below 4096");
-    let guard = map.pin();
-    let mut right = HashMap::new();
-    let mut rng = Rng::new(9);
-    for _ in 0..5000 {
-        let (key, value) = (rng.below(40), rng.word());
-        match rng.below(4) {
-            0 => assert_eq!(map.remove(&key, &guard).copied(), right.remove(&key)),
-            1 => assert_eq!(map.get(&key, &guard), right.get(&key)),
-            2 => {
-                let before = map.update(key, value, &guard).copied();
-                assert_eq!(before, right.get(&key).copied());
-                right.entry(key).and_modify(|present| *present = value);
-            }
-            _ => assert_eq!(map.insert(key, value, &guard).copied(), right.insert(key, value)),
-        }
-        if key == 7 {
-            namespace.insert(key, 1, &guard);
-        }
-        assert_eq!(map.len(), (right.len() + namespace.iter(&guard).count()) as u64);
-    }
-    assert_eq!(namespace.get(&7, &guard), Some(&1));
-    let mut records: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
-    records.sort_unstable();
-    assert_eq!(records, sorted(right.into_iter().collect()));
-    assert!(map.namespace(4096).is_err());
-}
-
-#[test]
-fn maps_refuse_the_guard_of_another_map() {
-    let (one, other) = (DlhtMap::<u32, u32>::new(), DlhtMap::<u32, u32>::new());
-    let guard = other.pin();
-    let refused =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| one.get(&1, &guard).copied()));
-    assert!(refused.is_err());
 }

@@ -1,9 +1,10 @@
-//! Every system call of the persistent layer fails in turn, once and for good.
+//! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for
+//! good.
 
 use icefield::{DashEh, Iceberg};
-use icefield_testkit::FileSubject;
 use icefield_testkit::faults::scenario;
 use icefield_testkit::scratch::Scratch;
+use icefield_testkit::{FileSubject, dlht};
 
 fn every_call<T: FileSubject>(what: &str, seed: u64) {
     let place = Scratch::new().expect("a scratch directory");
@@ -28,4 +29,13 @@ fn icebergs_survive_every_failing_call() {
 #[test]
 fn bytes_survive_every_failing_call() {
     every_call::<DashEh<[u8], [u8]>>("bytes", 6);
+}
+
+#[test]
+fn tables_in_memory_survive_every_failing_allocation() {
+    let counts = dlht::faults(0).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("tables in memory: {counts:?}");
+    if let Err(failure) = counts.judged(0) {
+        panic!("{failure}");
+    }
 }

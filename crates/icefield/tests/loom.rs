@@ -12,6 +12,8 @@
 
 #[path = "loom/dlht.rs"]
 mod dlht;
+#[path = "loom/reclaim.rs"]
+mod reclaim;
 
 use icefield::base::sync::{AtomicU32, AtomicU64, Ordering};
 use icefield::base::version_lock::{lock, read_begin, try_lock, validate};

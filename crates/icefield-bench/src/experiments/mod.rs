@@ -93,17 +93,17 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "value-size",
-        what: "the same by bytes of a value: words (DLHT Fig 9)",
+        what: "the same by bytes of a value, 8 to 1024: words, and dlht-map (DLHT Fig 9)",
         run: sweeps::value_size,
     },
     Experiment {
         name: "key-size",
-        what: "the same by bytes of a key: words (DLHT Fig 10)",
+        what: "the same by bytes of a key, 8 to 64: words, and dlht-map (DLHT Fig 10)",
         run: sweeps::key_size,
     },
     Experiment {
         name: "features",
-        what: "the same with resizing and strong hashing off and on (DLHT Fig 14)",
+        what: "the same with resizing and strong hashing off and on; dlht-map with either allocator (DLHT Fig 14)",
         run: sweeps::features,
     },
     Experiment {

@@ -25,7 +25,7 @@ use crate::place::RemovedDir;
 use crate::row::{PmCost, rounded};
 use crate::session::{Session, chosen_designs, counting_sim};
 use crate::stats::median;
-use crate::table::{BenchTable, Call, Design, Place, Setup};
+use crate::table::{BenchTable, Call, Design, Place, Records, Setup};
 use crate::{Error, Outcome};
 
 /// The hidden experiment that is this one's child process.
@@ -246,6 +246,7 @@ pub(super) fn child(args: &Args) -> Outcome {
         hash: args.hash.unwrap_or_default(),
         link_ratio: None,
         fixed_size: false,
+        records: Records::default(),
         stash_buckets: args.stash_buckets.first().copied(),
         seed: args.seed,
     };

@@ -4,13 +4,14 @@ use icefield_testkit::workload::Distribution;
 use serde_json::{Value, json};
 
 use super::growth::describe_space;
-use super::throughput::{GET, INSDEL, Sweep, run_sweep};
+use super::throughput::{GET, INSDEL, Spec, Sweep, run_sweep};
 use crate::Outcome;
 use crate::args::{Batch, Hashing};
 use crate::keys::Tally;
 use crate::machine::{mops, part};
+use crate::map;
 use crate::session::Session;
-use crate::table::{Call, Design, Mixed};
+use crate::table::{Allocation, Call, Design, Mixed, Records};
 
 /// The paper's batches, and the ring beyond them.
 const BATCHES: [Batch; 11] = [
@@ -67,21 +68,43 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `value-size` (Fig 9): words. Reading an inlined value is part of every get that is measured, for sums are checked.
+/// `value-size` (Fig 9): gets that read the first word of a value, and all of it, and inserts with removals. Sums are
+/// checked, so reading is part of every get that is measured. Tables of words take part at eight bytes.
 pub(super) fn value_size(session: &mut Session) -> Outcome {
-    of_words(session, "value-size", "value_bytes")
+    for value_bytes in map::VALUE_BYTES {
+        for whole in [false, true] {
+            let reads = if whole { "value" } else { "word" };
+            let point = [("value_bytes", json!(value_bytes)), ("reads", json!(reads))];
+            session.records = Records { value_bytes, whole, ..Records::default() };
+            if whole || value_bytes > 8 {
+                of_records(session, "value-size", &[&GET], &point)?;
+            }
+        }
+        of_records(session, "value-size", &[&INSDEL], &[("value_bytes", json!(value_bytes))])?;
+    }
+    session.records = Records::default();
+    Ok(())
 }
 
-/// `key-size` (Fig 10): words.
+/// `key-size` (Fig 10): likewise, by bytes of a key.
 pub(super) fn key_size(session: &mut Session) -> Outcome {
-    of_words(session, "key-size", "key_bytes")
+    for key_bytes in map::KEY_BYTES {
+        session.records = Records { key_bytes, ..Records::default() };
+        of_records(session, "key-size", &[&GET, &INSDEL], &[("key_bytes", json!(key_bytes))])?;
+    }
+    session.records = Records::default();
+    Ok(())
 }
 
-fn of_words(session: &mut Session, experiment: &'static str, what: &'static str) -> Outcome {
-    let point = [(what, json!(8))];
-    for spec in [&GET, &INSDEL] {
-        let sweep = Sweep { point: &point, ..Sweep::new(session, experiment) };
-        run_sweep(session, spec, &sweep)?;
+/// A point of a sweep over what `session.records` are.
+fn of_records(
+    session: &mut Session,
+    experiment: &'static str,
+    specs: &[&Spec],
+    point: &[(&'static str, Value)],
+) -> Outcome {
+    for spec in specs {
+        run_sweep(session, spec, &Sweep { point, ..Sweep::new(session, experiment) })?;
     }
     Ok(())
 }
@@ -105,7 +128,7 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// `features` (Fig 14): what can be switched on a table of words. Off is what the paper calls its default.
+/// `features` (Fig 14): what can be switched. Off is what the paper calls its default.
 pub(super) fn features(session: &mut Session) -> Outcome {
     let (asked, fixed) = (session.args.hash, session.fixed_size);
     for (hash, grows, name) in [
@@ -123,6 +146,20 @@ pub(super) fn features(session: &mut Session) -> Outcome {
         }
     }
     (session.args.hash, session.fixed_size) = (asked, fixed);
+    records_and_allocators(session)
+}
+
+/// The same with values in records of their own, which tables of words have not, from the program's allocator and from
+/// the C library's by the allocator parameter.
+fn records_and_allocators(session: &mut Session) -> Outcome {
+    for (allocation, name) in
+        [(Allocation::Global, "records"), (Allocation::Malloc, "records+malloc")]
+    {
+        let value_bytes = map::ALLOCATED_BYTES;
+        session.records = Records { value_bytes, allocation, ..Records::default() };
+        of_records(session, "features", &[&GET, &INSDEL], &[("features", json!(name))])?;
+    }
+    session.records = Records::default();
     Ok(())
 }
 

@@ -110,7 +110,7 @@ pub(super) fn run_sweep(session: &mut Session, spec: &Spec, sweep: &Sweep<'_>) -
     let mut contenders: Vec<Contender> = session
         .contenders(&[spec.call], 1)?
         .into_iter()
-        .filter(|design| (sweep.admits)(*design))
+        .filter(|design| (sweep.admits)(*design) && design.holds(session.records))
         .map(Contender::new)
         .collect();
     for threads in sweep.threads.iter().copied() {

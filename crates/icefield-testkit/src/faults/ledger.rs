@@ -3,31 +3,47 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use icefield::{Data, Table};
+use icefield::{Data, Error, Table};
 
 use crate::call::{BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
 use crate::reference::Reference;
 use crate::subject::Sample;
 
+/// Whether an error may be the answer to a call, or to a batch; told what the call's key may hold.
+pub(crate) type Refusal = fn(Option<(Call, &BTreeSet<Option<u64>>)>, &Error) -> bool;
+
 /// The acknowledged state, and the keys of failed batches, which may be either way.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ledger {
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
     state: Reference,
     unsure: BTreeMap<u64, BTreeSet<Option<u64>>>,
-    pub(super) errors: u64,
+    refusal: Refusal,
+    pub(crate) errors: u64,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::with_refusal(|_, _| true)
+    }
 }
 
 impl Ledger {
+    /// A ledger of an empty table, which may refuse what `refusal` says.
+    pub(crate) fn with_refusal(refusal: Refusal) -> Self {
+        Self { state: Reference::new(), unsure: BTreeMap::new(), refusal, errors: 0 }
+    }
+
     /// Asks `table`: the right answer, or an error that changed nothing.
-    pub(super) fn ask<T>(&mut self, table: &T, call: Call) -> Result<(), String>
+    pub(crate) fn ask<T>(&mut self, table: &T, call: Call) -> Result<(), String>
     where
         T: Table<Key: Sample, Value: Sample>,
     {
         match ask(table, call) {
-            Err(_) => {
+            Err(error) if (self.refusal)(Some((call, &self.allowed(call.key))), &error) => {
                 self.errors += 1;
                 Ok(())
             }
+            Err(error) => Err(format!("{call:?}: {error}")),
             Ok(reply) => self.expect(call, &reply),
         }
     }
@@ -59,16 +75,24 @@ impl Ledger {
 
     /// Asks `table` for a batch of puts or removals, whose answers do not matter. If it fails, each key holds what some
     /// prefix of its operations leaves.
-    pub(super) fn write_batch<T>(&mut self, table: &T, kind: BatchKind, calls: &[Call])
+    pub(crate) fn write_batch<T>(
+        &mut self,
+        table: &T,
+        kind: BatchKind,
+        calls: &[Call],
+    ) -> Result<(), String>
     where
         T: Table<Key: Sample, Value: Sample>,
     {
-        if ask_batch(table, kind, calls).is_ok() {
+        let Err(error) = ask_batch(table, kind, calls) else {
             for &call in calls {
                 self.unsure.remove(&call.key);
                 self.state.ask(call);
             }
-            return;
+            return Ok(());
+        };
+        if !(self.refusal)(None, &error) {
+            return Err(format!("{kind:?}: {error}"));
         }
         self.errors += 1;
         for &call in calls {
@@ -76,10 +100,30 @@ impl Ledger {
             let after: Vec<_> = before.iter().map(|value| call.action.step(*value).0).collect();
             self.unsure.insert(call.key, before.into_iter().chain(after).collect());
         }
+        Ok(())
+    }
+
+    /// Notes what a key holds.
+    pub(crate) fn set(&mut self, key: u64, value: Option<u64>) {
+        self.unsure.remove(&key);
+        self.state.set(key, value);
+    }
+
+    /// Notes that the table holds nothing.
+    pub(crate) fn clear(&mut self) {
+        self.unsure.clear();
+        self.state.clear();
+    }
+
+    /// Adds what another ledger knows of other keys of the same table.
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.state.sorted().into_iter().for_each(|(key, value)| self.state.set(key, Some(value)));
+        self.unsure.extend(other.unsure);
+        self.errors += other.errors;
     }
 
     /// Compares with everything that `table` holds, by a scan and by reads.
-    pub(super) fn compare<T>(&self, table: &T) -> Result<(), String>
+    pub(crate) fn compare<T>(&self, table: &T) -> Result<(), String>
     where
         T: Table<Key: Sample, Value: Sample>,
     {
@@ -110,6 +154,26 @@ impl Ledger {
             self.judge(key, found, seen.get(&key).copied())?;
         }
         Ok(())
+    }
+
+    /// Compares with all `records` of a table, read in some other way.
+    pub(crate) fn compare_records(
+        &self,
+        records: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<(), String> {
+        let mut seen = BTreeMap::new();
+        for (key, value) in records {
+            if seen.insert(key, value).is_some() {
+                return Err(format!("key {key} is there twice"));
+            }
+        }
+        let known = self.state.sorted().into_iter().map(|(key, _)| key);
+        let keys: BTreeSet<u64> =
+            seen.keys().copied().chain(known).chain(self.unsure.keys().copied()).collect();
+        keys.into_iter().try_for_each(|key| {
+            let value = seen.get(&key).copied();
+            self.judge(key, value, value)
+        })
     }
 
     fn judge(&self, key: u64, found: Option<u64>, scanned: Option<u64>) -> Result<(), String> {

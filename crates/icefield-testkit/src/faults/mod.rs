@@ -2,7 +2,7 @@
 //! loaded beyond its first size, copied, closed and opened again. Each time the caller must get an error and no panic,
 //! what was acknowledged must be there, what failed must have changed nothing, and nothing may stay locked.
 
-mod ledger;
+pub(crate) mod ledger;
 mod trial;
 
 use std::collections::BTreeSet;
@@ -50,20 +50,32 @@ pub struct Counts {
 
 /// How a trial went wrong.
 #[derive(Clone, Debug)]
-enum Trouble {
+pub(crate) enum Trouble {
     Lost(String),
     Stuck,
     Panicked(String),
 }
 
 impl Counts {
+    /// Adds what other trials did.
+    pub fn add(&mut self, other: Self) {
+        self.sites += other.sites;
+        self.names.extend(other.names);
+        self.trials += other.trials;
+        self.errors += other.errors;
+        self.lost += other.lost;
+        self.stuck += other.stuck;
+        self.aborts += other.aborts;
+        self.examples.extend(other.examples);
+    }
+
     /// Everything that must not happen.
     #[must_use]
     pub fn violations(&self) -> u64 {
         self.lost + self.stuck + self.aborts
     }
 
-    fn count(&mut self, result: Result<u64, Trouble>, how: &str) {
+    pub(crate) fn count(&mut self, result: Result<u64, Trouble>, how: &str) {
         self.trials += 1;
         let example = match result {
             Ok(errors) => return self.errors += errors,
@@ -109,9 +121,24 @@ impl Counts {
 /// # Errors
 /// The trial fails without any fault.
 pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failure> {
+    every_call(seed, &ERRORS, |plan| {
+        let (place, plan) = (place.to_owned(), Arc::clone(plan));
+        attempt(move || Trial::<T>::new(seed, &place, plan).run())
+    })
+}
+
+/// Fails every call that `attempt` makes, in turn, with each of `errors`.
+///
+/// # Errors
+/// The attempt fails without any fault.
+pub(crate) fn every_call(
+    seed: u64,
+    errors: &[Errno],
+    attempt: impl Fn(&Arc<FaultPlan>) -> Result<u64, Trouble>,
+) -> Result<Counts, Failure> {
     let mut counts = Counts::default();
     let counting = Arc::new(FaultPlan::counting());
-    if let Err(trouble) = attempt::<T>(seed, place, &counting) {
+    if let Err(trouble) = attempt(&counting) {
         return Err(Failure::new(NAME, seed, format!("without any fault: {trouble:?}")));
     }
     counts.names = counting.sites().into_iter().collect();
@@ -119,10 +146,10 @@ pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failu
         let mut fired = false;
         for (mode, errno) in [FaultMode::Once, FaultMode::ForGood]
             .into_iter()
-            .flat_map(|mode| ERRORS.map(|errno| (mode, errno)))
+            .flat_map(|mode| errors.iter().map(move |&errno| (mode, errno)))
         {
             let plan = fail_at(nth, mode, errno);
-            let result = attempt::<T>(seed, place, &plan);
+            let result = attempt(&plan);
             fired |= plan.calls() >= nth;
             counts.count(result, &format!("call {nth} fails {mode:?} with {errno:?}"));
             if counts.stuck > 0 {
@@ -139,9 +166,10 @@ pub fn scenario<T: FileSubject>(seed: u64, place: &Path) -> Result<Counts, Failu
 }
 
 /// One trial in a thread of its own, so that one that hangs is noticed.
-fn attempt<T: FileSubject>(seed: u64, place: &Path, plan: &Arc<FaultPlan>) -> Result<u64, Trouble> {
-    let (place, plan) = (place.to_owned(), Arc::clone(plan));
-    match within(PATIENCE, move || Trial::<T>::new(seed, &place, plan).run()) {
+pub(crate) fn attempt(
+    trial: impl FnOnce() -> Result<u64, String> + Send + 'static,
+) -> Result<u64, Trouble> {
+    match within(PATIENCE, trial) {
         Ok(result) => result.map_err(Trouble::Lost),
         Err(Ending::Stuck) => Err(Trouble::Stuck),
         Err(Ending::Panicked(what)) => Err(Trouble::Panicked(what)),

@@ -97,8 +97,7 @@ impl<T: FileSubject> Trial<T> {
                 action: Action::Put(256 + round * 100 + 50 + n),
             })
             .collect();
-        self.ledger.write_batch(table, BatchKind::Put, &calls);
-        Ok(())
+        self.ledger.write_batch(table, BatchKind::Put, &calls)
     }
 
     /// A copy either opens and holds what the table holds, or is not there at all.

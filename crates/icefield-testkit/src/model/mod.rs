@@ -1,4 +1,4 @@
-//! Random sequences of every operation against the reference map, with clean reopenings.
+//! Random sequences of every operation against the reference map, with clean reopenings where a table outlives itself.
 //!
 //! A history is made from its seed before it runs and does not depend on what the table answers, so a failing one can
 //! be shortened by leaving steps out.
@@ -6,7 +6,7 @@
 mod run;
 mod step;
 
-use icefield::Durable;
+use icefield::Table;
 
 use crate::failure::{Failure, guarded};
 use crate::place::Place;
@@ -31,6 +31,8 @@ pub struct Counts {
     pub reopens: u64,
     /// Whole passes over a table, compared record by record.
     pub scans: u64,
+    /// Calls, or a few that belong together, that only tables of this design have.
+    pub own_calls: u64,
 }
 
 impl Counts {
@@ -41,6 +43,7 @@ impl Counts {
         self.operations += other.operations;
         self.reopens += other.reopens;
         self.scans += other.scans;
+        self.own_calls += other.own_calls;
     }
 }
 
@@ -50,7 +53,7 @@ impl Counts {
 /// The first wrong answer, with a shortened history.
 pub fn scenario<T, P>(seed: u64, length: usize, place: impl Fn() -> P) -> Result<Counts, Failure>
 where
-    T: Durable<Key: Sample, Value: Sample>,
+    T: Table<Key: Sample, Value: Sample>,
     P: Place<T>,
 {
     let steps = history(seed, length);

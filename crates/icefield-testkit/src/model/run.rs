@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use icefield::{Cursor, Data, Durable, Error};
+use icefield::{Cursor, Data, Error, Table};
 
 use super::{Counts, NAME, Step};
 use crate::call::{BatchKind, Call, FOREIGN, ask, ask_batch};
@@ -20,7 +20,7 @@ type Verdict<T = ()> = Result<T, String>;
 /// Runs `steps`.
 pub(super) fn run<T, P>(seed: u64, steps: &[Step], mut place: P) -> Result<Counts, Failure>
 where
-    T: Durable<Key: Sample, Value: Sample>,
+    T: Table<Key: Sample, Value: Sample>,
     P: Place<T>,
 {
     let fail = |what: String| Failure::new(NAME, seed, what);
@@ -55,7 +55,7 @@ fn fine<A>(result: Result<A, Error>) -> Verdict<A> {
 
 impl<T, P> Run<T, P>
 where
-    T: Durable<Key: Sample, Value: Sample>,
+    T: Table<Key: Sample, Value: Sample>,
     P: Place<T>,
 {
     fn table(&self) -> Verdict<&T> {
@@ -83,6 +83,7 @@ where
             Step::Shrink => fine(self.table()?.shrink_to_fit()),
             Step::Retain { drop_multiples_of } => self.retain(*drop_multiples_of),
             Step::Check => self.check(),
+            Step::OwnCall(seed) => self.own_call(*seed),
             Step::Reopen => self.reopen(),
         }
     }
@@ -226,11 +227,17 @@ where
     }
 
     fn check(&mut self) -> Verdict {
-        let report = fine(self.table()?.check())?;
+        let report = fine(self.place.check(self.table()?))?;
         if !report.is_clean() {
             return Err(format!("{} leaked, faults: {:?}", report.leaked, report.faults));
         }
         same(report.records, self.right.len() as u64)
+    }
+
+    fn own_call(&mut self, seed: u64) -> Verdict {
+        let Some(table) = &self.table else { return self.len() };
+        self.counts.own_calls += u64::from(self.place.own_call(table, seed, &mut self.right)?);
+        self.len()
     }
 
     fn reopen(&mut self) -> Verdict {

@@ -40,6 +40,8 @@ pub enum Step {
     },
     Check,
     Reopen,
+    /// What only tables of this design can do ([`Place::own_call`](crate::place::Place::own_call)).
+    OwnCall(u64),
 }
 
 impl Step {
@@ -164,6 +166,7 @@ impl Draw {
             120..150 => Step::GetAsync(self.key()),
             150..180 => Step::GetWith { key: self.key(), inner: self.key() },
             180..330 => self.batch(mood),
+            330..350 => Step::OwnCall(self.rng.word()),
             _ => Step::One(self.call(mood)),
         }
     }

@@ -1,9 +1,10 @@
 //! A counter that many threads change at once without fighting over a line.
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Threads are dealt out to shards in turn, so up to this many never share one.
+use super::thread;
+
+/// Threads go to shards by their numbers, so up to this many never share one.
 const SHARDS: usize = 32;
 
 /// One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
@@ -42,7 +43,7 @@ impl ShardedCounter {
     #[inline]
     pub fn add(&self, delta: i64) {
         // Relaxed: a count orders nothing. The mask keeps the index inside without a branch.
-        self.shards[thread_number() & (SHARDS - 1)].0.fetch_add(delta, Ordering::Relaxed);
+        self.shards[thread::number() & (SHARDS - 1)].0.fetch_add(delta, Ordering::Relaxed);
     }
 
     /// The sum: exact when nobody adds meanwhile, otherwise a value that mixes old and new shards (it may even be
@@ -54,26 +55,6 @@ impl ShardedCounter {
             .iter()
             .fold(0_i64, |sum, shard| sum.wrapping_add(shard.0.load(Ordering::Relaxed)))
     }
-}
-
-/// A small number of this thread's own, dealt out in turn at its first use.
-#[inline]
-pub fn thread_number() -> usize {
-    /// The next number. The one process-wide word of the library: threads outlive tables, so no table can own it.
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static INDEX: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    // A thread that is being torn down has no number any more; any shard will do for it.
-    INDEX
-        .try_with(|index| {
-            if index.get() == usize::MAX {
-                // Relaxed: the numbers need only differ mostly. The mask keeps MAX free as "none yet".
-                index.set(NEXT.fetch_add(1, Ordering::Relaxed) & (SHARDS - 1));
-            }
-            index.get()
-        })
-        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -107,16 +88,5 @@ mod tests {
     fn shards_do_not_share_lines() {
         assert_eq!(size_of::<Shard>(), 128);
         assert_eq!(align_of::<Shard>(), 128);
-    }
-
-    #[test]
-    fn threads_get_shards_of_their_own() {
-        let indices: Vec<usize> =
-            (0..4).map(|_| std::thread::spawn(thread_number).join().expect("no panic")).collect();
-        assert!(
-            indices.iter().any(|&index| index != indices[0]),
-            "four threads, one shard: {indices:?}"
-        );
-        assert_eq!(thread_number(), thread_number());
     }
 }

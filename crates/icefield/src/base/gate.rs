@@ -4,8 +4,8 @@
 //! Passing costs one uncontended atomic addition and one load, leaving another atomic; closing reads every thread's
 //! line. For steps that are rare and short, beside operations that are neither.
 
-use super::counter::thread_number;
 use super::sync::{self, AtomicBool, AtomicU32, Ordering};
+use super::thread;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Threads are dealt out to shards in turn, so up to this many never share one.
@@ -52,7 +52,7 @@ impl Gate {
     /// Goes inside, waiting while the gate is closed. Not twice by one thread: between the two somebody may close it.
     #[inline]
     pub fn enter(&self) -> Pass<'_> {
-        let inside = &self.inside[thread_number() & (SHARDS - 1)].0;
+        let inside = &self.inside[thread::number() & (SHARDS - 1)].0;
         // SeqCst, both: of this thread and one that closes, at least one sees the other (they store and load
         // crosswise).
         inside.fetch_add(1, Ordering::SeqCst);

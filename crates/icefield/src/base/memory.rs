@@ -67,6 +67,26 @@ impl<T: Zeroable> ZeroedArray<T> {
         let start = map_zeroed(bytes)?;
         Ok(Self { start: start.cast(), len, mapped_bytes: bytes })
     }
+
+    /// Gives back all but the first `len` elements.
+    pub fn shorten(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        let kept_bytes = (self.len * size_of::<T>()).next_multiple_of(4096);
+        // Miri knows whole mappings only.
+        if kept_bytes < self.mapped_bytes && kept_bytes > 0 && !cfg!(miri) {
+            // SAFETY: whole pages of our own mapping after the last element, and `self` is borrowed by nobody else.
+            // Should it fail, the memory is given back with the rest.
+            let given_back = unsafe {
+                munmap(
+                    self.start.as_ptr().cast::<u8>().add(kept_bytes).cast(),
+                    self.mapped_bytes - kept_bytes,
+                )
+            };
+            if given_back.is_ok() {
+                self.mapped_bytes = kept_bytes;
+            }
+        }
+    }
 }
 
 impl<T: Zeroable> Deref for ZeroedArray<T> {
@@ -150,6 +170,19 @@ mod tests {
             assert_eq!(array.first().expect("not empty").load(Ordering::Relaxed), 0);
             array[len - 1].store(7, Ordering::Relaxed);
             assert_eq!(array.last().expect("not empty").load(Ordering::Relaxed), 7);
+        }
+    }
+
+    #[test]
+    fn a_shorter_array_keeps_its_beginning() {
+        let mut array = ZeroedArray::<AtomicU64>::new(3 * HUGE_PAGE_BYTES / 8).expect("small");
+        array[1000].store(7, Ordering::Relaxed);
+        for (len, left) in
+            [(1 << 20, 3 << 18), (2 << 18, 2 << 18), (5000, 5000), (5001, 5000), (1001, 1001)]
+        {
+            array.shorten(len);
+            assert_eq!(array.len(), left);
+            assert_eq!(array[1000].load(Ordering::Relaxed), 7);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! This layer imports neither `pm` nor a table. It is the only home of three things that are easy to get wrong and hard
 //! to test when they are scattered: code that depends on the processor ([`group`]), the choice between real and
-//! modelled atomics ([`sync`]), and thread-local state ([`counter`]).
+//! modelled atomics ([`sync`]), and thread-local state ([`thread`]).
 
 pub mod counter;
 pub mod gate;
@@ -12,4 +12,5 @@ pub mod memory;
 pub mod pipeline;
 pub mod reclaim;
 pub mod sync;
+pub mod thread;
 pub mod version_lock;

@@ -23,43 +23,95 @@ pub const RING: usize = 48;
 /// A good distance of `second` ahead of `run`, likewise.
 pub const STAGE2: usize = 16;
 
+/// The stages of a ring.
+///
+/// A batch that is compiled for one of several instruction sets makes them methods that are always inlined, which
+/// closures cannot promise to be; elsewhere [`stages`] makes them of closures.
+pub trait Stages {
+    /// What goes from stage to stage.
+    type Entry: Copy;
+
+    /// Computes what operation `index` needs and asks for its line.
+    fn first(&mut self, index: usize) -> Self::Entry;
+
+    /// Peeks at that line and asks for the one that it leads to.
+    fn second(&mut self, index: usize, entry: Self::Entry);
+
+    /// Executes the operation.
+    fn run(&mut self, index: usize, entry: Self::Entry) -> ControlFlow<()>;
+}
+
+/// Stages of three closures.
+#[inline(always)]
+pub fn stages<E: Copy>(
+    first: impl FnMut(usize) -> E,
+    second: impl FnMut(usize, E),
+    run: impl FnMut(usize, E) -> ControlFlow<()>,
+) -> impl Stages<Entry = E> {
+    Closures { first, second, run }
+}
+
+struct Closures<A, B, C> {
+    first: A,
+    second: B,
+    run: C,
+}
+
+impl<E: Copy, A, B, C> Stages for Closures<A, B, C>
+where
+    A: FnMut(usize) -> E,
+    B: FnMut(usize, E),
+    C: FnMut(usize, E) -> ControlFlow<()>,
+{
+    type Entry = E;
+
+    #[inline(always)]
+    fn first(&mut self, index: usize) -> E {
+        (self.first)(index)
+    }
+
+    #[inline(always)]
+    fn second(&mut self, index: usize, entry: E) {
+        (self.second)(index, entry);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, index: usize, entry: E) -> ControlFlow<()> {
+        (self.run)(index, entry)
+    }
+}
+
 /// Runs operations `0..count` in order through the three stages, and returns how many ran: all of them, or as many as
 /// it took for `run` to answer `Break` (that one included). What was hinted and then not run leaves no trace.
 ///
 /// `ring` is brought into 1..=[`MAX_RING`], and `stage2` into 1..=`ring`.
-#[inline]
-pub fn rolling<E: Copy>(
-    count: usize,
-    ring: usize,
-    stage2: usize,
-    mut first: impl FnMut(usize) -> E,
-    mut second: impl FnMut(usize, &E),
-    mut run: impl FnMut(usize, E) -> ControlFlow<()>,
-) -> usize {
+#[inline(always)]
+pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, mut stages: S) -> usize {
     let ring = ring.clamp(1, MAX_RING);
     let stage2 = stage2.clamp(1, ring);
-    let mut entries = [const { MaybeUninit::<E>::uninit() }; MAX_RING];
-
-    // Step `s` runs operation s - ring, hints s, and peeks for s - (ring - stage2), where these exist. Running comes
-    // first because operation s takes over the place of operation s - MAX_RING.
-    let second_lag = ring - stage2;
-    for step in 0..count.saturating_add(ring) {
-        if let Some(index) = step.checked_sub(ring) {
-            // SAFETY: entry `index` was written at step `index`, and its place is written again MAX_RING >= ring steps
-            // later at the earliest, below, after this one has been taken.
-            let entry = unsafe { entries[index % MAX_RING].assume_init() };
-            if run(index, entry).is_break() {
-                return index + 1;
-            }
+    let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
+    // Entry `i` is written before `second(i)` and `run(i)`, and its place goes to entry i + MAX_RING after `run(i)`, as
+    // ring <= MAX_RING.
+    for index in 0..count.min(ring) {
+        entries[index % MAX_RING].write(stages.first(index));
+    }
+    for index in 0..count.min(stage2) {
+        // SAFETY: stage2 <= ring, so it was written above.
+        stages.second(index, unsafe { entries[index % MAX_RING].assume_init() });
+    }
+    for index in 0..count {
+        // SAFETY: written above, or below when operation index - ring had run.
+        let entry = unsafe { entries[index % MAX_RING].assume_init() };
+        if stages.run(index, entry).is_break() {
+            return index + 1;
         }
-        if step < count {
-            entries[step % MAX_RING].write(first(step));
+        if index + ring < count {
+            entries[(index + ring) % MAX_RING].write(stages.first(index + ring));
         }
-        if let Some(index) = step.checked_sub(second_lag)
-            && index < count
-        {
-            // SAFETY: written at step `index` <= step, and not yet overwritten, as above.
-            second(index, unsafe { entries[index % MAX_RING].assume_init_ref() });
+        if index + stage2 < count {
+            // SAFETY: written just now or earlier, as stage2 <= ring.
+            let entry = unsafe { entries[(index + stage2) % MAX_RING].assume_init() };
+            stages.second(index + stage2, entry);
         }
     }
     count
@@ -73,36 +125,30 @@ mod tests {
 
     /// Runs `count` operations and checks that every stage sees every operation once, in order, and not too late.
     fn check(count: usize, ring: usize, stage2: usize) {
-        let stages = RefCell::new([0_usize; 3]);
-        let ran = rolling(
-            count,
-            ring,
-            stage2,
+        let seen = RefCell::new([0_usize; 3]);
+        let (hints, peeks) = (ring.clamp(1, MAX_RING), stage2.clamp(1, ring.clamp(1, MAX_RING)));
+        let checked = stages(
             |index| {
-                assert_eq!(index, stages.borrow()[0]);
-                stages.borrow_mut()[0] += 1;
+                assert_eq!(index, seen.borrow()[0]);
+                seen.borrow_mut()[0] += 1;
                 index * 3
             },
-            |index, &entry| {
-                assert_eq!((index, entry), (stages.borrow()[1], index * 3));
-                assert!(index < stages.borrow()[0]);
-                stages.borrow_mut()[1] += 1;
+            |index, entry| {
+                assert_eq!((index, entry), (seen.borrow()[1], index * 3));
+                assert!(index < seen.borrow()[0]);
+                seen.borrow_mut()[1] += 1;
             },
             |index, entry| {
-                let mut stages = stages.borrow_mut();
-                assert_eq!((index, entry), (stages[2], index * 3));
-                let ring = ring.clamp(1, MAX_RING);
-                assert_eq!(stages[0], count.min(index + ring), "hints are {ring} ahead");
-                assert_eq!(
-                    stages[1],
-                    count.min(index + stage2.clamp(1, ring)),
-                    "peeks are {stage2} ahead"
-                );
-                stages[2] += 1;
+                let mut seen = seen.borrow_mut();
+                assert_eq!((index, entry), (seen[2], index * 3));
+                assert_eq!(seen[0], count.min(index + hints), "hints are {ring} ahead");
+                assert_eq!(seen[1], count.min(index + peeks), "peeks are {stage2} ahead");
+                seen[2] += 1;
                 ControlFlow::Continue(())
             },
         );
-        assert_eq!((ran, stages.into_inner()), (count, [count; 3]));
+        let ran = rolling(count, ring, stage2, checked);
+        assert_eq!((ran, seen.into_inner()), (count, [count; 3]));
     }
 
     #[test]
@@ -121,10 +167,7 @@ mod tests {
     #[test]
     fn a_break_ends_the_batch() {
         let mut ran = Vec::new();
-        let count = rolling(
-            100,
-            8,
-            2,
+        let breaking = stages(
             |index| index,
             |_, _| (),
             |index, _| {
@@ -132,6 +175,7 @@ mod tests {
                 if index == 41 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             },
         );
+        let count = rolling(100, 8, 2, breaking);
         assert_eq!(count, 42);
         assert_eq!(ran, (0..42).collect::<Vec<_>>());
     }

@@ -4,20 +4,30 @@
 //! memory are the standard library's in every build, because loom's atomics are not plain words; [`Lines`] are the
 //! exception, made so that they can be either.
 
+mod barrier;
 mod line;
+mod per_thread;
 
+pub use barrier::Barrier;
 pub use line::{Line, Lines};
+pub use per_thread::PerThread;
+
+/// Whether this is a model. Sections of a reclaimer announce nothing then, and nothing is reclaimed before its end: the
+/// reclaimer has a model of its own, and in others it would only multiply what there is to explore.
+pub(crate) const MODELLED: bool = cfg!(loom);
 
 #[cfg(loom)]
 pub use loom::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 #[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
     thread::yield_now,
 };
 
@@ -35,22 +45,5 @@ pub fn wait(rounds: u32) {
         spin_loop();
     } else {
         yield_now();
-    }
-}
-
-/// Loads a pointer to something that may be retired, after the thread has announced itself to the reclaimer. Of order
-/// [`PROTECTED`](super::reclaim::PROTECTED).
-#[cfg(not(loom))]
-#[inline(always)]
-pub fn load_protected<T>(pointer: &AtomicPtr<T>) -> *mut T {
-    pointer.load(super::reclaim::PROTECTED)
-}
-/// Loads a pointer to something that may be retired. A model does not know the reclaimer's barriers, so a load could
-/// give it a pointer from before; an exchange sees the newest.
-#[cfg(loom)]
-pub fn load_protected<T>(pointer: &AtomicPtr<T>) -> *mut T {
-    let nothing = std::ptr::null_mut();
-    match pointer.compare_exchange(nothing, nothing, Ordering::SeqCst, Ordering::SeqCst) {
-        Ok(current) | Err(current) => current,
     }
 }

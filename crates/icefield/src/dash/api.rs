@@ -553,7 +553,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
     ///
     /// # Errors
-    /// As [`Dash::insert_batch`].
+    /// As [`Dash::insert_batch`]; [`Error::Unsupported`](crate::Error::Unsupported), before anything ran, when there is
+    /// an [`Op::Shadow`].
     ///
     /// ```
     /// use icefield::{OnFailure, Op};

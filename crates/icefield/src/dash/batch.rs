@@ -40,12 +40,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         same_length(keys.len(), found.len())?;
         let pin = self.core.pin();
         let mut failure = Ok(());
-        pipeline::rolling(
-            keys.len(),
-            RING,
-            PEEK,
+        let reads = pipeline::stages(
             |index| self.ahead(self.core.records.probe(keys[index]).hash, prefetch_read),
-            |_, ahead| self.core.pm.peek(|| self.peek(ahead)),
+            |_, ahead| self.core.pm.peek(|| self.peek(&ahead)),
             |index, ahead| {
                 let probe = Probe { hash: ahead.hash, key: K::raw(keys[index]) };
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
@@ -61,6 +58,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 }
             },
         );
+        pipeline::rolling(keys.len(), RING, PEEK, reads);
         failure
     }
 
@@ -131,12 +129,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
         let mut writer = Writer::new(self);
         let key_of = |index| operation(index).0;
         let mut failure = Ok(());
-        pipeline::rolling(
-            count,
-            RING,
-            PEEK,
+        let writes = pipeline::stages(
             |index| self.ahead(self.core.records.probe(operation(index).0).hash, prefetch_read),
-            |_, ahead| self.core.pm.peek(|| self.peek_room(ahead)),
+            |_, ahead| self.core.pm.peek(|| self.peek_room(&ahead)),
             |index, ahead| {
                 let (key, write) = operation(index);
                 let mut took = writer.take_up(index, ahead, K::raw(key), write);
@@ -152,6 +147,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
                 }
             },
         );
+        pipeline::rolling(count, RING, PEEK, writes);
         // What came before a failure is made durable and answered.
         let finished = writer.run_all(&key_of, &mut answer);
         failure.and(finished)

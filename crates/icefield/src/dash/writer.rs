@@ -276,7 +276,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         result
     }
 
-    fn holds_up(&self, hash: u64) -> bool {
+    fn holds_up(&mut self, hash: u64) -> bool {
         self.window.has_staged(hash)
     }
 

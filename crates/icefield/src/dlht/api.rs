@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 
 use super::mode::Mode;
 use super::options::DlhtOptions;
-use super::shadow::{NotShadowed, Shadow};
+use super::shadow::{Shadow, Shadows};
 use super::snapshot::Snapshot;
 use super::{DlhtIter, DlhtTable};
 use crate::Result;
 use crate::key::Word;
 use crate::table::{
-    Computed, Counter, Cursor, Decision, Occupied, OnFailure, Op, Page, SCAN_PAGE, Stats, Table,
-    TryInsert, yield_once,
+    Computed, Counter, Cursor, Decision, NotShadowed, Occupied, OnFailure, Op, Page, SCAN_PAGE,
+    Stats, Table, TryInsert, yield_once,
 };
 
 /// The value, or a panic that says why the call was refused.
@@ -47,8 +47,9 @@ impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
 ///
 /// # Panics
 /// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the
-/// system has no memory; [`Table`]'s calls of the same names return these as errors. Batches panic also when their
-/// slices differ in length.
+/// system has no memory; [`Table`]'s calls of the same names return these as errors, [`DlhtTable::try_snapshot`] and
+/// [`DlhtTable::try_shrink_to_fit`] the last. Batches panic also when their slices differ in length, and at an
+/// [`Op::Shadow`] that names the shadows of another table.
 impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// An empty table that grows as needed.
     ///
@@ -343,7 +344,21 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// assert_eq!(snapshot.iter().count(), 1);
     /// ```
     pub fn snapshot(&self) -> Snapshot<K, V> {
-        plain(Snapshot::take(&self.core))
+        plain(self.try_snapshot())
+    }
+
+    /// [`DlhtTable::snapshot`], for those who want to go on when there is no memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory): the records are as they were.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
+    /// assert_eq!(table.try_snapshot()?.iter().count(), 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_snapshot(&self) -> Result<Snapshot<K, V>> {
+        Snapshot::take(&self.core)
     }
 
     /// Removes every record, all at one moment.
@@ -377,7 +392,22 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// assert!(table.capacity() < 1000);
     /// ```
     pub fn shrink_to_fit(&self) {
-        plain(self.core.shrink());
+        plain(self.try_shrink_to_fit());
+    }
+
+    /// [`DlhtTable::shrink_to_fit`], for those who want to go on when there is no memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory): the records are as they were.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::with_capacity(100_000);
+    /// table.try_shrink_to_fit()?;
+    /// assert!(table.capacity() < 1000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn try_shrink_to_fit(&self) -> Result<()> {
+        self.core.shrink()
     }
 
     /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
@@ -414,6 +444,23 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         value: V,
     ) -> std::result::Result<Shadow<'_, K, V, M>, NotShadowed<V>> {
         plain(Shadow::insert(self, key, value))
+    }
+
+    /// What holds the shadow inserts of batches ([`Op::shadow`], §3.2.2) until they commit or abort.
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let shadows = table.shadows();
+    /// let mut ops = [Op::shadow(1, 10, &shadows), Op::shadow(2, 20, &shadows)];
+    /// table.execute(&mut ops, OnFailure::Stop);
+    /// // Both keys are ours, if nothing failed, and nobody else sees them.
+    /// assert!(ops.iter().all(|op| !op.failed()) && table.is_empty());
+    /// shadows.commit();
+    /// assert_eq!((table.get(1), table.get(2)), (Some(10), Some(20)));
+    /// ```
+    pub fn shadows(&self) -> Shadows<'_, K, V, M> {
+        Shadows::of(self)
     }
 
     /// [`DlhtTable::get`] of each key in order, memory latencies overlapped (§3.3): the fast way to read.
@@ -491,7 +538,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.remove_all(keys, removed));
     }
 
-    /// Runs a mixed batch strictly in order and tells how many operations ran; what ran is filled in.
+    /// Runs a mixed batch strictly in order and tells how many operations ran; what ran is filled in. Shadow inserts
+    /// among them belong to their [`Shadows`].
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -608,6 +656,7 @@ where
     type Key = K;
     type Value = V;
 
+    #[inline(always)]
     fn get(&self, key: K) -> Result<Option<V>> {
         Ok(self.get_one(key))
     }

@@ -4,6 +4,7 @@
 //! the stretch is pinned, and if the bin's records have gone on meanwhile its header says so.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use super::core::{Core, get_on};
@@ -14,7 +15,7 @@ use super::mode::Mode;
 use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::pipeline::{MAX_RING, prefetch_read, prefetch_write, rolling};
+use crate::base::pipeline::{MAX_RING, Stages, prefetch_read, prefetch_write, rolling};
 use crate::base::sync::Line;
 
 /// How far ahead bins are asked for, and link buckets.
@@ -22,16 +23,16 @@ const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
 /// Operations between looks at which index is current, and chances for an old one to go. Draining the ring costs a
 /// hundredth of what so many take.
-const STRETCH: usize = 1 << 14;
+pub(super) const STRETCH: usize = 1 << 14;
 
 /// Counts what a stretch inserted and removed, and adds it up at the end, however that comes.
 pub(super) struct Tally<'a, M: Mode> {
-    count: &'a M::Count,
-    delta: Cell<i64>,
+    pub(super) count: &'a M::Count,
+    pub(super) delta: Cell<i64>,
 }
 
 impl<M: Mode> Tally<'_, M> {
-    fn add(&self, delta: i64) {
+    pub(super) fn add(&self, delta: i64) {
         self.delta.set(self.delta.get() + delta);
     }
 }
@@ -70,6 +71,13 @@ impl<M: Mode> Turn<'_, M> {
         Ok(outcome)
     }
 
+    /// A shadow insert: counted when it commits.
+    #[inline]
+    pub(super) fn shadow(&self, value: u64) -> Result<Outcome> {
+        let (rule, new) = (Rule::IfAbsent, SlotState::Shadow);
+        self.core.store_at(self.index, self.line, self.key, value, rule, new)
+    }
+
     #[inline(always)]
     pub(super) fn take(&self) -> Outcome {
         let outcome = self.core.take_at(self.index, self.line, self.key, None);
@@ -78,49 +86,89 @@ impl<M: Mode> Turn<'_, M> {
     }
 }
 
+/// The operations of a batch.
+pub(super) trait Operations<M: Mode> {
+    /// The key of operation `at`.
+    fn key(&self, at: usize) -> u64;
+
+    /// Runs operation `at`; the batch ends when it fails or breaks.
+    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>>;
+}
+
+impl<M, K, R> Operations<M> for (K, R)
+where
+    M: Mode,
+    K: Fn(usize) -> u64,
+    R: FnMut(usize, Turn<'_, M>) -> Result<()>,
+{
+    #[inline(always)]
+    fn key(&self, at: usize) -> u64 {
+        (self.0)(at)
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>> {
+        (self.1)(at, turn).map(ControlFlow::Continue)
+    }
+}
+
+/// A stretch of a batch of operations.
+struct Writes<'a, M: Mode, O> {
+    core: &'a Core<M>,
+    index: &'a Index,
+    tally: &'a Tally<'a, M>,
+    start: usize,
+    operations: &'a mut O,
+    /// How the batch has ended, if it has.
+    end: &'a mut Option<Result<()>>,
+}
+
+impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
+    type Entry = (&'a Line, u64);
+
+    #[inline(always)]
+    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+        let key = self.operations.key(self.start + at);
+        let line = self.index.bin(self.index.bin_of(key));
+        prefetch_write(line);
+        (line, key)
+    }
+
+    #[inline(always)]
+    fn second(&mut self, _: usize, (line, _): (&'a Line, u64)) {
+        peek(self.index, line);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize, (line, key): (&'a Line, u64)) -> ControlFlow<()> {
+        let Self { core, index, tally, .. } = *self;
+        match self.operations.run(self.start + at, Turn { core, index, line, tally, key }) {
+            Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
+            Ok(ControlFlow::Break(())) => *self.end = Some(Ok(())),
+            Err(error) => *self.end = Some(Err(error)),
+        }
+        ControlFlow::Break(())
+    }
+}
+
 impl<M: Mode> Core<M> {
-    /// Runs operations `0..count` in order until `run` fails or breaks, and tells how many ran.
+    /// Runs `count` operations in order, to the first that fails or breaks, and tells how many ran.
     #[inline]
     pub(super) fn run_all(
         &self,
         count: usize,
-        key: impl Fn(usize) -> u64,
-        mut run: impl FnMut(usize, Turn<'_, M>) -> Result<ControlFlow<()>>,
+        mut operations: impl Operations<M>,
     ) -> Result<usize> {
-        let mut ran = 0;
-        while ran < count {
-            let stretch = STRETCH.min(count - ran);
+        let (mut ran, mut end) = (0, None);
+        while ran < count && end.is_none() {
             let guard = self.pin();
             let index = self.current(&guard);
-            let tally = Tally::<M> { count: &self.count, delta: Cell::new(0) };
-            let mut end = None;
-            let done = rolling(
-                stretch,
-                RING,
-                STAGE2,
-                |at| {
-                    let key = key(ran + at);
-                    let line = index.bin(index.bin_of(key));
-                    prefetch_write(line);
-                    (line, key)
-                },
-                |_, (line, _)| peek(index, line),
-                |at, (line, key)| {
-                    let turn = Turn { core: self, index, line, tally: &tally, key };
-                    match run(ran + at, turn) {
-                        Ok(ControlFlow::Continue(())) => return ControlFlow::Continue(()),
-                        Ok(ControlFlow::Break(())) => end = Some(Ok(())),
-                        Err(error) => end = Some(Err(error)),
-                    }
-                    ControlFlow::Break(())
-                },
-            );
-            ran += done;
-            if let Some(end) = end {
-                return end.map(|()| ran);
-            }
+            let tally = Tally { count: &self.count, delta: Cell::new(0) };
+            let (operations, end) = (&mut operations, &mut end);
+            let stretch = Writes { core: self, index, tally: &tally, start: ran, operations, end };
+            ran += rolling(STRETCH.min(count - ran), RING, STAGE2, stretch);
         }
-        Ok(ran)
+        end.unwrap_or(Ok(())).map(|()| ran)
     }
 
     /// Runs a batch of gets, with the best instructions that the processor has.
@@ -145,10 +193,11 @@ impl<M: Mode> Core<M> {
 
 /// Asks for the first link bucket of a bin that has been asked for. Most have none: then it is bucket 0, always cached.
 #[inline(always)]
-fn peek(index: &Index, line: &Line) {
+pub(super) fn peek(index: &Index, line: &Line) {
     prefetch_read(index.pool.address(Index::links_of(line).single()));
 }
 
+/// A batch of gets.
 struct Reads<'a, M: Mode, K, F> {
     core: &'a Core<M>,
     count: usize,
@@ -156,44 +205,69 @@ struct Reads<'a, M: Mode, K, F> {
     found: F,
 }
 
+/// A stretch of it.
+struct Stretch<'a, M, I, K, F> {
+    index: &'a Index,
+    isa: I,
+    start: usize,
+    key: &'a K,
+    found: &'a mut F,
+    mode: PhantomData<M>,
+}
+
 impl<M: Mode, K: Fn(usize) -> u64, F: FnMut(usize, Option<u64>)> Kernel for Reads<'_, M, K, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<I: Isa>(mut self, isa: I) {
-        let mut ran = 0;
-        while ran < self.count {
-            let stretch = STRETCH.min(self.count - ran);
+        let mut start = 0;
+        while start < self.count {
             let guard = self.core.pin();
             let index = self.core.current(&guard);
-            let key = |at| (self.key)(ran + at);
-            rolling(
-                stretch,
-                RING,
-                STAGE2,
-                |at| {
-                    let line = index.bin(index.bin_of(key(at)));
-                    prefetch_read(line);
-                    line
-                },
-                |_, line| peek(index, line),
-                |at, line| {
-                    let value = match Index::get_quick::<M>(isa, line, key(at)) {
-                        Some(answer) => answer,
-                        None => get_slowly::<M>(index, line, key(at)),
-                    };
-                    (self.found)(ran + at, value);
-                    ControlFlow::Continue(())
-                },
-            );
-            ran += stretch;
+            let (key, found, mode) = (&self.key, &mut self.found, PhantomData::<M>);
+            let stretch = Stretch { index, isa, start, key, found, mode };
+            start += rolling(STRETCH.min(self.count - start), RING, STAGE2, stretch);
         }
+    }
+}
+
+impl<'a, M, I, K, F> Stages for Stretch<'a, M, I, K, F>
+where
+    M: Mode,
+    I: Isa,
+    K: Fn(usize) -> u64,
+    F: FnMut(usize, Option<u64>),
+{
+    type Entry = &'a Line;
+
+    #[inline(always)]
+    fn first(&mut self, at: usize) -> &'a Line {
+        let line = self.index.bin(self.index.bin_of((self.key)(self.start + at)));
+        prefetch_read(line);
+        line
+    }
+
+    #[inline(always)]
+    fn second(&mut self, _: usize, line: &'a Line) {
+        peek(self.index, line);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize, line: &'a Line) -> ControlFlow<()> {
+        let at = self.start + at;
+        let key = (self.key)(at);
+        let value = match Index::get_quick::<M>(self.isa, line, key) {
+            Some(answer) => answer,
+            None => get_slowly::<M>(self.index, line, key),
+        };
+        (self.found)(at, value);
+        ControlFlow::Continue(())
     }
 }
 
 /// Apart, so that the loop stays small.
 #[inline(never)]
-fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
+pub(super) fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
     match index.get_slowly::<M>(line, key) {
         Step::Done(value) => value,
         _ => get_on::<M>(index, key),

@@ -10,7 +10,8 @@ use super::mode::Mode;
 use super::plan::{Plan, capacity};
 use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
 use super::write::{Outcome, Rule};
-use crate::base::sync::{AtomicPtr, Line, Ordering, load_protected};
+use crate::base::reclaim::PROTECTED;
+use crate::base::sync::{AtomicPtr, Line, Ordering};
 use crate::{Error, Result};
 
 /// A table from words to words.
@@ -26,10 +27,10 @@ pub(super) struct Core<M: Mode> {
 }
 
 impl<M: Mode> Core<M> {
-    pub(super) fn new(plan: Plan, size: Size) -> Result<Self> {
+    /// A table that takes `records` before it must grow.
+    pub(super) fn new(plan: Plan, records: u64) -> Result<Self> {
         let hasher = Hasher::new(plan.hash, plan.seed);
-        let index = Index::new(size, hasher, Entry::Resize)
-            .map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })?;
+        let index = plan.index(plan.size_for(records), hasher, Entry::Resize)?;
         Ok(Self {
             current: AtomicPtr::new(Arc::into_raw(Arc::new(index)).cast_mut()),
             count: M::Count::default(),
@@ -49,7 +50,7 @@ impl<M: Mode> Core<M> {
     #[inline(always)]
     pub(super) fn current<'g>(&self, _guard: &'g M::Guard<'_>) -> &'g Index {
         // PROTECTED (E4): pairs with `advance`.
-        let current = load_protected(&self.current);
+        let current = self.current.load(PROTECTED);
         // SAFETY: an `Arc` that the table holds until it is replaced, and then retired;
         // the guard was taken before this load.
         unsafe { &*current }
@@ -208,7 +209,9 @@ impl<M: Mode> Core<M> {
         loop {
             match index.resolve::<M>(index.bin(index.bin_of(key)), key, new) {
                 Step::Done(resolved) => {
-                    M::add(&self.count, i64::from(resolved && new == SlotState::Valid));
+                    if resolved && new == SlotState::Valid {
+                        M::add(&self.count, 1);
+                    }
                     return resolved;
                 }
                 _ => match self.follow(index) {
@@ -298,7 +301,7 @@ impl<M: Mode> Core<M> {
     pub(super) fn replace(&self, entry: Entry) -> Result<Arc<Index>> {
         loop {
             let _guard = self.pin();
-            let pointer = load_protected(&self.current);
+            let pointer = self.current.load(PROTECTED);
             // SAFETY: as in `current`, which does the same.
             let index = unsafe { &*pointer };
             if index.next().is_some() {

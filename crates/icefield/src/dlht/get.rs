@@ -42,7 +42,8 @@ impl Picture {
 
 impl Index {
     /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else
-    /// `None`, and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is.
+    /// `None`, and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is; one depends on whether
+    /// there is one, as the caller's next will.
     #[inline(always)]
     pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
         let header = Self::header(line);
@@ -61,6 +62,13 @@ impl Index {
         if quiet & (found != 0) {
             return Some(Some(value));
         }
+        Self::get_none(quiet, header)
+    }
+
+    /// [`Index::get_quick`] of a key that is not in the primary bucket. Out of line, so that hits are a branch of their
+    /// own and no selection among all outcomes.
+    #[inline(never)]
+    fn get_none(quiet: bool, header: Header) -> Option<Option<u64>> {
         (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
     }
 
@@ -150,15 +158,28 @@ impl Index {
     /// The slot among `slots` (lower bits, as in the header) that holds `key`.
     #[inline]
     pub(super) fn find<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {
-        let isa = Native::default();
-        let keys = (slots << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
-        // Also when there are no keys: a branch on that would be a guess, and a wrong one costs a memory access.
-        let found = line.find_keys(isa, key) & keys;
-        if found != 0 {
-            let word = found.trailing_zeros();
-            return Some(Hit { place: Place::new(line, word as usize), slot: word / 2 - 1 });
+        let hit = Self::find_primary(line, slots, key);
+        if hit.is_some() || slots & LINK_SLOTS == 0 {
+            hit
+        } else {
+            self.find_linked(line, slots, key)
         }
-        if slots & LINK_SLOTS == 0 { None } else { self.find_linked(line, slots, key) }
+    }
+
+    /// [`Index::find`] in the primary bucket. Looks at every slot of it, whichever there are: a branch on that would be
+    /// a guess, and a wrong one costs a memory access.
+    ///
+    /// Not with the widest vectors: bins are stored to word by word all the time, and a load that is wider than a store
+    /// before it waits for that to reach the cache.
+    #[inline(always)]
+    pub(super) fn find_primary(line: &Line, slots: u64, key: u64) -> Option<Hit<'_>> {
+        let keys = (slots << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
+        let found = line.find_keys(Native::default(), key) & keys;
+        let word = found.trailing_zeros();
+        (found != 0).then(|| Hit {
+            place: Place::new(line, word as usize),
+            slot: (word / 2).wrapping_sub(1),
+        })
     }
 
     fn find_linked<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {

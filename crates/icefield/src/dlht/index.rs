@@ -1,12 +1,16 @@
 //! An index: an array of bins with its link buckets, and the way to the index after it.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::hasher::Hasher;
 use super::header::Header;
 use super::layout::{HEADER, LINKS, Links, Pool};
 use crate::base::sync::{AtomicBool, AtomicPtr, AtomicU64, Line, Lines, Ordering};
+
+/// Lines whose memory is given back at once: 16 huge pages.
+const LINES_PER_STEP: usize = (32 << 20) / 64;
 
 /// Why there is an index after another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +153,20 @@ impl Index {
             // SAFETY: the `Arc` that `install` turned into this pointer; the swap hands it to one caller.
             drop(unsafe { Arc::from_raw(next) });
         }
+    }
+
+    /// One step of giving back the memory of an index that no request can reach any more, and after which a snapshot may
+    /// still keep it. Giving back gigabytes at once would hold a request up for as long as a thousand others take.
+    pub(super) fn dismantle(index: &mut Arc<Index>) -> ControlFlow<()> {
+        index.leave();
+        let Some(own) = Arc::get_mut(index) else { return ControlFlow::Break(()) };
+        for lines in [&mut own.bins, own.pool.buckets_mut()] {
+            if lines.len() > LINES_PER_STEP {
+                lines.shorten(lines.len() - LINES_PER_STEP);
+                return ControlFlow::Continue(());
+            }
+        }
+        ControlFlow::Break(())
     }
 
     /// Whether every bin has been moved.

@@ -115,6 +115,11 @@ impl Pool {
         Ok(Self { buckets: Lines::new(buckets + 1)?, counts })
     }
 
+    /// All buckets, to give them back.
+    pub(super) fn buckets_mut(&mut self) -> &mut Lines {
+        &mut self.buckets
+    }
+
     /// How many buckets there are.
     pub(super) fn len(&self) -> usize {
         self.buckets.len() - 1
@@ -243,5 +248,51 @@ impl Pool {
                 return;
             }
         }
+    }
+}
+
+/// A pool and some bins alone, for models of them: what threads do to them when they race for a link bucket.
+#[derive(Debug)]
+pub struct LinkPool {
+    pool: Pool,
+    bins: Lines,
+}
+
+impl LinkPool {
+    /// A pool of `buckets` link buckets, none of which any of `bins` bins has.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn new(buckets: usize, bins: usize) -> std::io::Result<Self> {
+        Ok(Self { pool: Pool::new(buckets)?, bins: Lines::new(bins)? })
+    }
+
+    /// A bucket that is nobody's: a returned one, else a fresh one.
+    pub fn take(&self) -> Option<u64> {
+        self.pool.take_one::<super::Shared>()
+    }
+
+    /// Returns a bucket that was taken.
+    pub fn give_back(&self, number: u64) {
+        self.pool.give_back::<super::Shared>(number);
+    }
+
+    /// What the owner of a bucket may do: writes a record's key into it.
+    pub fn write(&self, number: u64, key: u64) {
+        self.pool.bucket(number as usize).0[0].store(key, Ordering::Release);
+    }
+
+    /// Gives `bin` its single or its double link bucket, if it has none and there is one.
+    pub fn chain(&self, bin: usize, double: bool) {
+        self.pool.chain::<super::Shared>(&self.bins[bin], double);
+    }
+
+    /// The numbers of the buckets that `bin` has.
+    pub fn buckets_of(&self, bin: usize) -> Vec<u64> {
+        let links = Links(self.bins[bin].0[LINKS].load(Ordering::Acquire));
+        (0..LINK_BUCKETS.len())
+            .map(|which| links.bucket(which) as u64)
+            .filter(|&number| number != 0)
+            .collect()
     }
 }

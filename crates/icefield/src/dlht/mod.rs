@@ -14,16 +14,16 @@
 //! | §3.1 Figure 2: index, bins, buckets | `layout`, `header` | The fourth bin state is `Claimed` (see §3.2.4). |
 //! | §3.2.1 Get | `get` | Reads go on while their bin is in transfer, as §5.1.4 says and §3.2.5 denies. |
 //! | §3.2.2 Insert, chaining | `write`, `layout` | The pool of link buckets is looked at before it is counted down; what a lost race to chain leaves over goes to a stack. |
-//! | §3.2.2 shadow inserts | `shadow` | |
+//! | §3.2.2 shadow inserts | `shadow` | Also in batches. Committed and aborted through a guard whose drop aborts, not by key: nobody settles what is another's. |
 //! | §3.2.3 Delete | `write` | |
 //! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not look at the header again, so a put can land in a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin by the header, stores the value, and releases the bin: one more locked instruction on a line that is there, exact previous values, no 16-byte atomics, and no transfer keys. |
 //! | §3.2.5 Resize | `transfer`, `plan` | An insert with a full bin moves that bin and at most 8 others, then goes on; it does not wait for all chunks. Indexes form a chain of any length. |
-//! | §3.2.5 GC of the old index | `base::reclaim` | By `seize`: a plain store per request or batch, `membarrier` on the resizer's side. |
+//! | §3.2.5 GC of the old index | `base::reclaim` | By epochs: two plain stores per request or batch, `membarrier` on the resizer's side; given back in steps. |
 //! | §3.3 batching | `batch` | A ring that never drains instead of a pass of hints and a pass of work. |
 //! | §3.4.3 hash functions | `hasher` | Strong and keyed unless asked otherwise. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
 //! | §3.4.5 single thread | `mode` | |
-//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash, of namespace and key; pointers are whole. Reclamation by guards. |
+//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash, of namespace and key; pointers are whole. Reclamation by guards. Puts make new records. Batches hint records as well as bins; there are none of several kinds. |
 //! | §3.1 HashSet mode | `set` | Slots keep their value word. |
 //! | silent | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and another hash function. |
 //!
@@ -57,9 +57,10 @@
 //! makes the slot `Valid`; it fails if the header changed, and the bin is searched again. *update*, and *insert* of a
 //! present key: the store of the value in the claimed bin. *remove*: the exchange that makes the slot `Invalid`; the
 //! value read before it is exact, because a claim would have changed the header. *compute*: as what it decides, on
-//! condition that the value is still the one shown. *clear*: the store of `open` in the next index, when every bin is
-//! frozen. *snapshot*: the moment at which the last bin is frozen; writers that would come later wait for it. *scan*:
-//! each bin at one moment. *len*: none; exact when quiescent.
+//! condition that the value is still the one shown. *shadow insert*: the exchange that makes the slot `Shadow`; its
+//! end: the exchange that makes it `Valid` or `Invalid`. *clear*: the store of `open` in the next index, when every bin
+//! is frozen. *snapshot*: the moment at which the last bin is frozen; writers that would come later wait for it.
+//! *scan*: each bin at one moment. *len*: none; exact when quiescent.
 //!
 //! # 6. Ordering
 //!
@@ -68,7 +69,7 @@
 //! | E1 | header (AcqRel exchange, Release) | header (Acquire) | the slots as the header describes them; the next index, for a bin that has left |
 //! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | who sees a later record, or a replaced value, sees the header change before it |
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
-//! | E4 | `next`, `current` (SeqCst) | the same (SeqCst) | complete indexes; order against `seize`'s announcements |
+//! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst), `current` (`PROTECTED`) | complete indexes |
 //! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that is this bin's |
 //! | E6 | top of the stack (AcqRel exchange) | the same (Acquire) | the number below it |
 //!
@@ -102,9 +103,12 @@
 //! |---|---|---|
 //! | get, hit | 1.0 to 1.1 | 0 |
 //! | get, miss | 1.0 to 1.13 | 0 |
-//! | insert | as a miss | 2, and 1 to count (per batch) |
+//! | insert | as a miss | 2, and 1 to count (per batch); 2 more when its bin gets a link bucket |
 //! | update | as a hit | 1 |
 //! | remove | as a hit | 1, and 1 to count (per batch) |
+//! | shadow insert, then commit or abort | as a miss, as a hit | 2, then 1, and 1 to count a commit |
+//!
+//! A write that changes nothing (the key is present, or absent) has none. `tests/costs.rs` holds this table to it.
 
 mod api;
 mod batch;
@@ -136,13 +140,18 @@ use crate::table::Cursor;
 use self::core::Core;
 
 pub use hasher::DlhtHash;
-pub use map::{DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtNamespace};
+#[doc(hidden)]
+pub use layout::LinkPool;
+pub use map::{
+    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter,
+    DlhtNamespace, Global, RecordAllocator, Refused,
+};
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};
 pub use options::DlhtOptions;
 pub use set::{DlhtSet, DlhtSetIter};
-pub use shadow::{NotShadowed, Shadow};
+pub use shadow::{Shadow, Shadows};
 pub use snapshot::{Snapshot, SnapshotIter};
 
 /// A DLHT table of words; use it as [`Dlht`] or [`DlhtLocal`].

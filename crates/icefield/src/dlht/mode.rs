@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::index::Index;
 use crate::base::counter::ShardedCounter;
-use crate::base::reclaim::{Guard, Reclaimer};
+use crate::base::reclaim::{Reclaimer, Section};
 use crate::base::sync::{self, AtomicU64, Ordering};
 
 /// How many threads a table is for: [`Shared`] or [`Local`].
@@ -52,35 +52,19 @@ pub trait Synchronization: Sized + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
-/// A reclaimer waits for this many things before it looks whether they can go, and it must have one for each thread
-/// that is inside a call: an index counts as so many.
-const THINGS_PER_INDEX: usize = 64;
-
-/// The reclaimer of [`Shared`].
-#[derive(Debug)]
-pub struct SharedReclaimer(Reclaimer);
-
-impl Default for SharedReclaimer {
-    fn default() -> Self {
-        Self(Reclaimer::with_batch(THINGS_PER_INDEX))
-    }
-}
-
 impl Synchronization for Shared {
-    type Reclaimer = SharedReclaimer;
-    type Guard<'a> = Guard<'a>;
+    type Reclaimer = Reclaimer;
+    type Guard<'a> = Section<'a>;
     type Count = ShardedCounter;
 
     #[inline(always)]
-    fn pin(reclaimer: &SharedReclaimer) -> Guard<'_> {
-        reclaimer.0.pin()
+    fn pin(reclaimer: &Reclaimer) -> Section<'_> {
+        reclaimer.enter()
     }
 
-    fn retire(guard: &Guard<'_>, index: Arc<Index>) {
-        guard.retire(move || index.leave());
-        for _ in 1..THINGS_PER_INDEX {
-            guard.retire(|| ());
-        }
+    fn retire(guard: &Section<'_>, index: Arc<Index>) {
+        let mut index = index;
+        guard.retire_in_steps(move || Index::dismantle(&mut index));
     }
 
     #[inline(always)]
@@ -107,28 +91,32 @@ pub struct Interleaved<T>(std::marker::PhantomData<T>);
 pub trait Turns: 'static {
     /// Lets others run now, or not.
     fn give_way();
+    /// Told of every locked instruction that an operation needs.
+    fn locked() {}
 }
 
 impl<T: Turns> Synchronization for Interleaved<T> {
-    type Reclaimer = SharedReclaimer;
-    type Guard<'a> = Guard<'a>;
+    type Reclaimer = Reclaimer;
+    type Guard<'a> = Section<'a>;
     type Count = ShardedCounter;
 
-    fn pin(reclaimer: &SharedReclaimer) -> Guard<'_> {
+    fn pin(reclaimer: &Reclaimer) -> Section<'_> {
         T::give_way();
         Shared::pin(reclaimer)
     }
 
-    fn retire(guard: &Guard<'_>, index: Arc<Index>) {
+    fn retire(guard: &Section<'_>, index: Arc<Index>) {
         Shared::retire(guard, index);
     }
 
     fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
         T::give_way();
+        T::locked();
         Shared::exchange(word, old, new)
     }
 
     fn add(count: &ShardedCounter, delta: i64) {
+        T::locked();
         Shared::add(count, delta);
     }
 

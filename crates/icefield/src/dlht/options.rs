@@ -1,12 +1,14 @@
 //! Making tables.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::core::Core;
 use super::mode::{Mode, Shared};
 use super::plan::Plan;
 use super::{DlhtHash, DlhtTable};
 use crate::key::{Key, Word};
+use crate::pm::FaultPlan;
 use crate::{Error, Result};
 
 /// How a DLHT table is made: a builder, from [`DlhtTable::options`].
@@ -120,6 +122,14 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
+    /// Allocations to fail, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
+        self.plan.faults = Some(faults);
+        self
+    }
+
     /// Makes the table.
     ///
     /// # Errors
@@ -139,7 +149,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
                 detail: format!("{} is not between 0 and 3", self.plan.link_ratio),
             });
         }
-        let core = Core::new(self.plan, self.plan.size_for(self.capacity))?;
+        let core = Core::new(self.plan, self.capacity)?;
         Ok(DlhtTable { core, types: PhantomData })
     }
 }

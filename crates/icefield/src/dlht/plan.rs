@@ -1,7 +1,12 @@
 //! How big an index is made, and what the next one is like.
 
+use std::sync::Arc;
+
 use super::DlhtHash;
-use super::index::{Index, Size};
+use super::hasher::Hasher;
+use super::index::{Entry, Index, Size};
+use crate::pm::FaultPlan;
+use crate::{Error, Result};
 
 /// Below this many bins an index grows whenever it is full: memory is not an issue yet, and small numbers vary.
 const SMALL_BINS: u64 = 1 << 12;
@@ -15,7 +20,7 @@ const MAX_BITS: u32 = 46;
 const MAX_LINKS: f64 = (u32::MAX - 2) as f64;
 
 /// What the options of a table say about its indexes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) hash: DlhtHash,
     pub(super) seed: Option<[u64; 2]>,
@@ -29,6 +34,8 @@ pub(super) struct Plan {
     pub(super) least_bits: u32,
     /// The logarithm of the growth factor, for tests; else it depends on the size.
     pub(super) growth_bits: Option<u32>,
+    /// Allocations to fail, for tests.
+    pub(super) faults: Option<Arc<FaultPlan>>,
 }
 
 impl Default for Plan {
@@ -42,11 +49,25 @@ impl Default for Plan {
             // One page.
             least_bits: 6,
             growth_bits: None,
+            faults: None,
         }
     }
 }
 
 impl Plan {
+    /// An empty index.
+    pub(super) fn index(&self, size: Size, hasher: Hasher, entry: Entry) -> Result<Index> {
+        let made = match &self.faults {
+            None => Index::new(size, hasher, entry),
+            Some(faults) => faults
+                .enter("bins", true)
+                .and_then(|()| faults.enter("link buckets", true))
+                .map_err(Into::into)
+                .and_then(|()| Index::new(size, hasher, entry)),
+        };
+        made.map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })
+    }
+
     /// 2^`bits` bins and their link buckets.
     pub(super) fn size(&self, bits: u32) -> Size {
         let links = (2_f64.powi(bits as i32) * self.link_ratio).ceil().min(MAX_LINKS);
@@ -116,10 +137,10 @@ mod tests {
         let per_bin = capacity(plan.size(20)) as f64 / 2_f64.powi(20);
         assert!((1.87..1.92).contains(&per_bin), "{per_bin}");
         // The paper's 1/5: 59.8 % of the slots.
-        let paper = Plan { link_ratio: 0.2, ..plan };
+        let paper = Plan { link_ratio: 0.2, ..Plan::default() };
         let occupancy = capacity(paper.size(20)) as f64 / (2_f64.powi(20) * (3.0 + 0.2 * 4.0));
         assert!((0.59..0.605).contains(&occupancy), "{occupancy}");
-        assert!(capacity(Plan { link_ratio: 0.0, ..plan }.size(20)) > 1 << 15);
+        assert!(capacity(Plan { link_ratio: 0.0, ..Plan::default() }.size(20)) > 1 << 15);
     }
 
     #[test]

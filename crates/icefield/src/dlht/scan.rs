@@ -2,7 +2,8 @@
 //!
 //! A cursor is a place in that order. Growing and shrinking split and merge bins but keep the order, so a cursor stays
 //! good; a key is seen by its hash, never by its bin. Only a new hash function changes the order: whoever comes with a
-//! cursor of the former one gets everything that is left, in one page.
+//! cursor of the former one gets everything that is left, in one page. So does whoever meets the change itself when
+//! there is no memory to finish it.
 
 use super::core::Core;
 use super::index::Index;
@@ -40,10 +41,41 @@ impl<M: Mode> Core<M> {
                 Ok(next) => return Ok(next),
                 Err(Rehashed) => {
                     records.truncate(first);
-                    self.finish(index)?;
+                    if self.finish(index).is_err() {
+                        // No memory: the records stay in both orders.
+                        self.scan_between(index, place, generation, records);
+                        return Ok(None);
+                    }
                 }
             }
         }
+    }
+
+    /// All records from `place` on in the order of a hash function, while they are on their way to another one.
+    fn scan_between(
+        &self,
+        index: &Index,
+        place: u64,
+        generation: u16,
+        records: &mut Vec<(u64, u64)>,
+    ) {
+        // A cursor of no generation that ever was is nobody's; the first one of all has none.
+        let hasher = self.hasher_of(generation);
+        let from_place = |key| {
+            place == 0 || hasher.is_some_and(|hasher| hasher.order(key) >> GENERATION_BITS >= place)
+        };
+        let mut all = Vec::new();
+        let mut next = Some(index);
+        // Records only go forward: one that has left its bin is in a later index when that is looked at. It may have
+        // been seen before it left.
+        while let Some(index) = next {
+            let pictures = (0..index.len()).filter_map(|bin| index.picture::<M>(index.bin(bin)));
+            pictures.for_each(|picture| all.extend(picture.records()));
+            next = index.next();
+        }
+        all.sort_by_key(|&(key, _)| key);
+        all.dedup_by_key(|&mut (key, _)| key);
+        records.extend(all.into_iter().filter(|&(key, _)| from_place(key)));
     }
 
     /// All records from `place` on in the order of an earlier hash function.

@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
 
 use super::api::plain;
+use super::batch::Turn;
 use super::core::Core;
 use super::header::SlotState;
 use super::mode::Shared;
@@ -59,8 +59,7 @@ impl<K: Word> DlhtSet<K> {
     #[must_use]
     pub fn with_capacity(keys: u64) -> Self {
         const { <K as Key>::USABLE };
-        let plan = Plan::default();
-        Self { core: plain(Core::new(plan, plan.size_for(keys))), types: PhantomData }
+        Self { core: plain(Core::new(Plan::default(), keys)), types: PhantomData }
     }
 
     /// Whether `key` is in the set.
@@ -123,14 +122,12 @@ impl<K: Word> DlhtSet<K> {
     /// ```
     pub fn insert_batch(&self, keys: &[K], inserted: &mut [bool]) {
         plain(same_length(keys.len(), inserted.len()));
-        plain(self.core.run_all(
-            keys.len(),
-            |at| keys[at].to_word(),
-            |at, turn| {
-                inserted[at] = turn.store(NO_VALUE, Rule::IfAbsent)? == Outcome::Inserted;
-                Ok(ControlFlow::Continue(()))
-            },
-        ));
+        let key = |at: usize| keys[at].to_word();
+        let insert = |at: usize, turn: Turn<'_, Shared>| {
+            inserted[at] = turn.store(NO_VALUE, Rule::IfAbsent)? == Outcome::Inserted;
+            Ok(())
+        };
+        plain(self.core.run_all(keys.len(), (key, insert)));
     }
 
     /// [`DlhtSet::remove`] of each key in order.
@@ -143,14 +140,12 @@ impl<K: Word> DlhtSet<K> {
     /// ```
     pub fn remove_batch(&self, keys: &[K], removed: &mut [bool]) {
         plain(same_length(keys.len(), removed.len()));
-        plain(self.core.run_all(
-            keys.len(),
-            |at| keys[at].to_word(),
-            |at, turn| {
-                removed[at] = matches!(turn.take(), Outcome::Replaced(_));
-                Ok(ControlFlow::Continue(()))
-            },
-        ));
+        let key = |at: usize| keys[at].to_word();
+        let remove = |at: usize, turn: Turn<'_, Shared>| {
+            removed[at] = matches!(turn.take(), Outcome::Replaced(_));
+            Ok(())
+        };
+        plain(self.core.run_all(keys.len(), (key, remove)));
     }
 
     /// How many keys there are: exact when quiescent.

@@ -7,27 +7,23 @@ use super::header::SlotState;
 use super::mode::{Mode, Shared};
 use super::write::{Outcome, Rule};
 use crate::key::Word;
+use crate::table::{HeldKeys, NotShadowed};
 use crate::{Error, Result};
 
-/// Why a shadow insert was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotShadowed<V> {
-    /// The key is present; holds its value.
-    Occupied(V),
-    /// Another shadow insert holds the key.
-    Shadowed,
+/// What a shadow insert of `value` came to.
+pub(super) fn shadowed<V: Word>(
+    outcome: Outcome,
+    value: V,
+) -> Result<std::result::Result<(), NotShadowed<V>>> {
+    Ok(match outcome {
+        Outcome::Inserted => Ok(()),
+        Outcome::Kept(Some(present)) | Outcome::Replaced(present) => {
+            Err(NotShadowed::Occupied(V::from_word(present).unwrap_or(value)))
+        }
+        Outcome::Shadowed => Err(NotShadowed::Shadowed),
+        Outcome::Kept(None) => return Err(Error::Full),
+    })
 }
-
-impl<V> fmt::Display for NotShadowed<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Occupied(_) => "the key is present",
-            Self::Shadowed => "another shadow insert holds the key",
-        })
-    }
-}
-
-impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
 /// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]: its key is absent for
 /// every reader and held against every other insert. Dropping it aborts; forgetting it holds the key for ever.
@@ -45,14 +41,8 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
         value: V,
     ) -> Result<Result<Self, NotShadowed<V>>> {
         let (word, new) = (value.to_word(), SlotState::Shadow);
-        Ok(match table.core.store(key.to_word(), word, Rule::IfAbsent, new)? {
-            Outcome::Inserted => Ok(Self { table, key, value }),
-            Outcome::Kept(Some(present)) | Outcome::Replaced(present) => {
-                Err(NotShadowed::Occupied(V::from_word(present).unwrap_or(value)))
-            }
-            Outcome::Shadowed => Err(NotShadowed::Shadowed),
-            Outcome::Kept(None) => return Err(Error::Full),
-        })
+        let outcome = table.core.store(key.to_word(), word, Rule::IfAbsent, new)?;
+        Ok(shadowed(outcome, value)?.map(|()| Self { table, key, value }))
     }
 
     /// The key.
@@ -117,5 +107,128 @@ impl<K: Word, V: Word, M: Mode> Drop for Shadow<'_, K, V, M> {
 impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadow<'_, K, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shadow").field("key", &self.key).field("value", &self.value).finish()
+    }
+}
+
+/// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping it
+/// aborts them all; forgetting it holds their keys for ever.
+///
+/// ```
+/// use icefield::{Dlht, NotShadowed, OnFailure, Op};
+/// let table = Dlht::from_iter([(3_u64, 30_u64)]);
+/// let shadows = table.shadows();
+/// let mut ops: Vec<_> = (1..4).map(|key| Op::shadow(key, 10 * key, &shadows)).collect();
+/// assert_eq!(table.execute(&mut ops, OnFailure::Stop), 3, "key 3 is present");
+/// assert!(matches!(ops[2], Op::Shadow(.., Err(NotShadowed::Occupied(30)))));
+/// shadows.abort();
+/// assert_eq!((table.get(1), table.try_insert(1, 11)), (None, Ok(())));
+/// ```
+#[must_use = "dropping shadow inserts aborts them"]
+pub struct Shadows<'a, K: Word, V: Word, M: Mode = Shared> {
+    table: &'a DlhtTable<K, V, M>,
+    held: HeldKeys,
+}
+
+impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
+    pub(super) fn of(table: &'a DlhtTable<K, V, M>) -> Self {
+        Self { table, held: HeldKeys::of(table) }
+    }
+
+    /// How many shadow inserts are held.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert_eq!(table.shadows().len(), 0);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.held.records().len()
+    }
+
+    /// Whether none is held.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// assert!(table.shadows().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes every record visible that is held now, one after the other in the order of their inserts: others may see
+    /// the first before the last. Never waits for room: the slots are there.
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let shadows = table.shadows();
+    /// table.execute(&mut [Op::shadow(1, 10, &shadows)], OnFailure::Stop);
+    /// assert_eq!(table.get(1), None);
+    /// shadows.commit();
+    /// assert_eq!(table.get(1), Some(10));
+    /// ```
+    pub fn commit(&self) {
+        self.settle(SlotState::Valid);
+    }
+
+    /// Takes every record away that is held now.
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let shadows = table.shadows();
+    /// table.execute(&mut [Op::shadow(1, 10, &shadows)], OnFailure::Stop);
+    /// shadows.abort();
+    /// assert_eq!(table.try_insert(1, 11), Ok(()));
+    /// ```
+    pub fn abort(&self) {
+        self.settle(SlotState::Invalid);
+    }
+
+    /// The shadow insert of `key`, if it is held: to be committed or aborted apart from the others.
+    ///
+    /// ```
+    /// use icefield::{OnFailure, Op};
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// let shadows = table.shadows();
+    /// let mut ops = [Op::shadow(1, 10, &shadows), Op::shadow(2, 20, &shadows)];
+    /// table.execute(&mut ops, OnFailure::Stop);
+    /// shadows.take(2).expect("held").commit();
+    /// drop(shadows);
+    /// assert_eq!((table.get(1), table.get(2)), (None, Some(20)));
+    /// ```
+    pub fn take(&self, key: K) -> Option<Shadow<'a, K, V, M>> {
+        let word = key.to_word();
+        let mut records = self.held.records();
+        let at = records.iter().position(|&(held, _)| held == word)?;
+        let value = V::from_word(records[at].1)?;
+        records.remove(at);
+        Some(Shadow { table: self.table, key, value })
+    }
+
+    fn settle(&self, new: SlotState) {
+        // Out of the lock first: nothing of the table runs under it.
+        let records = std::mem::take(&mut *self.held.records());
+        for (key, _) in records {
+            let settled = self.table.core.resolve(key, new);
+            debug_assert!(settled, "nobody else may settle a shadow insert");
+        }
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> AsRef<HeldKeys> for Shadows<'_, K, V, M> {
+    fn as_ref(&self) -> &HeldKeys {
+        &self.held
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> Drop for Shadows<'_, K, V, M> {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadows<'_, K, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shadows").field("held", &self.held.records()).finish_non_exhaustive()
     }
 }

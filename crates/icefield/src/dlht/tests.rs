@@ -3,6 +3,7 @@
 use std::thread;
 
 use super::{Dlht, DlhtLocal, DlhtMap};
+use crate::table::{OnFailure, Op};
 
 const KEYS: u64 = 40;
 
@@ -46,6 +47,22 @@ fn a_local_table_grows_shrinks_and_clears() {
     table.clear();
     shadow.commit();
     assert_eq!(table.iter().collect::<Vec<_>>(), [(0, 1)]);
+}
+
+#[test]
+fn shadow_inserts_of_a_batch_end_as_their_holder_says() {
+    let table = Dlht::<u64, u64>::options().geometry(0, 1).build().expect("small");
+    for commits in [false, true] {
+        let shadows = table.shadows();
+        let mut ops: Vec<_> = (0..KEYS).map(|key| Op::shadow(key, key, &shadows)).collect();
+        assert_eq!(table.execute(&mut ops, OnFailure::Stop), ops.len());
+        assert_eq!((shadows.len() as u64, table.len()), (KEYS, 0));
+        shadows.take(7).expect("held").abort();
+        if commits {
+            shadows.commit();
+        }
+    }
+    assert_eq!((table.len(), table.get(7), table.get(8)), (KEYS - 1, None, Some(8)));
 }
 
 #[test]

@@ -75,9 +75,7 @@ impl<M: Mode> Core<M> {
     pub(super) fn make_next(&self, index: &Index, size: Size, entry: Entry) -> Result<bool> {
         let crowded = entry == Entry::Resize && size.bits == index.size.bits;
         let hasher = if crowded { index.hasher.successor() } else { index.hasher };
-        let next = Index::new(size, hasher, entry)
-            .map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })?;
-        Ok(index.install(next))
+        Ok(index.install(self.plan.index(size, hasher, entry)?))
     }
 
     /// Moves bins of `index` until `bins` have been moved or looked at, or there is none left to begin with.

@@ -1,15 +1,18 @@
 //! Between types and words: every operation once, with its errors; the public faces are over these.
 
-use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use super::DlhtTable;
-use super::batch::Turn;
+use super::batch::{Operations, Turn};
 use super::header::SlotState;
 use super::mode::Mode;
+use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
 use crate::key::Word;
-use crate::table::{Computed, Decision, Occupied, OnFailure, Op, Stats, TryInsert, same_length};
+use crate::table::{
+    Computed, Decision, HeldKeys, NotShadowed, Occupied, OnFailure, Op, Stats, TryInsert,
+    same_length,
+};
 use crate::{Error, Result};
 
 /// The value that `word` stands for. All words come from [`Word::to_word`], so there is one.
@@ -152,15 +155,10 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         rule: Rule,
         mut done: impl FnMut(usize, Outcome) -> Result<()>,
     ) -> Result<()> {
-        let run = self.core.run_all(
-            pairs.len(),
-            |at| pairs[at].0.to_word(),
-            |at, turn| {
-                done(at, turn.store(pairs[at].1.to_word(), rule)?)?;
-                Ok(ControlFlow::Continue(()))
-            },
-        );
-        run.map(drop)
+        let key = |at: usize| pairs[at].0.to_word();
+        let write =
+            |at: usize, turn: Turn<'_, M>| done(at, turn.store(pairs[at].1.to_word(), rule)?);
+        self.core.run_all(pairs.len(), (key, write)).map(drop)
     }
 
     pub(super) fn insert_all(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
@@ -197,15 +195,12 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
 
     pub(super) fn remove_all(&self, keys: &[K], removed: &mut [Option<V>]) -> Result<()> {
         same_length(keys.len(), removed.len())?;
-        let run = self.core.run_all(
-            keys.len(),
-            |at| keys[at].to_word(),
-            |at, turn| {
-                removed[at] = before(turn.take())?;
-                Ok(ControlFlow::Continue(()))
-            },
-        );
-        run.map(drop)
+        let key = |at: usize| keys[at].to_word();
+        let remove = |at: usize, turn: Turn<'_, M>| {
+            removed[at] = before(turn.take())?;
+            Ok(())
+        };
+        self.core.run_all(keys.len(), (key, remove)).map(drop)
     }
 
     pub(super) fn execute_all(
@@ -213,22 +208,44 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         ops: &mut [Op<'_, K, V>],
         on_failure: OnFailure,
     ) -> Result<usize> {
-        let count = ops.len();
-        // Keys are read ahead while results are filled in behind.
-        let ops = RefCell::new(ops);
-        self.core.run_all(
-            count,
-            |at| ops.borrow()[at].key().to_word(),
-            |at, turn| {
-                let op = &mut ops.borrow_mut()[at];
-                Self::execute_one(op, turn)?;
-                let stop = on_failure == OnFailure::Stop && op.failed();
-                Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            },
-        )
+        let mixed = MixedOps { table: self, ops, on_failure };
+        self.core.run_all(mixed.ops.len(), mixed)
     }
 
-    fn execute_one(op: &mut Op<'_, K, V>, turn: Turn<'_, M>) -> Result<()> {
+    /// A shadow insert of a batch. Apart, so that the loop stays small.
+    #[inline(never)]
+    fn shadow_in_turn(
+        &self,
+        key: K,
+        value: V,
+        held: &HeldKeys,
+        turn: &Turn<'_, M>,
+    ) -> Result<std::result::Result<(), NotShadowed<V>>> {
+        held.must_be_of(self)?;
+        let outcome = shadowed(turn.shadow(value.to_word())?, value)?;
+        if outcome.is_ok() {
+            held.add(key.to_word(), value.to_word());
+        }
+        Ok(outcome)
+    }
+}
+
+/// A batch of operations of several kinds.
+struct MixedOps<'a, 'k, K: Word, V: Word, M: Mode> {
+    table: &'a DlhtTable<K, V, M>,
+    ops: &'a mut [Op<'k, K, V>],
+    on_failure: OnFailure,
+}
+
+impl<K: Word, V: Word, M: Mode> Operations<M> for MixedOps<'_, '_, K, V, M> {
+    #[inline(always)]
+    fn key(&self, at: usize) -> u64 {
+        self.ops[at].key().to_word()
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>> {
+        let op = &mut self.ops[at];
         match op {
             Op::Get(_, found) => *found = decoded(turn.get()),
             Op::TryInsert(_, value, outcome) => {
@@ -244,7 +261,11 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
                 *previous = before(turn.store(value.to_word(), Rule::IfPresent)?)?;
             }
             Op::Remove(_, removed) => *removed = before(turn.take())?,
+            Op::Shadow(key, value, held, outcome) => {
+                *outcome = self.table.shadow_in_turn(*key, *value, held, &turn)?;
+            }
         }
-        Ok(())
+        let stop = self.on_failure == OnFailure::Stop && op.failed();
+        Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }

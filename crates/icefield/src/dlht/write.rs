@@ -3,7 +3,7 @@
 use super::get::{Hit, Step};
 use super::header::{BinState, Header, SlotState};
 use super::index::Index;
-use super::layout::HEADER;
+use super::layout::{HEADER, LINK_SLOTS};
 use super::mode::Mode;
 use crate::base::sync::{Line, Ordering};
 
@@ -49,7 +49,7 @@ pub(super) enum Outcome {
     Shadowed,
 }
 
-/// What a publishing insert came to.
+/// What publishing an insert came to.
 enum Published {
     Yes,
     /// Somebody else has inserted the key meanwhile; the slot is free again.
@@ -60,8 +60,30 @@ enum Published {
 
 impl Index {
     /// Brings `key` to `value`, if `rule` wants it so; an insert makes a slot of state `new`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn store<M: Mode>(
+        &self,
+        line: &Line,
+        key: u64,
+        value: u64,
+        rule: Rule,
+        new: SlotState,
+    ) -> Step<Outcome> {
+        let header = Self::header(line);
+        if header.state() == BinState::NoTransfer && header.held() & LINK_SLOTS == 0 {
+            M::pause();
+            let hit = Self::find_primary(line, header.held(), key);
+            let tried = self.try_store::<M>(line, header, hit, (key, value), rule, new);
+            if let Some(outcome @ Step::Done(_)) = tried {
+                return outcome;
+            }
+        }
+        self.store_slowly::<M>(line, key, value, rule, new)
+    }
+
+    /// [`Index::store`] in every case: link buckets, bins in which something goes on.
+    #[inline(never)]
+    fn store_slowly<M: Mode>(
         &self,
         line: &Line,
         key: u64,
@@ -72,42 +94,55 @@ impl Index {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
             M::pause();
-            if let Some(hit) = self.find(line, header.held(), key) {
-                match self.store_over::<M>(line, header, hit, value, rule) {
-                    Some(outcome) => return Step::Done(outcome),
-                    None => continue,
-                }
-            }
-            if !rule.inserts() {
-                if Self::still(line, header) {
-                    return Step::Done(Outcome::Kept(None));
-                }
-                continue;
-            }
-            let place = header
-                .first_free()
-                .and_then(|slot| Some((slot, self.pool.place::<M>(line, slot)?)));
-            let Some((slot, place)) = place else { return Step::Full };
-            let reserved = header.with(slot, SlotState::TryInsert);
-            if !Self::change::<M>(line, header, reserved) {
-                continue;
-            }
-            // Release (E2), both: a reader that still looks at the slot's former record sees the header change above.
-            place.key().store(key, Ordering::Release);
-            M::pause();
-            place.value().store(value, Ordering::Release);
-            match self.publish::<M>(line, reserved, slot, key, new) {
-                Published::Yes => return Step::Done(Outcome::Inserted),
-                Published::Forestalled => {}
-                Published::Moved => return Step::Moved,
+            let hit = self.find(line, header.held(), key);
+            let tried = self.try_store::<M>(line, header, hit, (key, value), rule, new);
+            if let Some(step) = tried {
+                return step;
             }
         }
     }
 
-    /// A write that found the key. `None`: look again.
-    #[inline]
-    fn store_over<M: Mode>(
+    /// One try at a write, with what was found under `header`. `None`: look again.
+    #[inline(always)]
+    fn try_store<M: Mode>(
         &self,
+        line: &Line,
+        header: Header,
+        hit: Option<Hit<'_>>,
+        (key, value): (u64, u64),
+        rule: Rule,
+        new: SlotState,
+    ) -> Option<Step<Outcome>> {
+        if let Some(hit) = hit {
+            return Self::store_over::<M>(line, header, hit, value, rule).map(Step::Done);
+        }
+        if !rule.inserts() {
+            return Self::still(line, header).then_some(Step::Done(Outcome::Kept(None)));
+        }
+        let place =
+            header.first_free().and_then(|slot| Some((slot, self.pool.place::<M>(line, slot)?)));
+        let Some((slot, place)) = place else { return Some(Step::Full) };
+        let reserved = header.with(slot, SlotState::TryInsert);
+        if !Self::change::<M>(line, header, reserved) {
+            return None;
+        }
+        // Release (E2), both: a reader that still looks at the slot's former record sees the header change above.
+        place.key().store(key, Ordering::Release);
+        M::pause();
+        place.value().store(value, Ordering::Release);
+        if Self::change::<M>(line, reserved, reserved.with(slot, new)) {
+            return Some(Step::Done(Outcome::Inserted));
+        }
+        match self.publish_slowly::<M>(line, slot, key, new) {
+            Published::Yes => Some(Step::Done(Outcome::Inserted)),
+            Published::Forestalled => None,
+            Published::Moved => Some(Step::Moved),
+        }
+    }
+
+    /// A write that found the key. `None`: look again.
+    #[inline(always)]
+    fn store_over<M: Mode>(
         line: &Line,
         header: Header,
         hit: Hit<'_>,
@@ -139,19 +174,16 @@ impl Index {
         Some(Outcome::Replaced(present))
     }
 
-    /// Turns the slot that this thread reserved into `new`, unless the key has come to be elsewhere in the bin.
-    #[inline]
-    fn publish<M: Mode>(
+    /// Turns the slot that this thread reserved into `new`, unless the key has come to be elsewhere in the bin: something
+    /// else has changed there meanwhile.
+    #[inline(never)]
+    fn publish_slowly<M: Mode>(
         &self,
         line: &Line,
-        reserved: Header,
         slot: u32,
         key: u64,
         new: SlotState,
     ) -> Published {
-        if Self::change::<M>(line, reserved, reserved.with(slot, new)) {
-            return Published::Yes;
-        }
         loop {
             let Some(header) = self.settled::<M>(line) else { return Published::Moved };
             let (next, published) = match self.find(line, header.held(), key) {
@@ -165,31 +197,53 @@ impl Index {
     }
 
     /// Takes `key` away, if its value is `expected` or nothing is expected. The value found.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take<M: Mode>(
         &self,
         line: &Line,
         key: u64,
         expected: Option<u64>,
     ) -> Step<Outcome> {
-        loop {
-            let Some(header) = self.settled::<M>(line) else { return Step::Moved };
-            let Some(hit) = self.find(line, header.valid(), key) else {
-                if Self::still(line, header) {
-                    return Step::Done(Outcome::Kept(None));
-                }
-                continue;
-            };
-            // Relaxed: exact if the exchange succeeds, for a claim would have changed the header.
-            let present = hit.place.value().load(Ordering::Relaxed);
-            if expected.is_some_and(|expected| expected != present) {
-                if Self::still(line, header) {
-                    return Step::Done(Outcome::Kept(Some(present)));
-                }
-            } else if Self::change::<M>(line, header, header.with(hit.slot, SlotState::Invalid)) {
-                return Step::Done(Outcome::Replaced(present));
+        let header = Self::header(line);
+        if header.state() == BinState::NoTransfer && header.valid() & LINK_SLOTS == 0 {
+            let hit = Self::find_primary(line, header.valid(), key);
+            if let Some(outcome) = Self::try_take::<M>(line, header, hit, expected) {
+                return Step::Done(outcome);
             }
         }
+        self.take_slowly::<M>(line, key, expected)
+    }
+
+    /// [`Index::take`] in every case.
+    #[inline(never)]
+    fn take_slowly<M: Mode>(&self, line: &Line, key: u64, expected: Option<u64>) -> Step<Outcome> {
+        loop {
+            let Some(header) = self.settled::<M>(line) else { return Step::Moved };
+            let hit = self.find(line, header.valid(), key);
+            if let Some(outcome) = Self::try_take::<M>(line, header, hit, expected) {
+                return Step::Done(outcome);
+            }
+        }
+    }
+
+    /// One try at a removal, with what was found under `header`. `None`: look again.
+    #[inline(always)]
+    fn try_take<M: Mode>(
+        line: &Line,
+        header: Header,
+        hit: Option<Hit<'_>>,
+        expected: Option<u64>,
+    ) -> Option<Outcome> {
+        let Some(hit) = hit else {
+            return Self::still(line, header).then_some(Outcome::Kept(None));
+        };
+        // Relaxed: exact if the exchange succeeds, for a claim would have changed the header.
+        let present = hit.place.value().load(Ordering::Relaxed);
+        if expected.is_some_and(|expected| expected != present) {
+            return Self::still(line, header).then_some(Outcome::Kept(Some(present)));
+        }
+        let freed = header.with(hit.slot, SlotState::Invalid);
+        Self::change::<M>(line, header, freed).then_some(Outcome::Replaced(present))
     }
 
     /// Turns the slot of `key` from `Shadow` into `new`. Whether it was one.

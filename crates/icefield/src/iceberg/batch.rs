@@ -91,16 +91,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
         let core = &table.core;
         let pin = core.pin();
         let mut failure = Ok(());
-        pipeline::rolling(
-            keys.len(),
-            RING,
-            PEEK,
+        let reads = pipeline::stages(
             |index| {
                 let hash = core.records.probe(keys[index]).hash;
                 core.fetch_line(hash, prefetch_read);
                 hash
             },
-            |_, &hash| core.fetch_slot(isa, hash),
+            |_, hash| core.fetch_slot(isa, hash),
             |index, hash| {
                 let probe = Probe { hash, key: K::raw(keys[index]) };
                 let value = core.lookup_on(isa, &pin, &probe);
@@ -116,6 +113,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
                 }
             },
         );
+        pipeline::rolling(keys.len(), RING, PEEK, reads);
         failure
     }
 }
@@ -159,16 +157,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
         let core = &self.core;
         let mut writer = Writer::new(self);
         let mut failure = Ok(());
-        pipeline::rolling(
-            count,
-            RING,
-            PEEK,
+        let writes = pipeline::stages(
             |index| {
                 let hash = core.records.probe(operation(index).0).hash;
                 core.fetch_line(hash, prefetch_write);
                 hash
             },
-            |_, &hash| core.fetch_room(hash),
+            |_, hash| core.fetch_room(hash),
             |index, hash| {
                 let (key, write) = operation(index);
                 let probe = Probe { hash, key: K::raw(key) };
@@ -181,6 +176,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
                 }
             },
         );
+        pipeline::rolling(count, RING, PEEK, writes);
         // What came before a failure is made durable and answered.
         let finished = writer.commit(&mut answer);
         failure.and(finished)

@@ -92,6 +92,8 @@ pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     pin: Pin<'t>,
     staged: Vec<Staged<'t>>,
     held: Vec<Held<'t>>,
+    /// Reads of a mixed batch that the open window has let pass: other threads' reads of its buckets wait.
+    reads: usize,
     /// Inside the gate while anything is held, after `held` so that the locks go first.
     pass: Option<(Pass<'t>, Shape)>,
 }
@@ -123,6 +125,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             pin: table.core.pin(),
             staged: Vec::with_capacity(WINDOW),
             held: Vec::with_capacity(WINDOW),
+            reads: 0,
             pass: None,
         }
     }
@@ -205,6 +208,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
         self.held.clear();
         self.pass = None;
+        self.reads = 0;
     }
 
     /// Stores to the slot of an operation and flushes it.
@@ -340,9 +344,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
         result
     }
 
-    fn holds_up(&self, hash: u64) -> bool {
+    fn holds_up(&mut self, hash: u64) -> bool {
+        self.reads += 1;
         let held = |shape: Shape| self.held.iter().any(|held| held.bucket == shape.front(hash));
-        self.pass.as_ref().is_some_and(|(_, shape)| held(*shape))
+        let open = self.pass.as_ref();
+        open.is_some_and(|(_, shape)| held(*shape) || self.reads > WINDOW)
     }
 
     fn staged_answer(&self, index: usize) -> Option<Wrote> {

@@ -4,7 +4,9 @@ use super::engine::{Engine, Mode, Wrote};
 use super::{Probe, Unlinked};
 use crate::Result;
 use crate::key::{Key, Raw, Value};
-use crate::table::{Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, same_length};
+use crate::table::{
+    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
+};
 
 /// How far ahead of a mixed batch its keys are asked for.
 const HINT_DISTANCE: usize = 16;
@@ -32,8 +34,8 @@ pub(crate) trait BatchWriter {
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()>;
 
     /// Whether a read of a key with this hash must come after the open window: it has an operation on the key, or a
-    /// lock for which reads wait.
-    fn holds_up(&self, hash: u64) -> bool;
+    /// lock for which reads wait, or has been open for long enough.
+    fn holds_up(&mut self, hash: u64) -> bool;
 
     /// What will be the answer of an operation that was staged last.
     fn staged_answer(&self, index: usize) -> Option<Wrote>;
@@ -117,6 +119,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
 
     /// A mixed batch.
     fn execute_all(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+        no_shadows(ops)?;
         let mut writer = self.writer();
         let mut ran = 0;
         let mut result = Ok(());
@@ -164,6 +167,8 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
             Op::Insert(_, value, _) | Op::Put(_, value) => Some((Mode::Upsert, V::raw(*value))),
             Op::Update(_, value, _) => Some((Mode::Update, V::raw(*value))),
             Op::Remove(..) => None,
+            // Refused before the batch began.
+            Op::Shadow(..) => return Ok(false),
         };
         let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
         writer.run(index, &probe, write, &mut answer)?;
@@ -183,7 +188,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
             Op::TryInsert(_, _, outcome) => {
                 *outcome = before.map_or(Ok(()), |value| Err(Occupied(value)))
             }
-            Op::Put(..) => {}
+            Op::Put(..) | Op::Shadow(..) => {}
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! DLHT's protocols, on whole tables of one or two bins: what other threads may see and answer while inserts, updates,
 //! removals and transfers are under way.
 
-use icefield::{Decision, Dlht, DlhtHash, Occupied, OnFailure, Op};
+use icefield::{Decision, Dlht, DlhtHash, LinkPool, Occupied, OnFailure, Op};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -14,35 +14,47 @@ fn table(bits: u32) -> Words {
     options.geometry(bits, 1).build().unwrap()
 }
 
-/// Lets `roles` race for a table that `before` has prepared, then looks at what they answered. Every rotation is
-/// explored.
+/// Lets `roles` race for a table that `before` has prepared, then looks at what they answered.
 fn race<const ROLES: usize>(
     bits: u32,
     before: fn(&Words),
-    mut roles: [fn(&Words) -> Option<u64>; ROLES],
+    roles: [fn(&Words) -> Option<u64>; ROLES],
     judge: fn(&Words, [Option<u64>; ROLES]),
+) {
+    let prepared = move || {
+        let table = table(bits);
+        before(&table);
+        table
+    };
+    race_for(prepared, roles, judge);
+}
+
+/// Lets `roles` race for what `prepared` makes, then looks at what they answered. Every rotation is explored.
+fn race_for<T: 'static, A: std::fmt::Debug + 'static, const ROLES: usize>(
+    prepared: impl Fn() -> T + Copy + Send + Sync + 'static,
+    mut roles: [fn(&T) -> A; ROLES],
+    judge: fn(&T, [A; ROLES]),
 ) {
     for turn in 0..ROLES {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = builder.preemption_bound.or(Some(2));
         builder.max_branches = 100_000;
         builder.check(move || {
-            let table = Arc::new(table(bits));
-            before(&table);
+            let shared = Arc::new(prepared());
             let [spawned @ .., last] = &roles[..] else { return };
             let threads: Vec<_> = spawned
                 .iter()
                 .map(|&role| {
-                    let table = Arc::clone(&table);
-                    thread::spawn(move || role(&table))
+                    let shared = Arc::clone(&shared);
+                    thread::spawn(move || role(&shared))
                 })
                 .collect();
-            let last = last(&table);
+            let last = last(&shared);
             let mut answers: Vec<_> =
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect();
             answers.push(last);
             answers.rotate_right(turn);
-            judge(&table, answers.try_into().unwrap());
+            judge(&shared, answers.try_into().unwrap());
         });
         roles.rotate_left(1);
     }
@@ -370,6 +382,116 @@ fn a_computation_is_of_one_moment() {
             [Some(10), Some(20)] => assert_eq!(table.get(1), None),
             [None, Some(10)] => assert_eq!(table.get(1), Some(1)),
             _ => panic!("{answers:?}"),
+        },
+    );
+}
+
+/// How many link buckets the pools of these models have, and bins beside them.
+const BUCKETS: u64 = 4;
+const BINS: usize = 2;
+
+/// A pool all of whose buckets have been returned.
+fn returned() -> LinkPool {
+    let pool = LinkPool::new(BUCKETS as usize, BINS).unwrap();
+    let taken: Vec<_> = (0..BUCKETS).map(|_| pool.take().unwrap()).collect();
+    taken.into_iter().for_each(|number| pool.give_back(number));
+    pool
+}
+
+fn fresh() -> LinkPool {
+    LinkPool::new(BUCKETS as usize, BINS).unwrap()
+}
+
+/// Takes a bucket and uses it: what is in it then looks like the number of another one.
+fn take_and_use(pool: &LinkPool) -> Option<u64> {
+    let number = pool.take()?;
+    pool.write(number, number % BUCKETS + 1);
+    Some(number)
+}
+
+/// Every bucket is one of `held`, or a bin's, or can still be taken; and none is two of these.
+fn each_once<const HOLDERS: usize>(pool: &LinkPool, held: [Vec<u64>; HOLDERS]) {
+    let mut numbers = held.concat();
+    (0..BINS).for_each(|bin| numbers.extend(pool.buckets_of(bin)));
+    numbers.extend(std::iter::from_fn(|| pool.take()));
+    numbers.sort_unstable();
+    assert!(numbers.iter().copied().eq(1..=BUCKETS), "{numbers:?}");
+}
+
+/// One thread looks at the top of the stack; before it takes that, another one has taken it and what was below, and has
+/// put the first one back: the top is the same, what is below is not (ABA).
+#[test]
+fn a_returned_bucket_is_handed_out_once() {
+    race_for(
+        returned,
+        [
+            |pool| take_and_use(pool).into_iter().collect::<Vec<_>>(),
+            |pool| {
+                let (first, second) = (take_and_use(pool), take_and_use(pool));
+                first.into_iter().for_each(|number| pool.give_back(number));
+                second.into_iter().collect()
+            },
+        ],
+        each_once,
+    );
+}
+
+#[test]
+fn three_threads_take_and_return_buckets() {
+    let there_and_back: fn(&LinkPool) -> Vec<u64> = |pool| {
+        take_and_use(pool).into_iter().for_each(|number| pool.give_back(number));
+        Vec::new()
+    };
+    race_for(
+        returned,
+        [there_and_back, there_and_back, |pool| take_and_use(pool).into_iter().collect()],
+        each_once,
+    );
+}
+
+/// Two inserts chain a bucket to the same bin: the one that comes too late returns its own, which another bin can have.
+#[test]
+fn what_a_lost_race_leaves_over_is_not_lost() {
+    for start in [fresh, returned] {
+        race_for(
+            start,
+            [
+                |pool| {
+                    pool.chain(0, false);
+                    Vec::new()
+                },
+                |pool| {
+                    pool.chain(0, false);
+                    pool.chain(1, false);
+                    Vec::new()
+                },
+            ],
+            |pool, held| {
+                assert!((0..BINS).all(|bin| pool.buckets_of(bin).len() == 1));
+                each_once(pool, held);
+            },
+        );
+    }
+}
+
+/// The same for the two neighbours that a bin gets at once: they come back one by one.
+#[test]
+fn neighbours_that_are_left_over_are_not_lost() {
+    race_for(
+        fresh,
+        [
+            |pool| {
+                pool.chain(0, true);
+                Vec::new()
+            },
+            |pool| {
+                pool.chain(0, true);
+                take_and_use(pool).into_iter().collect()
+            },
+        ],
+        |pool, held| {
+            assert_eq!(pool.buckets_of(0).len(), 2);
+            each_once(pool, held);
         },
     );
 }

@@ -58,6 +58,11 @@ mod lines {
             let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
             Ok(Self((0..len).map(line).collect()))
         }
+
+        /// Gives back all but the first `len` lines.
+        pub fn shorten(&mut self, len: usize) {
+            self.0 = std::mem::take(&mut self.0).into_iter().take(len).collect();
+        }
     }
 
     impl Deref for Lines {

@@ -3,112 +3,39 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::marker::PhantomData;
 
-use super::record::{Record, records_of};
+use super::iter::DlhtMapIter;
+use super::memory::RecordAllocator;
+use super::record::{Record, Refused};
 use super::write::{Put, When};
-use super::{DlhtBuildHasher, DlhtGuard, DlhtMap};
-use crate::base::counter::ShardedCounter;
-use crate::base::pipeline::prefetch_read;
-use crate::base::reclaim::Reclaimer;
-use crate::dlht::DlhtHash;
+use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
+use crate::Error;
 use crate::dlht::api::plain;
-use crate::dlht::core::Core;
-use crate::dlht::plan::Plan;
-use crate::table::{Occupied, SCAN_PAGE, same_length};
-use crate::{Error, Result};
+use crate::table::{Computed, Decision, Occupied};
 
 /// Namespaces are numbered below this (§3.4.2).
 const NAMESPACES: u16 = 4096;
-/// Keys of a batch whose records are asked for before the first is looked at.
-const BATCH: usize = 64;
 
-impl<K: Hash + Eq + Send, V: Send> DlhtMap<K, V> {
-    /// An empty map that grows as needed.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtMap::<String, String>::new().is_empty());
-    /// ```
-    #[must_use]
-    pub fn new() -> Self {
-        Self::with_capacity_and_hasher(0, DlhtBuildHasher::default())
-    }
-
-    /// An empty map that takes `records` records before its index must grow.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtMap::<String, String>::with_capacity(1000).capacity() >= 1000);
-    /// ```
-    #[must_use]
-    pub fn with_capacity(records: u64) -> Self {
-        Self::with_capacity_and_hasher(records, DlhtBuildHasher::default())
-    }
+/// What was put, or a panic that says why it was refused.
+#[inline]
+#[track_caller]
+fn asked<K, V, T>(put: Result<T, Refused<K, V>>) -> T {
+    plain(put.map_err(Refused::reason))
 }
 
-impl<K, V, S> DlhtMap<K, V, S> {
-    /// An empty map with a hash function of the caller's.
-    ///
-    /// ```
-    /// use std::hash::RandomState;
-    /// let map = icefield::DlhtMap::<u32, u32, _>::with_capacity_and_hasher(10, RandomState::new());
-    /// assert_eq!(map.len(), 0);
-    /// ```
-    #[must_use]
-    pub fn with_capacity_and_hasher(records: u64, hash: S) -> Self {
-        // Keys of the index are hashes: good ones need no other, and crowded ones get one.
-        let plan = Plan { hash: DlhtHash::Modulo, ..Plan::default() };
-        Self {
-            core: plain(Core::new(plan, plan.size_for(records))),
-            hash,
-            len: ShardedCounter::default(),
-            reclaimer: Reclaimer::new(),
-            records: PhantomData,
-        }
-    }
-
-    /// Protects what is read from the map until the guard is dropped.
-    ///
-    /// ```
-    /// let map = icefield::DlhtMap::<u32, u32>::new();
-    /// let guard = map.pin();
-    /// assert_eq!(map.get(&1, &guard), None);
-    /// ```
-    pub fn pin(&self) -> DlhtGuard<'_> {
-        DlhtGuard { guard: self.reclaimer.pin(), reclaimer: &self.reclaimer }
-    }
-
-    /// How many records there are, in all namespaces: exact when quiescent.
-    ///
-    /// ```
-    /// assert_eq!(icefield::DlhtMap::from_iter([(1, 10)]).len(), 1);
-    /// ```
-    pub fn len(&self) -> u64 {
-        u64::try_from(self.len.sum()).unwrap_or(0)
-    }
-
-    /// Whether there is no record: exact when quiescent.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtMap::<u32, u32>::new().is_empty());
-    /// ```
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How many records fit before the index must grow.
-    ///
-    /// ```
-    /// assert!(icefield::DlhtMap::<u32, u32>::new().capacity() >= 64);
-    /// ```
-    pub fn capacity(&self) -> u64 {
-        self.core.capacity()
+/// What `try_insert` says.
+#[inline]
+fn accepted<V>(put: Put<'_, V>) -> Result<(), Occupied<&V>> {
+    match put {
+        Put::Kept(Some(present)) | Put::Replaced(present) => Err(Occupied(present)),
+        Put::Inserted | Put::Kept(None) => Ok(()),
     }
 }
 
 macro_rules! calls {
     ($(#[$doc:meta])* $self:ident: $ty:ty, $map:expr, $namespace:expr) => {
         $(#[$doc])*
-        impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> $ty {
+        impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> $ty {
             /// The value of `key`. Never waits; one line of the index and the record.
             ///
             /// ```
@@ -139,6 +66,23 @@ macro_rules! calls {
                 $map.find($namespace, key, &$map.pin()).is_some()
             }
 
+            /// What `f` says of the value of `key`, under a guard of this call's own. `f` may use the map.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
+            /// assert_eq!(map.get_with(&1, |value| value.len()), Some(3));
+            /// ```
+            pub fn get_with<Q: Hash + Eq + ?Sized, T>(
+                &$self,
+                key: &Q,
+                f: impl FnOnce(&V) -> T,
+            ) -> Option<T>
+            where
+                K: Borrow<Q>,
+            {
+                $map.find($namespace, key, &$map.pin()).map(|record| f(&record.value))
+            }
+
             /// A copy of the value of `key`.
             ///
             /// ```
@@ -167,14 +111,11 @@ macro_rules! calls {
                 key: K,
                 value: V,
                 guard: &'g DlhtGuard<'_>,
-            ) -> std::result::Result<(), Occupied<&'g V>>
+            ) -> Result<(), Occupied<&'g V>>
             where
                 K: 'g,
             {
-                match plain($map.put($namespace, key, value, When::Absent, guard)) {
-                    Put::Kept(Some(present)) | Put::Replaced(present) => Err(Occupied(present)),
-                    Put::Inserted | Put::Kept(None) => Ok(()),
-                }
+                accepted(asked($map.put($namespace, key, value, When::Absent, guard)))
             }
 
             /// Inserts or replaces; gives the previous value.
@@ -194,7 +135,72 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                plain($map.put($namespace, key, value, When::Always, guard)).replaced()
+                asked($map.put($namespace, key, value, When::Always, guard)).replaced()
+            }
+
+            /// [`insert`](Self::insert), with an error where that panics, and the record back.
+            ///
+            /// # Errors
+            /// [`Error::NoMemory`](crate::Error::NoMemory), for the record or for a larger index; the map is as it was.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::<u32, u32>::new();
+            /// let guard = map.pin();
+            /// match map.checked_insert(1, 10, &guard) {
+            ///     Ok(before) => assert_eq!(before, None),
+            ///     Err(refused) => println!("{refused}: {} is kept elsewhere", refused.value),
+            /// }
+            /// ```
+            pub fn checked_insert<'g>(
+                &$self,
+                key: K,
+                value: V,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Result<Option<&'g V>, Refused<K, V>>
+            where
+                K: 'g,
+            {
+                $map.put($namespace, key, value, When::Always, guard).map(Put::replaced)
+            }
+
+            /// The value of `key`, which is inserted if absent.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::<u32, u32>::new();
+            /// let guard = map.pin();
+            /// assert_eq!(map.get_or_insert(1, 10, &guard), &10);
+            /// assert_eq!(map.get_or_insert(1, 20, &guard), &10);
+            /// ```
+            pub fn get_or_insert<'g>(
+                &$self,
+                key: K,
+                value: V,
+                guard: &'g DlhtGuard<'_>,
+            ) -> &'g V
+            where
+                K: 'g,
+            {
+                $self.get_or_insert_with(key, || value, guard)
+            }
+
+            /// The value of `key`; if absent, what `f` makes is inserted. Nothing is locked while `f` runs: should
+            /// another thread insert the key meanwhile, its value is the answer, and that of `f` is dropped.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::<u32, String>::new();
+            /// let guard = map.pin();
+            /// assert_eq!(map.get_or_insert_with(1, || "one".to_owned(), &guard), "one");
+            /// ```
+            pub fn get_or_insert_with<'g>(
+                &$self,
+                key: K,
+                f: impl FnOnce() -> V,
+                guard: &'g DlhtGuard<'_>,
+            ) -> &'g V
+            where
+                K: 'g,
+            {
+                asked($map.find_or_put($namespace, key, f, guard))
             }
 
             /// Replaces the value only if `key` is present; gives the previous one.
@@ -213,7 +219,7 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                plain($map.put($namespace, key, value, When::Present, guard)).replaced()
+                asked($map.put($namespace, key, value, When::Present, guard)).replaced()
             }
 
             /// Removes `key`; gives the value it had.
@@ -233,7 +239,58 @@ macro_rules! calls {
                 $map.take($namespace, key, |_| true, guard).map(|record| &record.value)
             }
 
-            /// Calls [`get`](Self::get) for each key in order, memory latencies of bins and of records overlapped (§3.3).
+            /// Atomic read-modify-write: shows the value to `f` and does what it decides, with the value before. When
+            /// another thread came between, `f` is called again. Nothing is locked while `f` runs: it may use the map,
+            /// but not change this key each time.
+            ///
+            /// ```
+            /// use icefield::{Computed, Decision};
+            /// let map = icefield::DlhtMap::from_iter([(1, vec![10])]);
+            /// let guard = map.pin();
+            /// let longer = map.compute(1, |value| {
+            ///     let mut value = value.cloned().unwrap_or_default();
+            ///     value.push(20);
+            ///     Decision::Put(value)
+            /// }, &guard);
+            /// assert_eq!(longer, Computed::Put(Some(&vec![10])));
+            /// assert_eq!(map.get(&1, &guard), Some(&vec![10, 20]));
+            /// ```
+            pub fn compute<'g>(
+                &$self,
+                key: K,
+                f: impl FnMut(Option<&V>) -> Decision<V>,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Computed<&'g V>
+            where
+                K: 'g,
+            {
+                plain($map.compute_one($namespace, key, f, guard))
+            }
+
+            /// Replaces the value by `new` if it is equal to `current`; `Err` holds what it was instead.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+            /// let guard = map.pin();
+            /// assert_eq!(map.compare_exchange(1, &10, 11, &guard), Ok(()));
+            /// assert_eq!(map.compare_exchange(1, &10, 12, &guard), Err(Some(&11)));
+            /// ```
+            pub fn compare_exchange<'g>(
+                &$self,
+                key: K,
+                current: &V,
+                new: V,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Result<(), Option<&'g V>>
+            where
+                K: 'g,
+                V: PartialEq,
+            {
+                plain($map.exchange_one($namespace, key, current, new, guard))
+            }
+
+            /// Calls [`get`](Self::get) for each key in order, memory latencies of bins and of records overlapped
+            /// (§3.3). Both slices have one length.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -253,13 +310,124 @@ macro_rules! calls {
                 $map.find_all($namespace, keys, found, guard);
             }
 
+            /// Calls [`insert`](Self::insert) for each record in order, memory latencies overlapped (§3.3); what each
+            /// gave. Other threads may come in between. Should memory run out, the records before were inserted.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+            /// let guard = map.pin();
+            /// let before = map.insert_batch([(1, 11), (2, 20), (1, 12)], &guard);
+            /// assert_eq!(before, [Some(&10), None, Some(&11)]);
+            /// ```
+            pub fn insert_batch<'g>(
+                &$self,
+                records: impl IntoIterator<Item = (K, V)>,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Vec<Option<&'g V>>
+            where
+                K: 'g,
+            {
+                $map.put_each($namespace, records, When::Always, guard, Put::replaced)
+            }
+
+            /// Calls [`try_insert`](Self::try_insert) for each record in order, likewise.
+            ///
+            /// ```
+            /// use icefield::Occupied;
+            /// let map = icefield::DlhtMap::<u32, u32>::new();
+            /// let guard = map.pin();
+            /// let outcomes = map.try_insert_batch([(1, 10), (1, 20)], &guard);
+            /// assert_eq!(outcomes, [Ok(()), Err(Occupied(&10))]);
+            /// ```
+            pub fn try_insert_batch<'g>(
+                &$self,
+                records: impl IntoIterator<Item = (K, V)>,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Vec<Result<(), Occupied<&'g V>>>
+            where
+                K: 'g,
+            {
+                $map.put_each($namespace, records, When::Absent, guard, accepted)
+            }
+
+            /// Calls [`update`](Self::update) for each record in order, likewise.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+            /// let guard = map.pin();
+            /// assert_eq!(map.update_batch([(1, 11), (2, 20)], &guard), [Some(&10), None]);
+            /// ```
+            pub fn update_batch<'g>(
+                &$self,
+                records: impl IntoIterator<Item = (K, V)>,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Vec<Option<&'g V>>
+            where
+                K: 'g,
+            {
+                $map.put_each($namespace, records, When::Present, guard, Put::replaced)
+            }
+
+            /// Calls [`remove`](Self::remove) for each key in order, likewise. Both slices have one length.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+            /// let guard = map.pin();
+            /// let mut removed = [None; 2];
+            /// map.remove_batch(&[&1, &1], &mut removed, &guard);
+            /// assert_eq!(removed, [Some(&10), None]);
+            /// ```
+            pub fn remove_batch<'g, Q: Hash + Eq + ?Sized>(
+                &$self,
+                keys: &[&Q],
+                removed: &mut [Option<&'g V>],
+                guard: &'g DlhtGuard<'_>,
+            ) where
+                K: Borrow<Q> + 'g,
+            {
+                $map.take_all($namespace, keys, removed, guard);
+            }
+
+            /// Asks for `key`'s bin, for a call that comes a little later: a hint (§3.3, coroutines).
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+            /// map.prefetch(&1);
+            /// // ... something else ...
+            /// assert_eq!(map.get_cloned(&1), Some(10));
+            /// ```
+            pub fn prefetch<Q: Hash + Eq + ?Sized>(&$self, key: &Q)
+            where
+                K: Borrow<Q>,
+            {
+                $map.core.prefetch($map.hash_of($namespace, key));
+            }
+
+            /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter((0..10).map(|key| (key, key)));
+            /// map.retain(|key, _| key % 2 == 0);
+            /// assert_eq!(map.len(), 5);
+            /// ```
+            pub fn retain(&$self, mut f: impl FnMut(&K, &V) -> bool) {
+                let guard = $map.pin();
+                for (key, _) in $self.iter(&guard) {
+                    let unwanted = |record: &Record<K, V>| !f(&record.key, &record.value);
+                    $map.take($namespace, key, unwanted, &guard);
+                }
+            }
+
             /// The records, weakly consistent: every key that is present throughout is seen exactly once.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
             /// assert_eq!(map.iter(&map.pin()).collect::<Vec<_>>(), [(&1, &10)]);
             /// ```
-            pub fn iter<'g>(&'g $self, guard: &'g DlhtGuard<'_>) -> DlhtMapIter<'g, K, V, S> {
+            pub fn iter<'g>(
+                &'g $self,
+                guard: &'g DlhtGuard<'_>,
+            ) -> DlhtMapIter<'g, K, V, S, A> {
                 DlhtMapIter::new($map, $namespace, guard)
             }
         }
@@ -267,15 +435,16 @@ macro_rules! calls {
 }
 calls! {
     /// The calls, on namespace 0.
-    self: DlhtMap<K, V, S>, self, 0
+    self: DlhtMap<K, V, S, A>, self, 0
 }
 calls! {
     /// The calls of [`DlhtMap`], on this namespace.
-    self: DlhtNamespace<'_, K, V, S>, self.map, self.number
+    self: DlhtNamespace<'_, K, V, S, A>, self.map, self.number
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
-    /// Records of their own: equal keys of different namespaces do not conflict (§3.4.2). Namespace 0 is the map itself.
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+    /// Records of their own: equal keys of different namespaces do not conflict (§3.4.2). Namespace 0 is the map
+    /// itself.
     ///
     /// # Errors
     /// [`Error::InvalidOption`]: `number` is not below 4096.
@@ -287,7 +456,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
     /// assert_eq!((orders.get(&1, &guard), map.get(&1, &guard)), (Some(&10), None));
     /// # Ok::<(), icefield::Error>(())
     /// ```
-    pub fn namespace(&self, number: u16) -> Result<DlhtNamespace<'_, K, V, S>> {
+    pub fn namespace(&self, number: u16) -> crate::Result<DlhtNamespace<'_, K, V, S, A>> {
         if number >= NAMESPACES {
             return Err(Error::InvalidOption {
                 option: "namespace",
@@ -307,142 +476,16 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
     pub fn clear(&self) {
         plain(self.clear_all(&self.pin()));
     }
-
-    /// Keeps only the records of namespace 0 for which `f` says so. Each removal is an operation of its own.
-    ///
-    /// ```
-    /// let map = icefield::DlhtMap::from_iter((0..10).map(|key| (key, key)));
-    /// map.retain(|key, _| key % 2 == 0);
-    /// assert_eq!(map.len(), 5);
-    /// ```
-    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) {
-        let guard = self.pin();
-        for (key, _) in self.iter(&guard) {
-            self.take(0, key, |record| !f(&record.key, &record.value), &guard);
-        }
-    }
-
-    fn find_all<'g, Q: Hash + Eq + ?Sized>(
-        &self,
-        namespace: u16,
-        keys: &[&Q],
-        found: &mut [Option<&'g V>],
-        guard: &'g DlhtGuard<'_>,
-    ) where
-        K: Borrow<Q> + 'g,
-    {
-        plain(same_length(keys.len(), found.len()));
-        for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
-            self.core.get_all(
-                keys.len(),
-                |at| self.hash_of(namespace, keys[at]),
-                |_, word| {
-                    if let Some(word) = word {
-                        // A hint; whatever lies there.
-                        prefetch_read(std::ptr::without_provenance::<u8>(word as usize));
-                    }
-                },
-            );
-            for (key, found) in keys.iter().zip(found) {
-                *found = self.find(namespace, *key, guard).map(|record| &record.value);
-            }
-        }
-    }
 }
 
 /// A namespace of a [`DlhtMap`], from [`DlhtMap::namespace`].
-pub struct DlhtNamespace<'a, K, V, S = DlhtBuildHasher> {
-    map: &'a DlhtMap<K, V, S>,
+pub struct DlhtNamespace<'a, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
+    map: &'a DlhtMap<K, V, S, A>,
     number: u16,
 }
 
-impl<K, V, S> fmt::Debug for DlhtNamespace<'_, K, V, S> {
+impl<K, V, S, A: RecordAllocator> fmt::Debug for DlhtNamespace<'_, K, V, S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtNamespace").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-/// An iterator over the records of a namespace, from [`DlhtMap::iter`].
-pub struct DlhtMapIter<'g, K, V, S = DlhtBuildHasher> {
-    map: &'g DlhtMap<K, V, S>,
-    namespace: u16,
-    /// Held for as long as references are: they are the guard's.
-    guard: &'g DlhtGuard<'g>,
-    page: std::vec::IntoIter<&'g Record<K, V>>,
-    next: Option<u64>,
-}
-
-impl<'g, K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMapIter<'g, K, V, S> {
-    fn new(map: &'g DlhtMap<K, V, S>, namespace: u16, guard: &'g DlhtGuard<'_>) -> Self {
-        map.checked(guard);
-        Self { map, namespace, guard, page: Vec::new().into_iter(), next: Some(0) }
-    }
-
-    fn read_page(&mut self, cursor: u64) -> Result<()> {
-        let _pinned = self.guard;
-        let mut words = Vec::new();
-        self.next = self.map.core.scan(cursor, SCAN_PAGE, &mut words)?;
-        let mut page: Vec<&'g Record<K, V>> = Vec::with_capacity(words.len());
-        for (_, word) in words {
-            // SAFETY: read under the guard, which lives as long as the references.
-            page.extend(unsafe { records_of::<K, V>(word).map(|record| &*record.as_ptr()) });
-        }
-        page.retain(|record| record.namespace == self.namespace);
-        self.page = page.into_iter();
-        Ok(())
-    }
-}
-
-impl<'g, K: Hash + Eq + Send, V: Send, S: BuildHasher> Iterator for DlhtMapIter<'g, K, V, S> {
-    type Item = (&'g K, &'g V);
-
-    fn next(&mut self) -> Option<(&'g K, &'g V)> {
-        loop {
-            if let Some(record) = self.page.next() {
-                return Some((&record.key, &record.value));
-            }
-            let cursor = self.next.take()?;
-            plain(self.read_page(cursor));
-        }
-    }
-}
-
-impl<K, V, S> fmt::Debug for DlhtMapIter<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DlhtMapIter").field("next", &self.next).finish_non_exhaustive()
-    }
-}
-
-impl<K: Hash + Eq + Send, V: Send> Default for DlhtMap<K, V> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<K, V, S> fmt::Debug for DlhtMap<K, V, S>
-where
-    K: Hash + Eq + Send + fmt::Debug,
-    V: Send + fmt::Debug,
-    S: BuildHasher,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter(&self.pin())).finish()
-    }
-}
-
-impl<K: Hash + Eq + Send, V: Send> FromIterator<(K, V)> for DlhtMap<K, V> {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Self {
-        let records = records.into_iter();
-        let mut map = Self::with_capacity(records.size_hint().0 as u64);
-        map.extend(records);
-        map
-    }
-}
-
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> Extend<(K, V)> for DlhtMap<K, V, S> {
-    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
-        for (key, value) in records {
-            self.insert(key, value, &self.pin());
-        }
     }
 }

@@ -6,15 +6,22 @@
 //! broken.
 
 use std::borrow::Borrow;
+use std::fmt;
 use std::ptr::{self, NonNull};
 
+use allocator_api2::alloc::Allocator;
+use allocator_api2::vec::Vec;
+
+use super::memory::{RecordAllocator, free, give_back, no_memory, retire, room};
+use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
+use crate::{Error, Result};
 
 /// Set in a word that leads to a [`Crowd`].
 const CROWD: usize = 1;
 
-/// A record.
-#[repr(align(8))]
+/// A record. The key comes first: whoever looks compares it before all else.
+#[repr(C, align(8))]
 pub(super) struct Record<K, V> {
     pub(super) namespace: u16,
     pub(super) key: K,
@@ -22,6 +29,7 @@ pub(super) struct Record<K, V> {
 }
 
 impl<K, V> Record<K, V> {
+    #[inline(always)]
     pub(super) fn is<Q: Eq + ?Sized>(&self, namespace: u16, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -35,30 +43,105 @@ pub(super) type Pointer<K, V> = NonNull<Record<K, V>>;
 
 /// Two or more records with one hash.
 #[repr(align(8))]
-struct Crowd<K, V>(Vec<Pointer<K, V>>);
+struct Crowd<K, V, A: Allocator>(Vec<Pointer<K, V>, A>);
+
+/// A record that was refused, from [`DlhtMap::checked_insert`](crate::DlhtMap::checked_insert): why, and what it was.
+pub struct Refused<K, V> {
+    /// Why.
+    pub error: Error,
+    /// The key, given back.
+    pub key: K,
+    /// The value, given back.
+    pub value: V,
+}
+
+impl<K, V> Refused<K, V> {
+    /// Why; the record is dropped.
+    pub(super) fn reason(self) -> Error {
+        self.error
+    }
+}
+
+impl<K, V> fmt::Debug for Refused<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<K, V> fmt::Display for Refused<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<K, V> std::error::Error for Refused<K, V> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
 
 /// A new record that is not in the table yet. Dropping it drops the record.
-pub(super) struct Fresh<K, V>(Pointer<K, V>);
+pub(super) struct Fresh<'a, K, V, A: Allocator> {
+    record: Pointer<K, V>,
+    allocator: &'a A,
+}
 
-impl<K, V> Fresh<K, V> {
-    pub(super) fn new(namespace: u16, key: K, value: V) -> Self {
-        Self(NonNull::from(Box::leak(Box::new(Record { namespace, key, value }))))
+impl<'a, K, V, A: Allocator> Fresh<'a, K, V, A> {
+    #[inline]
+    pub(super) fn new(
+        allocator: &'a A,
+        namespace: u16,
+        key: K,
+        value: V,
+    ) -> Result<Self, Refused<K, V>> {
+        match room::<Record<K, V>>(allocator) {
+            Ok(record) => {
+                // SAFETY: room for one.
+                unsafe { record.write(Record { namespace, key, value }) };
+                Ok(Self { record, allocator })
+            }
+            Err(error) => Err(Refused { error, key, value }),
+        }
     }
 
     pub(super) fn pointer(&self) -> Pointer<K, V> {
-        self.0
+        self.record
+    }
+
+    pub(super) fn key(&self) -> &K {
+        // SAFETY: written in `new`, and never changed.
+        unsafe { &self.record.as_ref().key }
     }
 
     /// The table has it now.
     pub(super) fn hand_over(self) {
         std::mem::forget(self);
     }
+
+    /// The table will not have it.
+    pub(super) fn refused(self, error: Error) -> Refused<K, V> {
+        let (key, value) = self.into_parts();
+        Refused { error, key, value }
+    }
+
+    /// What it was made of.
+    pub(super) fn into_parts(self) -> (K, V) {
+        let (record, allocator) = (self.record, self.allocator);
+        std::mem::forget(self);
+        // SAFETY: nobody else has got it, and it is not dropped; its memory goes back once, after it has been read.
+        let Record { key, value, .. } = unsafe {
+            let parts = record.read();
+            give_back(allocator, record);
+            parts
+        };
+        (key, value)
+    }
 }
 
-impl<K, V> Drop for Fresh<K, V> {
+impl<K, V, A: Allocator> Drop for Fresh<'_, K, V, A> {
     fn drop(&mut self) {
-        // SAFETY: leaked in `new`, and nobody else has got it.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        // SAFETY: made in `new`, and nobody else has got it.
+        unsafe { free(self.allocator, self.record) };
     }
 }
 
@@ -67,14 +150,17 @@ impl<K, V> Drop for Fresh<K, V> {
 /// # Safety
 /// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: whoever
 /// calls has been pinned since before it read the word, or has the table for itself. `'a` ends before that does.
-unsafe fn crowd_of<'a, K, V>(word: u64) -> Result<&'a Crowd<K, V>, Pointer<K, V>> {
+#[inline(always)]
+unsafe fn crowd_of<'a, K, V, A: Allocator>(
+    word: u64,
+) -> std::result::Result<&'a Crowd<K, V, A>, Pointer<K, V>> {
     let address = word as usize;
     if address & CROWD != 0 {
         // SAFETY: a crowd that is alive, by the caller's promise.
-        return Ok(unsafe { &*ptr::with_exposed_provenance::<Crowd<K, V>>(address & !CROWD) });
+        return Ok(unsafe { crowd_pointer(address).as_ref() });
     }
     let record = ptr::with_exposed_provenance_mut::<Record<K, V>>(address);
-    // SAFETY: words lead to boxes, which are not null.
+    // SAFETY: words lead to allocations, which are not null.
     Err(unsafe { NonNull::new_unchecked(record) })
 }
 
@@ -82,46 +168,76 @@ unsafe fn crowd_of<'a, K, V>(word: u64) -> Result<&'a Crowd<K, V>, Pointer<K, V>
 ///
 /// # Safety
 /// As for `crowd_of`.
-pub(super) unsafe fn records_of<'a, K: 'a, V: 'a>(
+pub(super) unsafe fn records_of<'a, K: 'a, V: 'a, A: Allocator + 'a>(
     word: u64,
 ) -> impl Iterator<Item = Pointer<K, V>> + 'a {
     // SAFETY: the caller's promise.
-    let (one, crowd): (_, &'a [Pointer<K, V>]) = match unsafe { crowd_of::<'a, K, V>(word) } {
+    let (one, crowd): (_, &'a [Pointer<K, V>]) = match unsafe { crowd_of::<'a, K, V, A>(word) } {
         Ok(Crowd(records)) => (None, records.as_slice()),
         Err(record) => (Some(record), [].as_slice()),
     };
     one.into_iter().chain(crowd.iter().copied())
 }
 
-/// The word for the records of `word`, less `without`, with `new`; `None` for no record at all.
+/// The record of `key` among those that `word` leads to.
 ///
 /// # Safety
 /// As for `crowd_of`.
-pub(super) unsafe fn word_of<K, V>(
+#[inline(always)]
+pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: Allocator, Q: Eq + ?Sized>(
+    word: u64,
+    namespace: u16,
+    key: &Q,
+) -> Option<Pointer<K, V>> {
+    // SAFETY: the caller's promise, for the records too.
+    let is = |record: &Pointer<K, V>| unsafe { record.as_ref().is(namespace, key) };
+    // SAFETY: the caller's promise.
+    match unsafe { crowd_of::<K, V, A>(word) } {
+        Err(record) => Some(record).filter(is),
+        Ok(Crowd(records)) => records.iter().copied().find(is),
+    }
+}
+
+/// The word for the records of `word`, less `without`, with `new`; `None` for no record at all.
+///
+/// # Errors
+/// No memory for a crowd.
+///
+/// # Safety
+/// As for `crowd_of`.
+pub(super) unsafe fn word_of<K, V, A: RecordAllocator>(
+    allocator: &A,
     word: Option<u64>,
     without: Option<Pointer<K, V>>,
     new: Option<Pointer<K, V>>,
-) -> Option<u64> {
+) -> Result<Option<u64>> {
     // SAFETY: the caller's promise.
-    let old = word.into_iter().flat_map(|word| unsafe { records_of::<K, V>(word) });
-    let mut records = old.filter(|record| Some(*record) != without).chain(new);
-    let first = records.next()?;
-    let Some(second) = records.next() else {
-        return Some(first.as_ptr().expose_provenance() as u64);
-    };
-    let crowd = Crowd([first, second].into_iter().chain(records).collect());
-    Some((Box::into_raw(Box::new(crowd)).expose_provenance() | CROWD) as u64)
+    let old = || word.into_iter().flat_map(|word| unsafe { records_of::<K, V, A>(word) });
+    let records = || old().filter(|record| Some(*record) != without).chain(new);
+    let mut first = records();
+    let Some(record) = first.next() else { return Ok(None) };
+    if first.next().is_none() {
+        return Ok(Some(record.as_ptr().expose_provenance() as u64));
+    }
+    let count = records().count();
+    let mut crowd = Vec::new_in(allocator.clone());
+    crowd.try_reserve_exact(count).map_err(|_| no_memory(count * size_of::<Pointer<K, V>>()))?;
+    crowd.extend(records());
+    let room = room(allocator)?;
+    // SAFETY: room for one.
+    unsafe { room.write(Crowd::<K, V, A>(crowd)) };
+    Ok(Some((room.as_ptr().expose_provenance() | CROWD) as u64))
 }
 
 /// Frees the crowd, if `word` leads to one, but not its records.
 ///
 /// # Safety
 /// The word came from [`word_of`], nobody else has seen it or can see it any more, and it is not used again.
-pub(super) unsafe fn free_crowd<K, V>(word: u64) {
+pub(super) unsafe fn free_crowd<K, V, A: Allocator>(allocator: &A, word: u64) {
     let address = word as usize;
     if address & CROWD != 0 {
-        // SAFETY: boxed in `word_of`; the caller is the last to know it.
-        drop(unsafe { Box::from_raw(crowd_pointer::<K, V>(address)) });
+        // SAFETY: made in `word_of`; the caller is the last to know it.
+        unsafe { free(allocator, crowd_pointer::<K, V, A>(address)) };
     }
 }
 
@@ -129,22 +245,31 @@ pub(super) unsafe fn free_crowd<K, V>(word: u64) {
 ///
 /// # Safety
 /// The word came from [`word_of`], the table does not hold it any more, and this happens once.
-pub(super) unsafe fn retire_crowd<K: Send, V: Send>(guard: &Guard<'_>, word: u64) {
+pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
+    guard: &Guard<'_>,
+    allocator: &A,
+    word: u64,
+) {
     let address = word as usize;
     if address & CROWD != 0 {
-        // SAFETY: boxed in `word_of`, unreachable for newcomers, retired once; records are `Send`, so lists of them may
-        // be dropped anywhere.
-        unsafe { guard.retire_box(crowd_pointer::<K, V>(address).cast::<SendCrowd<K, V>>()) };
+        // SAFETY: made in `word_of`, unreachable for newcomers, retired once; dropping a list of pointers touches no
+        // record, and the allocator in it may be dropped anywhere.
+        unsafe { retire(guard, allocator, crowd_pointer::<K, V, A>(address)) };
     }
 }
 
-fn crowd_pointer<K, V>(address: usize) -> *mut Crowd<K, V> {
-    ptr::with_exposed_provenance_mut(address & !CROWD)
+/// # Safety
+/// `address` is that of a crowd.
+unsafe fn crowd_pointer<K, V, A: Allocator>(address: usize) -> NonNull<Crowd<K, V, A>> {
+    // SAFETY: not null, by the caller's promise.
+    unsafe { NonNull::new_unchecked(ptr::with_exposed_provenance_mut(address & !CROWD)) }
 }
 
-/// A crowd that may be dropped on another thread.
-#[repr(transparent)]
-struct SendCrowd<K, V>(#[allow(dead_code, reason = "only to be dropped")] Crowd<K, V>);
-
-// SAFETY: dropping a list of pointers touches no record.
-unsafe impl<K: Send, V: Send> Send for SendCrowd<K, V> {}
+/// Asks for the record that `word` leads to; a hint, whatever lies there. Of a long one, for its first two lines.
+#[inline(always)]
+pub(super) fn hint_record<K, V>(word: u64) {
+    const LINE: usize = 64;
+    let first = ptr::without_provenance::<u8>(word as usize);
+    prefetch_read(first);
+    prefetch_read(first.wrapping_add((size_of::<Record<K, V>>() - 1).min(LINE)));
+}

@@ -3,14 +3,20 @@
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-use super::record::{Fresh, Pointer, Record, free_crowd, records_of, retire_crowd, word_of};
+use super::memory::{RecordAllocator, free, retire};
+use super::record::{
+    Fresh, Pointer, Record, Refused, find_in, free_crowd, records_of, retire_crowd, word_of,
+};
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
 use crate::base::reclaim::Guard;
 use crate::dlht::api::plain;
+use crate::dlht::core::Core;
 use crate::dlht::header::SlotState;
 use crate::dlht::index::{Entry, Index};
+use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
+use crate::table::{Computed, Decision};
 
 /// When a new record is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,12 +45,62 @@ impl<'g, V> Put<'g, V> {
     }
 }
 
-impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
-    #[inline]
-    pub(super) fn hash_of<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> u64 {
-        self.hash.hash_one((namespace, key))
-    }
+/// Where the word of a hash is looked up and changed: by calls of their own ([`Alone`]), or in a batch.
+pub(super) trait Spot {
+    fn get(&self) -> Option<u64>;
+    fn store(&self, word: u64, rule: Rule) -> Result<Outcome>;
+    fn take(&self, expected: u64) -> Outcome;
+}
 
+/// A [`Spot`] that keeps nothing between calls.
+pub(super) struct Alone<'a> {
+    core: &'a Core<Shared>,
+    hash: u64,
+}
+
+impl Spot for Alone<'_> {
+    #[inline(always)]
+    fn get(&self) -> Option<u64> {
+        self.core.get(self.hash)
+    }
+    #[inline(always)]
+    fn store(&self, word: u64, rule: Rule) -> Result<Outcome> {
+        self.core.store(self.hash, word, rule, SlotState::Valid)
+    }
+    #[inline(always)]
+    fn take(&self, expected: u64) -> Outcome {
+        self.core.take(self.hash, Some(expected))
+    }
+}
+
+/// What a hash led to at one moment.
+struct Seen<K, V> {
+    word: Option<u64>,
+    /// The record of the key in question.
+    present: Option<Pointer<K, V>>,
+}
+
+impl<K, V> Clone for Seen<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Seen<K, V> {}
+
+impl<K, V> Seen<K, V> {
+    /// # Safety
+    /// Seen under a guard that lives as long as `'g`.
+    unsafe fn value<'g>(self) -> Option<&'g V>
+    where
+        K: 'g,
+    {
+        // SAFETY: the caller's promise; records are never changed.
+        self.present.map(|record| unsafe { &record.as_ref().value })
+    }
+}
+
+impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// Refuses the guard of another map: it would protect nothing of this one.
     #[inline]
     pub(super) fn checked<'g>(&self, guard: &'g DlhtGuard<'_>) -> &'g Guard<'g> {
@@ -53,6 +109,89 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
             "the guard is that of another map: pin this one"
         );
         shorter(&guard.guard)
+    }
+}
+
+impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+    /// Whether what the hash leads to, which was `seen`, is now that less the record that was there, with `new`. An
+    /// equal word leads to equal records: nothing that was seen under the guard has been freed, so no address has been
+    /// used again. `new` is taken when the table has got it, and the record it replaces retired.
+    ///
+    /// # Errors
+    /// No memory; everything is as it was.
+    fn change(
+        &self,
+        spot: &impl Spot,
+        seen: Seen<K, V>,
+        new: &mut Option<Fresh<'_, K, V, A>>,
+        guard: &Guard<'_>,
+    ) -> Result<bool> {
+        let (allocator, Seen { word: old, present }) = (&self.allocator, seen);
+        let pointer = new.as_ref().map(Fresh::pointer);
+        // SAFETY: the word was seen under the guard.
+        let next = unsafe { word_of(allocator, old, present, pointer)? };
+        let outcome = match (old, next) {
+            (None, None) => return Ok(true),
+            (None, Some(next)) => spot.store(next, Rule::IfAbsent),
+            (Some(old), Some(next)) => spot.store(next, Rule::IfEquals(old)),
+            (Some(old), None) => Ok(spot.take(old)),
+        };
+        if !matches!(outcome, Ok(Outcome::Inserted | Outcome::Replaced(_))) {
+            if let Some(next) = next {
+                // SAFETY: the table has not taken it.
+                unsafe { free_crowd::<K, V, A>(allocator, next) };
+            }
+            return outcome.map(|_| false);
+        }
+        // First of all: what follows might panic.
+        let (gone, came) = (present.is_some(), new.take().map(Fresh::hand_over).is_some());
+        let crowded = i64::from(came && !gone && old.is_some());
+        let less = i64::from(gone && !came && next.is_some());
+        if crowded != less {
+            self.crowded.add(crowded - less);
+        }
+        if let Some(old) = old {
+            // SAFETY: the table held it until now.
+            unsafe { retire_crowd::<K, V, A>(guard, allocator, old) };
+        }
+        if let Some(record) = present {
+            // SAFETY: made by `Fresh`, of this allocator; it has just been taken out of the table, by this thread.
+            unsafe { retire(guard, allocator, record) };
+        }
+        Ok(true)
+    }
+
+    /// Removes every record of every namespace at one moment.
+    pub(super) fn clear_all(&self, guard: &DlhtGuard<'_>) -> Result<()> {
+        let pinned = self.checked(guard);
+        let old = self.core.replace(Entry::Clear)?;
+        for bin in 0..old.len() {
+            let line = old.bin(bin);
+            for &(_, word) in old.read_all(line, Index::header(line)).records() {
+                // SAFETY: every bin is frozen and has been left; this is the one pass over them.
+                for (nth, record) in unsafe { records_of::<K, V, A>(word) }.enumerate() {
+                    if nth > 0 {
+                        self.crowded.add(-1);
+                    }
+                    // SAFETY: made by `Fresh`, of this allocator; newcomers begin at the next index.
+                    unsafe { retire(pinned, &self.allocator, record) };
+                }
+                // SAFETY: as for the records, of which it is the list.
+                unsafe { retire_crowd::<K, V, A>(pinned, &self.allocator, word) };
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+    #[inline]
+    pub(super) fn hash_of<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> u64 {
+        self.hash.hash_one((namespace, key))
+    }
+
+    fn alone<Q: Hash + ?Sized>(&self, namespace: u16, key: &Q) -> Alone<'_> {
+        Alone { core: &self.core, hash: self.hash_of(namespace, key) }
     }
 
     #[inline]
@@ -68,13 +207,27 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
         self.checked(guard);
         let word = self.core.get(self.hash_of(namespace, key))?;
         // SAFETY: read under the guard.
-        let record = unsafe { find_in::<K, V, Q>(word, namespace, key) }?;
+        let record = unsafe { find_in::<K, V, A, Q>(word, namespace, key) }?;
         // SAFETY: likewise; records are never changed, and `'g` is the guard's.
         Some(unsafe { record.as_ref() })
     }
 
+    #[inline(always)]
+    fn look<Q: Eq + ?Sized>(&self, spot: &impl Spot, namespace: u16, key: &Q) -> Seen<K, V>
+    where
+        K: Borrow<Q>,
+    {
+        let word = spot.get();
+        // SAFETY: every caller has checked its guard.
+        let present = word.and_then(|word| unsafe { find_in::<_, _, A, Q>(word, namespace, key) });
+        Seen { word, present }
+    }
+
     /// Puts a record of `key` and `value` into the table when `when` says so. `'g` is the guard's, and what was
     /// replaced is retired under it.
+    ///
+    /// # Errors
+    /// No memory; the map is as it was.
     pub(super) fn put<'g>(
         &self,
         namespace: u16,
@@ -82,39 +235,90 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
         value: V,
         when: When,
         guard: &'g DlhtGuard<'_>,
-    ) -> Result<Put<'g, V>>
+    ) -> Result<Put<'g, V>, Refused<K, V>>
     where
         K: 'g,
     {
         let pinned = self.checked(guard);
-        let hash = self.hash_of(namespace, &key);
-        let fresh = Fresh::new(namespace, key, value);
+        self.put_at(&self.alone(namespace, &key), namespace, (key, value), when, pinned)
+    }
+
+    pub(super) fn put_at<'g>(
+        &self,
+        spot: &impl Spot,
+        namespace: u16,
+        (key, value): (K, V),
+        when: When,
+        pinned: &'g Guard<'_>,
+    ) -> Result<Put<'g, V>, Refused<K, V>>
+    where
+        K: 'g,
+    {
+        let kept = |seen: Seen<K, V>| match when {
+            // SAFETY: seen under the guard.
+            When::Absent => unsafe { seen.value() }.map(|value| Put::Kept(Some(value))),
+            When::Present if seen.present.is_none() => Some(Put::Kept(None)),
+            _ => None,
+        };
+        // Before there is memory asked for.
+        let mut seen = self.look(spot, namespace, &key);
+        if let Some(kept) = kept(seen) {
+            return Ok(kept);
+        }
+        let mut fresh = Some(Fresh::new(&self.allocator, namespace, key, value)?);
         loop {
-            let word = self.core.get(hash);
-            // SAFETY: `fresh` is ours; the word was read under the guard.
-            let present = unsafe {
-                word.and_then(|word| find_in(word, namespace, &fresh.pointer().as_ref().key))
-            };
-            // SAFETY: read under the guard, whose lifetime is `'g`.
-            let value = present.map(|record| unsafe { &record.as_ref().value });
-            match when {
-                When::Absent if present.is_some() => return Ok(Put::Kept(value)),
-                When::Present if present.is_none() => return Ok(Put::Kept(None)),
-                _ => {}
+            match (self.change(spot, seen, &mut fresh, pinned), fresh) {
+                (Err(error), Some(unused)) => return Err(unused.refused(error)),
+                (Ok(false), Some(unused)) => {
+                    seen = self.look(spot, namespace, unused.key());
+                    if let Some(kept) = kept(seen) {
+                        return Ok(kept);
+                    }
+                    fresh = Some(unused);
+                }
+                (_, _) => {
+                    // SAFETY: seen under the guard.
+                    let before = unsafe { seen.value() };
+                    return Ok(before.map_or(Put::Inserted, Put::Replaced));
+                }
             }
-            // SAFETY: the word was read under the guard.
-            let new = unsafe { word_of(word, present, Some(fresh.pointer())) };
-            if !self.exchange(hash, word, new, pinned)? {
-                continue;
+        }
+    }
+
+    /// The value of `key`, or that of `f`, which is put when there is none.
+    pub(super) fn find_or_put<'g>(
+        &self,
+        namespace: u16,
+        key: K,
+        f: impl FnOnce() -> V,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Result<&'g V, Refused<K, V>>
+    where
+        K: 'g,
+    {
+        let (pinned, spot) = (self.checked(guard), self.alone(namespace, &key));
+        let mut seen = self.look(&spot, namespace, &key);
+        // SAFETY: seen under the guard.
+        if let Some(value) = unsafe { seen.value() } {
+            return Ok(value);
+        }
+        let fresh = Fresh::new(&self.allocator, namespace, key, f())?;
+        let put = fresh.pointer();
+        let mut fresh = Some(fresh);
+        loop {
+            match (self.change(&spot, seen, &mut fresh, pinned), fresh) {
+                (Err(error), Some(unused)) => return Err(unused.refused(error)),
+                (Ok(false), Some(unused)) => {
+                    seen = self.look(&spot, namespace, unused.key());
+                    // SAFETY: seen under the guard.
+                    if let Some(value) = unsafe { seen.value() } {
+                        return Ok(value);
+                    }
+                    fresh = Some(unused);
+                }
+                // SAFETY: put under the guard.
+                (_, _) => return Ok(unsafe { &put.as_ref().value }),
             }
-            fresh.hand_over();
-            let Some(old) = present else {
-                self.len.add(1);
-                return Ok(Put::Inserted);
-            };
-            // SAFETY: boxed by `Fresh`; the exchange has taken it out of the table, and was made once.
-            unsafe { pinned.retire_box(old.as_ptr().cast::<SendRecord<K, V>>()) };
-            return Ok(value.map_or(Put::Inserted, Put::Replaced));
         }
     }
 
@@ -123,81 +327,108 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher> DlhtMap<K, V, S> {
         &self,
         namespace: u16,
         key: &Q,
-        mut wanted: impl FnMut(&Record<K, V>) -> bool,
+        wanted: impl FnMut(&Record<K, V>) -> bool,
         guard: &'g DlhtGuard<'_>,
     ) -> Option<&'g Record<K, V>>
     where
         K: Borrow<Q>,
     {
         let pinned = self.checked(guard);
-        let hash = self.hash_of(namespace, key);
+        self.take_at(&self.alone(namespace, key), namespace, key, wanted, pinned)
+    }
+
+    pub(super) fn take_at<'g, Q: Eq + ?Sized>(
+        &self,
+        spot: &impl Spot,
+        namespace: u16,
+        key: &Q,
+        mut wanted: impl FnMut(&Record<K, V>) -> bool,
+        pinned: &'g Guard<'_>,
+    ) -> Option<&'g Record<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         loop {
-            let word = self.core.get(hash)?;
-            // SAFETY: read under the guard.
-            let old = unsafe { find_in::<K, V, Q>(word, namespace, key) }?;
-            // SAFETY: likewise, for as long as the guard lives.
-            let record = unsafe { old.as_ref() };
+            let seen = self.look(spot, namespace, key);
+            // SAFETY: seen under the guard, for as long as which it lives.
+            let record = unsafe { seen.present?.as_ref() };
             if !wanted(record) {
                 return None;
             }
-            // SAFETY: the word was read under the guard.
-            let new = unsafe { word_of(Some(word), Some(old), None) };
-            // Never refused: there is a slot.
-            if plain(self.exchange(hash, Some(word), new, pinned)) {
-                self.len.add(-1);
-                // SAFETY: boxed by `Fresh`; the exchange has taken it out of the table, and was made once.
-                unsafe { pinned.retire_box(old.as_ptr().cast::<SendRecord<K, V>>()) };
+            // Refused only when a crowd of three or more cannot be copied: there is a slot.
+            if plain(self.change(spot, seen, &mut None, pinned)) {
                 return Some(record);
             }
         }
     }
 
-    /// Replaces what `hash` leads to. An equal word leads to equal records: nothing that the caller saw has been freed,
-    /// so no address has been used again. `new` is freed when it is not taken, and the crowd of `old` retired when it
-    /// is.
-    fn exchange(
+    /// Shows the value to `f` and does what it decides, if the value is still the same then. Only the caller's guard is
+    /// held while `f` runs.
+    pub(super) fn compute_one<'g>(
         &self,
-        hash: u64,
-        old: Option<u64>,
-        new: Option<u64>,
-        guard: &Guard<'_>,
-    ) -> Result<bool> {
-        let outcome = match (old, new) {
-            (old, Some(new)) => {
-                let rule = old.map_or(Rule::IfAbsent, Rule::IfEquals);
-                self.core.store(hash, new, rule, SlotState::Valid)
+        namespace: u16,
+        mut key: K,
+        mut f: impl FnMut(Option<&V>) -> Decision<V>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Result<Computed<&'g V>>
+    where
+        K: 'g,
+    {
+        let (pinned, spot) = (self.checked(guard), self.alone(namespace, &key));
+        loop {
+            let seen = self.look(&spot, namespace, &key);
+            // SAFETY: seen under the guard.
+            let value = unsafe { seen.value::<'g>() };
+            let mut fresh = match f(value) {
+                Decision::Keep => return Ok(Computed::Kept(value)),
+                Decision::Remove if value.is_none() => return Ok(Computed::Removed(None)),
+                Decision::Remove => {
+                    if self.change(&spot, seen, &mut None, pinned)? {
+                        return Ok(Computed::Removed(value));
+                    }
+                    continue;
+                }
+                Decision::Put(new) => Fresh::new(&self.allocator, namespace, key, new)
+                    .map(Some)
+                    .map_err(Refused::reason)?,
+            };
+            let done = self.change(&spot, seen, &mut fresh, pinned)?;
+            match fresh {
+                Some(unused) if !done => (key, _) = unused.into_parts(),
+                _ => return Ok(Computed::Put(value)),
             }
-            (old, None) => Ok(self.core.take(hash, old)),
-        };
-        let done = matches!(outcome, Ok(Outcome::Inserted | Outcome::Replaced(_)));
-        match (done, old, new) {
-            // SAFETY: the table held it until now.
-            (true, Some(old), _) => unsafe { retire_crowd::<K, V>(guard, old) },
-            // SAFETY: the table has not taken it.
-            (false, _, Some(new)) => unsafe { free_crowd::<K, V>(new) },
-            _ => {}
         }
-        outcome.map(|_| done)
     }
 
-    /// Removes every record of every namespace at one moment.
-    pub(super) fn clear_all(&self, guard: &DlhtGuard<'_>) -> Result<()> {
-        let pinned = self.checked(guard);
-        let old = self.core.replace(Entry::Clear)?;
-        for bin in 0..old.len() {
-            let line = old.bin(bin);
-            for &(_, word) in old.read_all(line, Index::header(line)).records() {
-                // SAFETY: every bin is frozen and has been left; this is the one pass over them.
-                for record in unsafe { records_of::<K, V>(word) } {
-                    self.len.add(-1);
-                    // SAFETY: boxed by `Fresh`; newcomers begin at the next index.
-                    unsafe { pinned.retire_box(record.as_ptr().cast::<SendRecord<K, V>>()) };
-                }
-                // SAFETY: as for the records, of which it is the list.
-                unsafe { retire_crowd::<K, V>(pinned, word) };
+    /// Replaces the value by `new` if it is `current`; else what it is.
+    pub(super) fn exchange_one<'g>(
+        &self,
+        namespace: u16,
+        mut key: K,
+        current: &V,
+        mut new: V,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Result<std::result::Result<(), Option<&'g V>>>
+    where
+        K: 'g,
+        V: PartialEq,
+    {
+        let (pinned, spot) = (self.checked(guard), self.alone(namespace, &key));
+        loop {
+            let seen = self.look(&spot, namespace, &key);
+            // SAFETY: seen under the guard.
+            let value = unsafe { seen.value::<'g>() };
+            if value != Some(current) {
+                return Ok(Err(value));
+            }
+            let fresh = Fresh::new(&self.allocator, namespace, key, new);
+            let mut fresh = Some(fresh.map_err(Refused::reason)?);
+            let done = self.change(&spot, seen, &mut fresh, pinned)?;
+            match fresh {
+                Some(unused) if !done => (key, new) = unused.into_parts(),
+                _ => return Ok(Ok(())),
             }
         }
-        Ok(())
     }
 }
 
@@ -206,27 +437,7 @@ fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
     guard
 }
 
-/// The record of `key` among those that `word` leads to.
-///
-/// # Safety
-/// As for [`records_of`].
-unsafe fn find_in<K: Borrow<Q>, V, Q: Eq + ?Sized>(
-    word: u64,
-    namespace: u16,
-    key: &Q,
-) -> Option<Pointer<K, V>> {
-    // SAFETY: the caller's promise, for both.
-    unsafe { records_of::<K, V>(word).find(|record| record.as_ref().is(namespace, key)) }
-}
-
-/// A record that may be dropped on another thread.
-#[repr(transparent)]
-struct SendRecord<K, V>(#[allow(dead_code, reason = "only to be dropped")] Record<K, V>);
-
-// SAFETY: key and value may be.
-unsafe impl<K: Send, V: Send> Send for SendRecord<K, V> {}
-
-impl<K, V, S> Drop for DlhtMap<K, V, S> {
+impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
     fn drop(&mut self) {
         let mut words = Vec::new();
         // Nobody else is here, so nothing can be refused: a transfer under way is read through.
@@ -235,10 +446,10 @@ impl<K, V, S> Drop for DlhtMap<K, V, S> {
             next = self.core.scan(cursor, usize::MAX, &mut words).ok().flatten();
         }
         for (_, word) in words {
-            // SAFETY: the table is ours alone; each record is in it once.
+            // SAFETY: the table is ours alone; each record is in it once, and of this allocator.
             unsafe {
-                records_of::<K, V>(word).for_each(|record| drop(Box::from_raw(record.as_ptr())));
-                free_crowd::<K, V>(word);
+                records_of::<K, V, A>(word).for_each(|record| free(&self.allocator, record));
+                free_crowd::<K, V, A>(&self.allocator, word);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::chunk::{Chunk, SmallChunk};
 use super::class::Extent;
 use super::{Shared, lock};
 use crate::Result;
-use crate::base::counter::thread_number;
+use crate::base::thread;
 use crate::pm::Medium;
 
 /// Threads that meet in a class spread over up to so many chunks.
@@ -76,7 +76,7 @@ impl Pool {
     fn stripe(&self) -> &Stripe {
         // Relaxed: any stripe will do.
         let stripes = self.contended.load(Ordering::Relaxed) + 1;
-        &self.stripes[thread_number() % stripes.min(MAX_STRIPES)]
+        &self.stripes[thread::number() % stripes.min(MAX_STRIPES)]
     }
 
     fn widen(&self) {

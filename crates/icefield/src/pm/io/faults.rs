@@ -1,7 +1,7 @@
 //! Making the Nth system call fail, or killing the process there.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -37,12 +37,14 @@ pub struct FaultAt {
     pub action: FaultAction,
 }
 
-/// Makes a system call of the persistent layer fail, or kills the process there. For tests.
+/// Makes a system call of the persistent layer fail, or an allocation of a table in memory, or kills the process there.
+/// For tests.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     at: Option<FaultAt>,
     calls: AtomicU64,
     fired: AtomicU64,
+    healed: AtomicBool,
     sites: Mutex<Vec<&'static str>>,
 }
 
@@ -77,7 +79,13 @@ impl FaultPlan {
         lock(&self.sites).clone()
     }
 
-    pub(super) fn enter(&self, site: &'static str, may_fail: bool) -> Result<(), Errno> {
+    /// Ends the fault: every later call is made as usual.
+    pub fn heal(&self) {
+        // Relaxed, here and below: nothing is published by it.
+        self.healed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn enter(&self, site: &'static str, may_fail: bool) -> Result<(), Errno> {
         // Relaxed: a counter; nothing is published by it.
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         {
@@ -87,7 +95,8 @@ impl FaultPlan {
             }
         }
         let Some(at) = self.at else { return Ok(()) };
-        if call < at.nth || (call > at.nth && at.mode == FaultMode::Once) {
+        let hit = call == at.nth || (call > at.nth && at.mode == FaultMode::ForGood);
+        if !hit || self.healed.load(Ordering::Relaxed) {
             return Ok(());
         }
         match at.action {

@@ -1,8 +1,18 @@
-//! DLHT as a subject: tables in memory whose threads take turns inside their operations.
+//! DLHT as a subject: tables in memory, some of whose threads take turns inside their operations.
+
+mod alone;
+mod faults;
+mod model;
+mod own;
+mod set;
 
 use icefield::base::hash::HashKind;
-use icefield::{DlhtHash, DlhtTable, Error, Interleaved, Turns};
+use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Mode, Turns};
 
+pub use self::alone::Alone;
+pub use self::faults::faults;
+pub use self::model::DlhtPlace;
+pub use self::set::{SetCounts, set_model};
 use crate::baton;
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
@@ -44,6 +54,20 @@ pub fn tiny(variant: u64) -> Result<DlhtInTurns, Error> {
         .link_ratio(ratio)
         .geometry(bits, growth_bits)
         .build()
+}
+
+/// A builder of tables of every shape: tiny ones that grow often and through several sizes at once, without and with
+/// link buckets.
+#[must_use]
+pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
+    let hash = match seed % 7 {
+        0 | 1 => DlhtHash::Modulo,
+        2 => DlhtHash::Kind(HashKind::Crowded),
+        _ => DlhtHash::Strong,
+    };
+    let ratio = [0.125, 0.0, 1.0, 3.0][(seed / 7 % 4) as usize];
+    let options = DlhtOptions::default().hash(hash).hash_seed([seed, 1]).link_ratio(ratio);
+    options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32)
 }
 
 /// About `histories` concurrent histories, each judged for linearizability.

@@ -1,0 +1,310 @@
+//! DLHT's map under measurement: a word stands for a key or a value of any size, in records of their own.
+
+use std::hash::Hash;
+
+use allocator_api2::alloc::System;
+use icefield::{
+    DlhtBuildHasher, DlhtMap, Error, Global, Occupied, Op, RecordAllocator, Result, Stats,
+    TryInsert,
+};
+
+use crate::ours::{Calls, Ours};
+use crate::table::{Allocation, BenchTable, Records, Setup};
+
+/// A key that a word stands for.
+pub(crate) trait MapKey: Hash + Eq + Send + Sync + 'static {
+    fn of(word: u64) -> Self;
+}
+
+impl MapKey for u64 {
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        word
+    }
+}
+
+/// A longer key, all of whose words are the word's.
+impl<const N: usize> MapKey for [u64; N] {
+    #[inline(always)]
+    fn of(word: u64) -> Self {
+        [word; N]
+    }
+}
+
+/// A map from `K` to values of `N` words, the first of which is the word that the value stands for; the others are
+/// zero, so that the sum of all is that word too.
+struct Map<K, const N: usize, A: RecordAllocator> {
+    map: DlhtMap<K, [u64; N], DlhtBuildHasher, A>,
+    /// Whether gets read whole values, and not only the first word.
+    whole: bool,
+}
+
+/// Bytes of values, of keys of eight; bytes of longer keys, with values of eight.
+pub(crate) const VALUE_BYTES: [usize; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
+pub(crate) const KEY_BYTES: [usize; 4] = [8, 16, 32, 64];
+/// Bytes of the values that can come from another allocator.
+pub(crate) const ALLOCATED_BYTES: usize = 32;
+
+/// Whether [`create`] has such a map.
+pub(crate) fn holds(records: Records) -> bool {
+    let (key, value) = (records.key_bytes, records.value_bytes);
+    match records.allocation {
+        Allocation::Global if key == 8 => VALUE_BYTES.contains(&value),
+        Allocation::Global => KEY_BYTES.contains(&key) && value == 8,
+        Allocation::Malloc => (key, value) == (8, ALLOCATED_BYTES),
+    }
+}
+
+/// The map that `setup` asks for.
+pub(crate) fn create(setup: Setup) -> Result<Box<dyn BenchTable>> {
+    let Records { key_bytes, value_bytes, allocation, .. } = setup.records;
+    Ok(match (key_bytes, value_bytes, allocation) {
+        (8, 8, Allocation::Global) => boxed::<u64, 1, _>(setup, Global),
+        (8, 16, Allocation::Global) => boxed::<u64, 2, _>(setup, Global),
+        (8, 32, Allocation::Global) => boxed::<u64, 4, _>(setup, Global),
+        (8, 32, Allocation::Malloc) => boxed::<u64, 4, _>(setup, System),
+        (8, 64, Allocation::Global) => boxed::<u64, 8, _>(setup, Global),
+        (8, 128, Allocation::Global) => boxed::<u64, 16, _>(setup, Global),
+        (8, 256, Allocation::Global) => boxed::<u64, 32, _>(setup, Global),
+        (8, 512, Allocation::Global) => boxed::<u64, 64, _>(setup, Global),
+        (8, 1024, Allocation::Global) => boxed::<u64, 128, _>(setup, Global),
+        (16, 8, Allocation::Global) => boxed::<[u64; 2], 1, _>(setup, Global),
+        (32, 8, Allocation::Global) => boxed::<[u64; 4], 1, _>(setup, Global),
+        (64, 8, Allocation::Global) => boxed::<[u64; 8], 1, _>(setup, Global),
+        _ => {
+            let detail = format!("keys of {key_bytes} and values of {value_bytes} bytes");
+            return Err(Error::InvalidOption { option: "records", detail });
+        }
+    })
+}
+
+fn boxed<K: MapKey, const N: usize, A: RecordAllocator>(
+    setup: Setup,
+    allocator: A,
+) -> Box<dyn BenchTable> {
+    let (capacity, hash) = (setup.capacity, DlhtBuildHasher::default());
+    let map = DlhtMap::with_capacity_and_hasher_in(capacity, hash, allocator);
+    Box::new(Ours(Map::<K, N, A> { map, whole: setup.records.whole }))
+}
+
+/// A value that a word stands for.
+#[inline(always)]
+fn value<const N: usize>(word: u64) -> [u64; N] {
+    let mut value = [0; N];
+    value[0] = word;
+    value
+}
+
+/// The word that a value stands for.
+#[inline(always)]
+fn word<const N: usize>(value: &[u64; N]) -> u64 {
+    value[0]
+}
+
+/// The same for an answer that may hold one.
+#[inline(always)]
+fn words<const N: usize>(value: Option<&[u64; N]>) -> Option<u64> {
+    value.map(word)
+}
+
+/// Operations that one batch of a map can hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    TryInsert,
+    Insert,
+    Get,
+    Update,
+    Remove,
+}
+
+impl Kind {
+    /// In the order in which they run.
+    const ALL: [Self; 5] = [Self::TryInsert, Self::Insert, Self::Get, Self::Update, Self::Remove];
+
+    /// `None` for what no batch of a map can hold.
+    fn of(op: &Op<'_, u64, u64>) -> Option<Self> {
+        Some(match op {
+            Op::TryInsert(..) => Self::TryInsert,
+            Op::Insert(..) | Op::Put(..) => Self::Insert,
+            Op::Get(..) => Self::Get,
+            Op::Update(..) => Self::Update,
+            Op::Remove(..) => Self::Remove,
+            Op::Shadow(..) => return None,
+        })
+    }
+}
+
+/// The record that an operation puts.
+fn pair(op: &Op<'_, u64, u64>) -> Option<(u64, u64)> {
+    match op {
+        Op::TryInsert(key, value, _)
+        | Op::Insert(key, value, _)
+        | Op::Update(key, value, _)
+        | Op::Put(key, value) => Some((*key, *value)),
+        Op::Get(..) | Op::Remove(..) | Op::Shadow(..) => None,
+    }
+}
+
+impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
+    #[inline(always)]
+    fn read(&self, value: Option<&[u64; N]>) -> Option<u64> {
+        value.map(|value| match self.whole {
+            true => value.iter().fold(0, |sum: u64, word| sum.wrapping_add(*word)),
+            false => word(value),
+        })
+    }
+
+    /// What a call for an array of keys found.
+    #[inline(always)]
+    fn all<'g>(
+        &self,
+        keys: &[u64],
+        call: impl FnOnce(&[&K], &mut [Option<&'g [u64; N]>]),
+    ) -> Vec<Option<&'g [u64; N]>> {
+        let keys: Vec<K> = keys.iter().copied().map(K::of).collect();
+        let keys: Vec<&K> = keys.iter().collect();
+        let mut found = vec![None; keys.len()];
+        call(&keys, &mut found);
+        found
+    }
+
+    /// The records that pairs of words stand for.
+    fn records(pairs: &[(u64, u64)]) -> impl Iterator<Item = (K, [u64; N])> {
+        pairs.iter().map(|&(key, word)| (K::of(key), value(word)))
+    }
+
+    /// The operations at `places`, all of one kind.
+    fn execute_kind(
+        &self,
+        kind: Kind,
+        ops: &mut [Op<'_, u64, u64>],
+        places: &[usize],
+    ) -> Result<()> {
+        let (mut answers, mut outcomes) = (vec![None; places.len()], Vec::new());
+        let (mut keys, mut pairs) = (Vec::new(), Vec::new());
+        match kind {
+            Kind::Get | Kind::Remove => keys.extend(places.iter().map(|&at| ops[at].key())),
+            _ => pairs.extend(places.iter().filter_map(|&at| pair(&ops[at]))),
+        }
+        match kind {
+            Kind::TryInsert => {
+                outcomes = vec![Ok(()); places.len()];
+                self.try_insert_batch(&pairs, &mut outcomes)?;
+            }
+            Kind::Insert => self.insert_batch(&pairs, &mut answers)?,
+            Kind::Get => self.get_batch(&keys, &mut answers)?,
+            Kind::Update => self.update_batch(&pairs, &mut answers)?,
+            Kind::Remove => self.remove_batch(&keys, &mut answers)?,
+        }
+        for (nth, &at) in places.iter().enumerate() {
+            match &mut ops[at] {
+                Op::TryInsert(.., outcome) => *outcome = outcomes[nth],
+                Op::Put(..) | Op::Shadow(..) => {}
+                Op::Get(_, answer)
+                | Op::Insert(.., answer)
+                | Op::Update(.., answer)
+                | Op::Remove(_, answer) => *answer = answers[nth],
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: MapKey, const N: usize, A: RecordAllocator> Calls for Map<K, N, A> {
+    #[inline(always)]
+    fn get(&self, key: u64) -> Result<Option<u64>> {
+        Ok(self.read(self.map.get(&K::of(key), &self.map.pin())))
+    }
+
+    #[inline(always)]
+    fn try_insert(&self, key: u64, word: u64) -> Result<TryInsert<u64>> {
+        let guard = self.map.pin();
+        let outcome = self.map.try_insert(K::of(key), value(word), &guard);
+        Ok(outcome.map_err(|Occupied(present)| Occupied(present[0])))
+    }
+
+    #[inline(always)]
+    fn insert(&self, key: u64, word: u64) -> Result<Option<u64>> {
+        Ok(words(self.map.insert(K::of(key), value(word), &self.map.pin())))
+    }
+
+    #[inline(always)]
+    fn put(&self, key: u64, word: u64) -> Result<()> {
+        self.insert(key, word).map(drop)
+    }
+
+    #[inline(always)]
+    fn update(&self, key: u64, word: u64) -> Result<Option<u64>> {
+        Ok(words(self.map.update(K::of(key), value(word), &self.map.pin())))
+    }
+
+    #[inline(always)]
+    fn remove(&self, key: u64) -> Result<Option<u64>> {
+        Ok(words(self.map.remove(&K::of(key), &self.map.pin())))
+    }
+
+    fn get_batch(&self, keys: &[u64], found: &mut [Option<u64>]) -> Result<()> {
+        let guard = self.map.pin();
+        let values = self.all(keys, |keys, found| self.map.get_batch(keys, found, &guard));
+        found.iter_mut().zip(values).for_each(|(found, value)| *found = self.read(value));
+        Ok(())
+    }
+
+    fn insert_batch(&self, pairs: &[(u64, u64)], previous: &mut [Option<u64>]) -> Result<()> {
+        let guard = self.map.pin();
+        let values = self.map.insert_batch(Self::records(pairs), &guard);
+        previous.iter_mut().zip(values).for_each(|(previous, value)| *previous = words(value));
+        Ok(())
+    }
+
+    fn put_batch(&self, pairs: &[(u64, u64)]) -> Result<()> {
+        self.map.insert_batch(Self::records(pairs), &self.map.pin());
+        Ok(())
+    }
+
+    fn update_batch(&self, pairs: &[(u64, u64)], previous: &mut [Option<u64>]) -> Result<()> {
+        let guard = self.map.pin();
+        let values = self.map.update_batch(Self::records(pairs), &guard);
+        previous.iter_mut().zip(values).for_each(|(previous, value)| *previous = words(value));
+        Ok(())
+    }
+
+    fn try_insert_batch(
+        &self,
+        pairs: &[(u64, u64)],
+        outcomes: &mut [TryInsert<u64>],
+    ) -> Result<()> {
+        let guard = self.map.pin();
+        let all = self.map.try_insert_batch(Self::records(pairs), &guard);
+        for (outcome, present) in outcomes.iter_mut().zip(all) {
+            *outcome = present.map_err(|Occupied(present)| Occupied(present[0]));
+        }
+        Ok(())
+    }
+
+    fn remove_batch(&self, keys: &[u64], removed: &mut [Option<u64>]) -> Result<()> {
+        let guard = self.map.pin();
+        let values = self.all(keys, |keys, removed| self.map.remove_batch(keys, removed, &guard));
+        removed.iter_mut().zip(values).for_each(|(removed, value)| *removed = words(value));
+        Ok(())
+    }
+
+    /// By kind, an array of each: a map has no batches of several kinds.
+    fn execute(&self, ops: &mut [Op<'_, u64, u64>]) -> Result<()> {
+        if ops.iter().any(|op| Kind::of(op).is_none()) {
+            return Err(Error::Unsupported("a map has no shadow inserts".to_owned()));
+        }
+        for kind in Kind::ALL {
+            let of_kind = |at: &usize| Kind::of(&ops[*at]) == Some(kind);
+            let places: Vec<usize> = (0..ops.len()).filter(of_kind).collect();
+            if !places.is_empty() {
+                self.execute_kind(kind, ops, &places)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.map.stats()
+    }
+}

@@ -1,0 +1,77 @@
+//! Scenarios for tables in memory, which nothing outlives: no crash, kill or damaged file can be survived.
+
+use icefield::{Dlht, Table};
+use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_model};
+use icefield_testkit::model;
+use icefield_testkit::place::Place;
+
+use super::{
+    Common, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, name, run_linear, tell,
+    tell_faults,
+};
+use crate::failure::{Failure, Outcome};
+use crate::json::Output;
+
+/// Runs `kind`, if the table has it.
+pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
+    let table = name(&common.table);
+    if let Records::Bytes = records {
+        return Err(Failure::Usage(format!("--records: {table} is tortured with words only")));
+    }
+    let rounds =
+        |histories: &Option<u64>, default| Rounds::new(common, "histories", *histories, default);
+    match (kind, common.table) {
+        (Kind::Model { histories, .. }, TableName::Dlht) => {
+            run_model::<Dlht<u64, u64>>(&rounds(histories, 2000)?, out)
+        }
+        (Kind::Model { histories, .. }, TableName::DlhtLocal) => {
+            run_model::<Alone>(&rounds(histories, 2000)?, out)
+        }
+        (Kind::Model { histories, .. }, TableName::DlhtSet) => {
+            run_set(&rounds(histories, 2000)?, out)
+        }
+        (Kind::Linear { histories, .. }, TableName::Dlht) => {
+            run_linear(&rounds(histories, 100_000)?, linear, out)
+        }
+        (Kind::Faults { .. }, TableName::Dlht) => tell_faults(common, faults(common.seed), out),
+        _ => Err(Failure::Usage(format!(
+            "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; there is \
+             `icefield torture {} --table {table}`",
+            if let TableName::Dlht = common.table { "model|linear|faults" } else { "model" }
+        ))),
+    }
+}
+
+fn run_model<T>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome
+where
+    T: Table<Key = u64, Value = u64>,
+    DlhtPlace: Place<T>,
+{
+    let mut counts = model::Counts::default();
+    let violations = tell(rounds.each(1, |seed, _| {
+        counts.add(model::scenario::<T, _>(seed, MODEL_STEPS, || DlhtPlace(seed))?);
+        Ok(())
+    }));
+    let line = Tally::new(rounds.common, model::NAME)
+        .field("histories", &counts.histories)
+        .field("violations", &violations)
+        .field("operations", &counts.operations)
+        .field("scans", &counts.scans)
+        .field("own_calls", &counts.own_calls);
+    rounds.end(out, line, violations)
+}
+
+fn run_set(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let mut counts = SetCounts::default();
+    let violations = tell(rounds.each(1, |seed, _| {
+        counts.add(set_model(seed, MODEL_STEPS)?);
+        Ok(())
+    }));
+    let line = Tally::new(rounds.common, model::NAME)
+        .field("histories", &counts.histories)
+        .field("violations", &violations)
+        .field("operations", &counts.operations)
+        .field("scans", &counts.scans)
+        .field("grown", &counts.grown);
+    rounds.end(out, line, violations)
+}

@@ -1,0 +1,76 @@
+//! Where the model scenario's DLHT tables come from: of every shape.
+
+use std::ops::ControlFlow;
+
+use icefield::{CheckReport, Dlht, Result, Table};
+
+use super::own::own_call;
+use super::{Alone, shaped};
+use crate::place::Place;
+use crate::reference::Reference;
+
+/// Makes tables of the shape of its number; there is no reopening them.
+#[derive(Clone, Copy, Debug)]
+pub struct DlhtPlace(
+    /// Picks the shape.
+    pub u64,
+);
+
+/// What can be said of a table without a medium: that it knows how many records it has.
+fn count(table: &impl Table) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    table.for_each(|_, _| {
+        report.records += 1;
+        ControlFlow::Continue(())
+    })?;
+    if report.records != table.len()? {
+        report.faults.push(format!("{} records, but len is {}", report.records, table.len()?));
+    }
+    Ok(report)
+}
+
+impl Place<Dlht<u64, u64>> for DlhtPlace {
+    fn create(&mut self) -> Result<Dlht<u64, u64>> {
+        shaped(self.0).build()
+    }
+
+    fn reopen(&mut self, table: Dlht<u64, u64>) -> Result<Dlht<u64, u64>> {
+        Ok(table)
+    }
+
+    fn check(&self, table: &Dlht<u64, u64>) -> Result<CheckReport> {
+        count(table)
+    }
+
+    fn own_call(
+        &self,
+        table: &Dlht<u64, u64>,
+        seed: u64,
+        right: &mut Reference,
+    ) -> std::result::Result<bool, String> {
+        own_call(table, seed, right).map(|()| true)
+    }
+}
+
+impl Place<Alone> for DlhtPlace {
+    fn create(&mut self) -> Result<Alone> {
+        shaped(self.0).build().map(Alone::new)
+    }
+
+    fn reopen(&mut self, table: Alone) -> Result<Alone> {
+        Ok(table)
+    }
+
+    fn check(&self, table: &Alone) -> Result<CheckReport> {
+        count(table)
+    }
+
+    fn own_call(
+        &self,
+        table: &Alone,
+        seed: u64,
+        right: &mut Reference,
+    ) -> std::result::Result<bool, String> {
+        own_call(&table.table(), seed, right).map(|()| true)
+    }
+}

@@ -1,0 +1,237 @@
+//! What only DLHT tables can do, beside a reference map: snapshots, copies, shrinking, shadow inserts in batches.
+
+use std::collections::BTreeMap;
+
+use icefield::{DlhtTable, Mode, NotShadowed, OnFailure, Op, Shadows};
+
+use crate::reference::Reference;
+use crate::rng::Rng;
+
+/// Keys that batches are about, beside those that the table has.
+const KEYS: u64 = 60;
+/// The first of the keys that make a table grow in the middle of a transaction.
+const FRESH: u64 = 1 << 32;
+
+/// A snapshot, a copy, a shrinking, or a whole transaction of shadow inserts, as `seed` says.
+pub(super) fn own_call<M: Mode>(
+    table: &DlhtTable<u64, u64, M>,
+    seed: u64,
+    right: &mut Reference,
+) -> Result<(), String> {
+    let mut rng = Rng::new(seed);
+    match rng.below(7) {
+        0 => table.shrink_to_fit(),
+        1 => {
+            let snapshot = table.snapshot();
+            compare("a snapshot", snapshot.iter().collect(), right)?;
+        }
+        2 => {
+            table.retain(|key, value| (key ^ value) % 4 != 0);
+            right.retain(|key, value| (key ^ value) % 4 != 0);
+        }
+        3 => {
+            let copy: DlhtTable<u64, u64, M> = table.iter().collect();
+            compare("a copy", copy.iter().collect(), right)?;
+        }
+        _ => Transaction { table, right, held: BTreeMap::new(), rng }.run()?,
+    }
+    compare("afterwards", table.iter().collect(), right)
+}
+
+fn compare(what: &str, mut records: Vec<(u64, u64)>, right: &Reference) -> Result<(), String> {
+    records.sort_unstable();
+    if records == right.sorted() {
+        return Ok(());
+    }
+    Err(format!("{what}: {records:?} instead of {:?}", right.sorted()))
+}
+
+/// A batch with shadow inserts, other calls while they are held, and their end.
+struct Transaction<'a, M: Mode> {
+    table: &'a DlhtTable<u64, u64, M>,
+    right: &'a mut Reference,
+    held: BTreeMap<u64, u64>,
+    rng: Rng,
+}
+
+/// What an operation of a batch must have answered.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Value(Option<u64>),
+    Shadow(Result<(), NotShadowed<u64>>),
+}
+
+fn answer_of(op: &Op<'_, u64, u64>) -> Answer {
+    match op {
+        Op::Shadow(.., outcome) => Answer::Shadow(*outcome),
+        Op::Get(_, found)
+        | Op::Insert(_, _, found)
+        | Op::Update(_, _, found)
+        | Op::Remove(_, found) => Answer::Value(*found),
+        Op::TryInsert(.., outcome) => Answer::Value(outcome.err().map(|present| present.0)),
+        Op::Put(..) => Answer::Value(None),
+    }
+}
+
+impl<M: Mode> Transaction<'_, M> {
+    fn run(mut self) -> Result<(), String> {
+        let shadows = self.table.shadows();
+        for _ in 0..=self.rng.below(2) {
+            self.batch(&shadows)?;
+            for _ in 0..self.rng.below(4) {
+                self.disturb()?;
+            }
+            self.judge(&shadows)?;
+        }
+        self.settle_some(&shadows)?;
+        self.judge(&shadows)?;
+        match self.rng.below(3) {
+            0 => shadows.abort(),
+            1 => drop(shadows),
+            _ => {
+                shadows.commit();
+                self.held.iter().for_each(|(&key, &value)| self.right.set(key, Some(value)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A key that is held, present, or neither.
+    fn key(&mut self) -> u64 {
+        let present = self.right.sorted();
+        match self.rng.below(3) {
+            0 if !present.is_empty() => self.rng.pick(&present).0,
+            _ => self.rng.below(KEYS),
+        }
+    }
+
+    fn batch(&mut self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
+        let on_failure = *self.rng.pick(&[OnFailure::Continue, OnFailure::Stop]);
+        let (mut ops, mut expected, mut ended) = (Vec::new(), Vec::new(), false);
+        for _ in 0..self.rng.below(60) {
+            let (key, value) = (self.key(), self.rng.word());
+            let op = match self.rng.below(8) {
+                0 => Op::get(key),
+                1 => Op::update(key, value),
+                2 => Op::remove(key),
+                // Other inserts of a held key would end the batch with an error.
+                3 if !self.held.contains_key(&key) => Op::insert(key, value),
+                _ => Op::shadow(key, value, shadows),
+            };
+            if !ended {
+                let (answer, failed) = self.right_answer(&op);
+                expected.push(answer);
+                ended = failed && on_failure == OnFailure::Stop;
+            }
+            ops.push(op);
+        }
+        let ran = self.table.execute(&mut ops, on_failure);
+        let answers: Vec<_> = ops[..ran].iter().map(answer_of).collect();
+        if answers == expected {
+            return Ok(());
+        }
+        Err(format!("{ops:?} ({on_failure:?}): {answers:?} instead of {expected:?}"))
+    }
+
+    /// Does `op`; what it must answer, and whether that is a failure.
+    fn right_answer(&mut self, op: &Op<'_, u64, u64>) -> (Answer, bool) {
+        let before = self.right.get(op.key());
+        match *op {
+            Op::Shadow(key, value, ..) => {
+                let outcome = match (before, self.held.contains_key(&key)) {
+                    (Some(present), _) => Err(NotShadowed::Occupied(present)),
+                    (None, true) => Err(NotShadowed::Shadowed),
+                    (None, false) => Ok(()),
+                };
+                if outcome.is_ok() {
+                    self.held.insert(key, value);
+                }
+                (Answer::Shadow(outcome), outcome.is_err())
+            }
+            Op::Insert(key, value, _) => {
+                self.right.set(key, Some(value));
+                (Answer::Value(before), false)
+            }
+            Op::Update(key, value, _) if before.is_some() => {
+                self.right.set(key, Some(value));
+                (Answer::Value(before), false)
+            }
+            Op::Remove(key, _) => {
+                self.right.set(key, None);
+                (Answer::Value(before), before.is_none())
+            }
+            _ => (Answer::Value(before), before.is_none()),
+        }
+    }
+
+    /// Changes everything but what is held.
+    fn disturb(&mut self) -> Result<(), String> {
+        match self.rng.below(6) {
+            0 => self.table.reserve(self.rng.below(500)),
+            1 => self.table.shrink_to_fit(),
+            2 => {
+                self.table.clear();
+                self.right.clear();
+            }
+            3 => compare("a snapshot", self.table.snapshot().iter().collect(), self.right)?,
+            4 => {
+                let pairs: Vec<_> =
+                    (FRESH..FRESH + 150).map(|key| (key, self.rng.word())).collect();
+                self.table.put_batch(&pairs);
+                pairs.into_iter().for_each(|(key, value)| self.right.set(key, Some(value)));
+            }
+            _ => {
+                let keys: Vec<u64> = (FRESH..FRESH + 150).collect();
+                let mut removed = vec![None; keys.len()];
+                self.table.remove_batch(&keys, &mut removed);
+                for (key, removed) in keys.into_iter().zip(removed) {
+                    if removed != self.right.get(key) {
+                        return Err(format!("removed {removed:?} of {key}"));
+                    }
+                    self.right.set(key, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends some shadow inserts one by one.
+    fn settle_some(&mut self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
+        for (key, value) in self.held.clone() {
+            let end = self.rng.below(4);
+            if end > 1 {
+                continue;
+            }
+            let Some(shadow) = shadows.take(key) else {
+                return Err(format!("{key} is not held"));
+            };
+            if (shadow.key(), shadow.value()) != (key, value) {
+                return Err(format!("{shadow:?} instead of {key} and {value}"));
+            }
+            self.held.remove(&key);
+            if end == 0 {
+                shadow.commit();
+                self.right.set(key, Some(value));
+            } else {
+                shadow.abort();
+            }
+        }
+        Ok(())
+    }
+
+    /// What is held is held, and nobody sees it.
+    fn judge(&self, shadows: &Shadows<'_, u64, u64, M>) -> Result<(), String> {
+        compare("while shadows are held", self.table.iter().collect(), self.right)?;
+        let (held, len) = (shadows.len(), self.table.len());
+        if held != self.held.len() || len != self.right.len() as u64 {
+            return Err(format!("{held} held instead of {:?}, len {len}", self.held));
+        }
+        for &key in self.held.keys() {
+            let other = self.table.try_insert_shadow(key, 0).err();
+            if other != Some(NotShadowed::Shadowed) || self.table.contains(key) {
+                return Err(format!("{key} is not held: {other:?}"));
+            }
+        }
+        Ok(())
+    }
+}

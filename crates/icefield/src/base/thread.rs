@@ -1,0 +1,170 @@
+//! Numbers for threads: small, one for each that lives, given to another when it has ended.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Mutex, PoisonError};
+
+/// Who has which number. The one process-wide state of the library: threads outlive tables, so no table can own it.
+static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { fresh: 0, returned: BinaryHeap::new() });
+
+/// No number yet, or no longer.
+const NONE: usize = usize::MAX;
+
+struct Numbers {
+    /// This one and all above have never been anybody's.
+    fresh: usize,
+    returned: BinaryHeap<Reverse<usize>>,
+}
+
+impl Numbers {
+    fn take(&mut self) -> usize {
+        if let Some(Reverse(number)) = self.returned.pop() {
+            return number;
+        }
+        self.fresh += 1;
+        self.fresh - 1
+    }
+}
+
+/// What a thread remembers for whoever asked it to last, so that this is found without a look-up.
+#[derive(Clone, Copy)]
+struct Memory {
+    owner: u64,
+    place: *const (),
+}
+
+const NOTHING: Memory = Memory { owner: 0, place: std::ptr::null() };
+
+thread_local! {
+    static NUMBER: Cell<usize> = const { Cell::new(NONE) };
+    static MEMORY: Cell<Memory> = const { Cell::new(NOTHING) };
+    static HOLDS: Cell<usize> = const { Cell::new(0) };
+    static END: End = const { End };
+}
+
+/// Gives a thread's number back when the thread ends.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Whatever else this thread does while it is torn down, it does under another number.
+        MEMORY.set(NOTHING);
+        let number = NUMBER.replace(NONE);
+        if HOLDS.get() > 0 {
+            // Something will be dropped yet that goes by this number: nobody else shall ever have it.
+            return;
+        }
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.returned.push(Reverse(number));
+    }
+}
+
+/// The number of this thread. Whoever had it before has ended, and everything that it did came before this.
+#[inline]
+pub fn number() -> usize {
+    let number = NUMBER.get();
+    if number == NONE { take_number() } else { number }
+}
+
+#[cold]
+fn take_number() -> usize {
+    let number = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    NUMBER.set(number);
+    // A thread that is being torn down keeps what it takes now: one number for each such thread is lost.
+    let _ = END.try_with(|_| ());
+    number
+}
+
+/// Keeps this thread's number from becoming another's, until [`release`] is called as often.
+#[inline]
+pub(super) fn hold() {
+    HOLDS.set(HOLDS.get() + 1);
+}
+
+/// Undoes [`hold`].
+#[inline]
+pub(super) fn release() {
+    HOLDS.set(HOLDS.get() - 1);
+}
+
+/// What this thread [remembers](remember) for `owner`, if it asked last.
+#[inline(always)]
+pub(super) fn recall(owner: u64) -> Option<*const ()> {
+    let memory = MEMORY.get();
+    (memory.owner == owner).then_some(memory.place)
+}
+
+/// Remembers `place` for `owner`, any number but 0, until somebody else asks or the thread gives its number back.
+pub(super) fn remember(owner: u64, place: *const ()) {
+    MEMORY.set(Memory { owner, place });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn living_threads_have_different_numbers() {
+        let barrier = std::sync::Barrier::new(8);
+        let numbers: Vec<usize> = std::thread::scope(|scope| {
+            let number = || {
+                let number = number();
+                barrier.wait();
+                assert_eq!(number, super::number());
+                number
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(number)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let mut different = numbers.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), 8, "{numbers:?}");
+    }
+
+    #[test]
+    fn numbers_are_used_again() {
+        for _ in 0..1000 {
+            let number = std::thread::spawn(number).join().expect("no panic");
+            assert!(number < 500, "far more than there are threads in this test: {number}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_one_owners() {
+        remember(7, std::ptr::without_provenance(64));
+        assert_eq!(recall(7), Some(std::ptr::without_provenance(64)));
+        assert_eq!(recall(8), None);
+        remember(8, std::ptr::null());
+        assert_eq!(recall(7), None);
+        assert!(std::thread::spawn(|| recall(8).is_none()).join().expect("no panic"));
+    }
+
+    /// Asks for a number while its thread is torn down, before or after [`End`].
+    struct Late;
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            assert_eq!(number(), number());
+        }
+    }
+
+    #[test]
+    fn threads_that_end_still_have_numbers() {
+        thread_local! {
+            static LATE: Late = const { Late };
+        }
+        for first in [false, true] {
+            let late = std::thread::spawn(move || {
+                if first {
+                    LATE.with(|_| number());
+                } else {
+                    number();
+                    LATE.with(|_| ());
+                }
+            });
+            late.join().expect("no panic");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Batches (§3.3): operations in order, one at a time, with the latencies of bins and of the records behind them
+//! overlapped.
+//!
+//! While one operation runs, the bins of a hundred later ones are under way, and a few dozen of those that have come
+//! are peeked at: what the key's word leads to is asked for, whatever it is. A peek decides nothing; when an
+//! operation's turn comes, it looks again.
+
+use std::borrow::Borrow;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash};
+use std::ops::ControlFlow;
+
+use super::memory::RecordAllocator;
+use super::record::{Record, Refused, find_in, hint_record};
+use super::write::{Put, Spot, When};
+use super::{DlhtGuard, DlhtMap};
+use crate::Result;
+use crate::base::group::{Isa, Kernel, Native, dispatch};
+use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stages};
+use crate::base::sync::Line;
+use crate::dlht::api::plain;
+use crate::dlht::batch::{STRETCH, Tally, get_slowly, peek};
+use crate::dlht::core::{Core, get_on};
+use crate::dlht::get::Step;
+use crate::dlht::header::SlotState;
+use crate::dlht::index::Index;
+use crate::dlht::mode::Shared;
+use crate::dlht::write::{Outcome, Rule};
+use crate::table::same_length;
+
+/// How far ahead bins are asked for, and records.
+const RING: usize = 64;
+const STAGE2: usize = 24;
+
+/// Asks for what the word of `hash` leads to, or for the link bucket in which it may be.
+#[inline(always)]
+fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
+    match Index::get_quick::<Shared>(isa, line, hash) {
+        Some(Some(word)) => hint_record::<K, V>(word),
+        Some(None) => {}
+        None => peek(index, line),
+    }
+}
+
+/// The spot of an operation whose turn has come.
+pub(super) struct Turn<'a> {
+    core: &'a Core<Shared>,
+    index: &'a Index,
+    line: &'a Line,
+    tally: &'a Tally<'a, Shared>,
+    hash: u64,
+}
+
+impl Spot for Turn<'_> {
+    #[inline(always)]
+    fn get(&self) -> Option<u64> {
+        match self.index.get::<Shared>(self.line, self.hash) {
+            Step::Done(word) => word,
+            _ => get_on::<Shared>(self.index, self.hash),
+        }
+    }
+
+    #[inline(always)]
+    fn store(&self, word: u64, rule: Rule) -> Result<Outcome> {
+        let (hash, new) = (self.hash, SlotState::Valid);
+        let outcome = self.core.store_at(self.index, self.line, hash, word, rule, new)?;
+        self.tally.add(i64::from(outcome == Outcome::Inserted));
+        Ok(outcome)
+    }
+
+    #[inline(always)]
+    fn take(&self, expected: u64) -> Outcome {
+        let outcome = self.core.take_at(self.index, self.line, self.hash, Some(expected));
+        self.tally.add(-i64::from(matches!(outcome, Outcome::Replaced(_))));
+        outcome
+    }
+}
+
+/// A batch of gets.
+struct Finds<'a, 'g, K, V, S, A: RecordAllocator, Q: ?Sized> {
+    map: &'a DlhtMap<K, V, S, A>,
+    namespace: u16,
+    keys: &'a [&'a Q],
+    found: &'a mut [Option<&'g V>],
+}
+
+/// A stretch of it.
+struct Stretch<'a, 'g, I, K, V, S, A: RecordAllocator, Q: ?Sized> {
+    isa: I,
+    index: &'a Index,
+    map: &'a DlhtMap<K, V, S, A>,
+    namespace: u16,
+    keys: &'a [&'a Q],
+    found: &'a mut [Option<&'g V>],
+}
+
+impl<'g, K, V, S, A, Q> Kernel for Finds<'_, 'g, K, V, S, A, Q>
+where
+    K: Borrow<Q> + Hash + Eq + Send + 'g,
+    V: Send,
+    S: BuildHasher,
+    A: RecordAllocator,
+    Q: Hash + Eq + ?Sized,
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) {
+        let Self { map, namespace, keys, found } = self;
+        for (keys, found) in keys.chunks(STRETCH).zip(found.chunks_mut(STRETCH)) {
+            let guard = map.core.pin();
+            let index = map.core.current(&guard);
+            let stretch = Stretch { isa, index, map, namespace, keys, found };
+            rolling(keys.len(), RING, STAGE2, stretch);
+        }
+    }
+}
+
+impl<'a, 'g, I, K, V, S, A, Q> Stages for Stretch<'a, 'g, I, K, V, S, A, Q>
+where
+    I: Isa,
+    K: Borrow<Q> + Hash + Eq + Send + 'g,
+    V: Send,
+    S: BuildHasher,
+    A: RecordAllocator,
+    Q: Hash + Eq + ?Sized,
+{
+    type Entry = (&'a Line, u64);
+
+    #[inline(always)]
+    fn first(&mut self, at: usize) -> (&'a Line, u64) {
+        let hash = self.map.hash_of(self.namespace, self.keys[at]);
+        let line = self.index.bin(self.index.bin_of(hash));
+        prefetch_read(line);
+        (line, hash)
+    }
+
+    #[inline(always)]
+    fn second(&mut self, _: usize, (line, hash): (&'a Line, u64)) {
+        hint::<K, V>(self.isa, self.index, line, hash);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, at: usize, (line, hash): (&'a Line, u64)) -> ControlFlow<()> {
+        let word = match Index::get_quick::<Shared>(self.isa, line, hash) {
+            Some(answer) => answer,
+            None => get_slowly::<Shared>(self.index, line, hash),
+        };
+        // SAFETY: the caller has been pinned for `'g`, since before this word was read.
+        self.found[at] = word.and_then(|word| unsafe {
+            let record = find_in::<K, V, A, Q>(word, self.namespace, self.keys[at])?;
+            Some(&(*record.as_ptr()).value)
+        });
+        ControlFlow::Continue(())
+    }
+}
+
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+    pub(super) fn find_all<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        namespace: u16,
+        keys: &[&Q],
+        found: &mut [Option<&'g V>],
+        guard: &'g DlhtGuard<'_>,
+    ) where
+        K: Borrow<Q> + 'g,
+    {
+        self.checked(guard);
+        plain(same_length(keys.len(), found.len()));
+        dispatch(Finds { map: self, namespace, keys, found });
+    }
+
+    /// Puts each record when `when` says so, and tells `done` what came of it. Records are taken as they are hinted.
+    ///
+    /// # Errors
+    /// No memory for a record: those before it were put, those behind it were not.
+    pub(super) fn put_all<'g>(
+        &self,
+        namespace: u16,
+        records: impl IntoIterator<Item = (K, V)>,
+        when: When,
+        guard: &'g DlhtGuard<'_>,
+        mut done: impl FnMut(Put<'g, V>),
+    ) -> Result<()>
+    where
+        K: 'g,
+        V: 'g,
+    {
+        let pinned = self.checked(guard);
+        let mut records = records.into_iter().fuse();
+        let expected = records.size_hint().0;
+        let hinted = RefCell::new(VecDeque::with_capacity(RING.min(expected)));
+        let hash = |_| {
+            let (key, value) = records.next()?;
+            let hash = self.hash_of(namespace, &key);
+            hinted.borrow_mut().push_back((key, value));
+            Some(hash)
+        };
+        self.run_all(expected, hash, |_, turn| {
+            let record = hinted.borrow_mut().pop_front();
+            if let Some(record) = record {
+                done(self.put_at(&turn, namespace, record, when, pinned).map_err(Refused::reason)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The answers of [`DlhtMap::put_all`], in order.
+    pub(super) fn put_each<'g, T>(
+        &self,
+        namespace: u16,
+        records: impl IntoIterator<Item = (K, V)>,
+        when: When,
+        guard: &'g DlhtGuard<'_>,
+        answer: impl Fn(Put<'g, V>) -> T,
+    ) -> Vec<T>
+    where
+        K: 'g,
+        V: 'g,
+    {
+        let records = records.into_iter();
+        let mut answers = Vec::with_capacity(records.size_hint().0);
+        let put = |put| answers.push(answer(put));
+        plain(self.put_all(namespace, records, when, guard, put));
+        answers
+    }
+
+    pub(super) fn take_all<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        namespace: u16,
+        keys: &[&Q],
+        removed: &mut [Option<&'g V>],
+        guard: &'g DlhtGuard<'_>,
+    ) where
+        K: Borrow<Q> + 'g,
+    {
+        let pinned = self.checked(guard);
+        plain(same_length(keys.len(), removed.len()));
+        let hash = |at: usize| keys.get(at).map(|key| self.hash_of(namespace, *key));
+        plain(self.run_all(keys.len(), hash, |at, turn| {
+            let taken = self.take_at(&turn, namespace, keys[at], |_| true, pinned);
+            removed[at] = taken.map(|record: &'g Record<K, V>| &record.value);
+            Ok(())
+        }));
+    }
+
+    /// Runs operations in order until there is none or one fails. `hash` is asked once for each, in order and ahead of
+    /// `run`, until it says that there are no more; about `count` are expected.
+    #[inline]
+    fn run_all(
+        &self,
+        count: usize,
+        mut hash: impl FnMut(usize) -> Option<u64>,
+        mut run: impl FnMut(usize, Turn<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (core, isa) = (&self.core, Native::default());
+        let (mut ran, mut end) = (0, None);
+        let mut stretch = STRETCH.min(count.saturating_add(1));
+        while end.is_none() {
+            let guard = core.pin();
+            let index = core.current(&guard);
+            let tally = Tally::<Shared> { count: &core.count, delta: Cell::new(0) };
+            let first = |at| {
+                let hash = hash(ran + at)?;
+                let line = index.bin(index.bin_of(hash));
+                prefetch_write(line);
+                Some((line, hash))
+            };
+            let second = |_, ahead| {
+                if let Some((line, hash)) = ahead {
+                    hint::<K, V>(isa, index, line, hash);
+                }
+            };
+            let run = |at, ahead: Option<(&Line, u64)>| {
+                end = match ahead {
+                    None => Some(Ok(())),
+                    Some((line, hash)) => {
+                        let turn = Turn { core, index, line, tally: &tally, hash };
+                        run(ran + at, turn).err().map(Err)
+                    }
+                };
+                if end.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            rolling(stretch, RING, STAGE2, stages(first, second, run));
+            ran += stretch;
+            stretch = STRETCH;
+        }
+        end.unwrap_or(Ok(()))
+    }
+}

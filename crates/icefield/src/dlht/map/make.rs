@@ -1,0 +1,262 @@
+//! Making maps, and their size.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+
+use super::memory::RecordAllocator;
+use super::record::Record;
+use super::write::When;
+use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
+use crate::Result;
+use crate::base::counter::ShardedCounter;
+use crate::base::reclaim::Reclaimer;
+use crate::dlht::DlhtHash;
+use crate::dlht::api::plain;
+use crate::dlht::core::Core;
+use crate::dlht::index::Index;
+use crate::dlht::plan::Plan;
+use crate::table::Stats;
+
+/// Records that `extend` takes from an iterator at a time. What they replaced goes back after each.
+const EXTEND: usize = 1024;
+
+impl<K, V> DlhtMap<K, V> {
+    /// An empty map that grows as needed.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtMap::<String, String>::new().is_empty());
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty map that takes `records` records before its index must grow.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtMap::<String, String>::with_capacity(1000).capacity() >= 1000);
+    /// ```
+    #[must_use]
+    pub fn with_capacity(records: u64) -> Self {
+        Self::with_capacity_and_hasher(records, DlhtBuildHasher::default())
+    }
+}
+
+impl<K, V, S> DlhtMap<K, V, S> {
+    /// An empty map with a hash function of the caller's.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
+    /// let map = icefield::DlhtMap::<u32, u32, _>::with_hasher(RandomState::new());
+    /// assert_eq!(map.len(), 0);
+    /// ```
+    #[must_use]
+    pub fn with_hasher(hash: S) -> Self {
+        Self::with_capacity_and_hasher(0, hash)
+    }
+
+    /// [`DlhtMap::with_capacity`] with a hash function of the caller's.
+    ///
+    /// ```
+    /// use std::hash::RandomState;
+    /// let map = icefield::DlhtMap::<u32, u32, _>::with_capacity_and_hasher(10, RandomState::new());
+    /// assert_eq!(map.len(), 0);
+    /// ```
+    #[must_use]
+    pub fn with_capacity_and_hasher(records: u64, hash: S) -> Self {
+        Self::with_capacity_and_hasher_in(records, hash, Global)
+    }
+}
+
+impl<K, V, A: RecordAllocator> DlhtMap<K, V, DlhtBuildHasher, A> {
+    /// An empty map that takes its records from `allocator`, and gives them back to it (§3.1). The index is the
+    /// system's.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u32, u32, _, _>::new_in(icefield::Global);
+    /// assert!(map.is_empty());
+    /// ```
+    #[must_use]
+    pub fn new_in(allocator: A) -> Self {
+        Self::with_capacity_and_hasher_in(0, DlhtBuildHasher::default(), allocator)
+    }
+}
+
+impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
+    /// An empty map of so many records, with a hash function and an allocator of the caller's.
+    ///
+    /// ```
+    /// use icefield::{DlhtBuildHasher, DlhtMap, Global};
+    /// let hash = DlhtBuildHasher::default();
+    /// let map = DlhtMap::<u32, u32, _, _>::with_capacity_and_hasher_in(1000, hash, Global);
+    /// assert!(map.capacity() >= 1000);
+    /// ```
+    #[must_use]
+    pub fn with_capacity_and_hasher_in(records: u64, hash: S, allocator: A) -> Self {
+        // Keys of the index are hashes: good ones need no other, and crowded ones get one.
+        let plan = Plan { hash: DlhtHash::Modulo, ..Plan::default() };
+        Self {
+            core: plain(Core::new(plan, records)),
+            hash,
+            crowded: ShardedCounter::default(),
+            reclaimer: Reclaimer::new(),
+            allocator,
+            records: PhantomData,
+        }
+    }
+
+    /// Protects what is read from the map until the guard is dropped.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u32, u32>::new();
+    /// let guard = map.pin();
+    /// assert_eq!(map.get(&1, &guard), None);
+    /// ```
+    pub fn pin(&self) -> DlhtGuard<'_> {
+        DlhtGuard { guard: self.reclaimer.pin(), reclaimer: &self.reclaimer }
+    }
+
+    /// How many records there are, in all namespaces: exact when quiescent.
+    ///
+    /// ```
+    /// assert_eq!(icefield::DlhtMap::from_iter([(1, 10)]).len(), 1);
+    /// ```
+    pub fn len(&self) -> u64 {
+        self.core.len().saturating_add_signed(self.crowded.sum())
+    }
+
+    /// Whether there is no record: exact when quiescent.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtMap::<u32, u32>::new().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many records fit before the index must grow.
+    ///
+    /// ```
+    /// assert!(icefield::DlhtMap::<u32, u32>::new().capacity() >= 64);
+    /// ```
+    pub fn capacity(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    /// Makes room in the index for `additional` more records, moving all to a larger one if need be; returns when they
+    /// have moved. Other calls go on meanwhile.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u32, u32>::new();
+    /// map.reserve(1000);
+    /// assert!(map.capacity() >= 1000);
+    /// ```
+    pub fn reserve(&self, additional: u64) {
+        plain(self.try_reserve(additional));
+    }
+
+    /// [`DlhtMap::reserve`], with an error where that panics.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`](crate::Error::NoMemory); the map is as it was.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u32, u32>::new();
+    /// assert!(map.try_reserve(1 << 50).is_err());
+    /// ```
+    pub fn try_reserve(&self, additional: u64) -> Result<()> {
+        self.core.reserve(self.len().saturating_add(additional))
+    }
+
+    /// Moves everything to the smallest index that takes the records there are.
+    ///
+    /// ```
+    /// let map = icefield::DlhtMap::<u32, u32>::with_capacity(100_000);
+    /// map.shrink_to_fit();
+    /// assert!(map.capacity() < 1000);
+    /// ```
+    pub fn shrink_to_fit(&self) {
+        plain(self.core.shrink());
+    }
+
+    /// What the map is made of: its memory is the index and the records themselves, without what an allocator takes for
+    /// its own and what keys and values hold elsewhere.
+    ///
+    /// ```
+    /// let stats = icefield::DlhtMap::from_iter([(1, 10)]).stats();
+    /// assert_eq!(stats.len_estimate, 1);
+    /// ```
+    pub fn stats(&self) -> Stats {
+        let (len, guard) = (self.len(), self.core.pin());
+        let oldest = self.core.current(&guard);
+        let indexes = std::iter::successors(Some(oldest), |index| index.next());
+        let bytes: u64 = indexes.map(Index::bytes).sum();
+        let record_bytes = size_of::<Record<K, V>>() as u64;
+        Stats {
+            len_estimate: len,
+            capacity: self.capacity(),
+            dram_bytes: bytes + len * record_bytes,
+            details: vec![("index-bytes", bytes), ("record-bytes", record_bytes)],
+            ..Stats::default()
+        }
+    }
+
+    /// Where records come from.
+    ///
+    /// ```
+    /// let _global: &icefield::Global = icefield::DlhtMap::<u32, u32>::new().allocator();
+    /// ```
+    pub fn allocator(&self) -> &A {
+        &self.allocator
+    }
+
+    /// What hashes keys.
+    ///
+    /// ```
+    /// let _hasher: &icefield::DlhtBuildHasher = icefield::DlhtMap::<u32, u32>::new().hasher();
+    /// ```
+    pub fn hasher(&self) -> &S {
+        &self.hash
+    }
+}
+
+impl<K, V> Default for DlhtMap<K, V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug, S, A: RecordAllocator> fmt::Debug for DlhtMap<K, V, S, A>
+where
+    K: Hash + Eq + Send,
+    V: Send,
+    S: BuildHasher,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter(&self.pin())).finish()
+    }
+}
+
+impl<K: Hash + Eq + Send, V: Send> FromIterator<(K, V)> for DlhtMap<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Self {
+        let records = records.into_iter();
+        let mut map = Self::with_capacity(records.size_hint().0 as u64);
+        map.extend(records);
+        map
+    }
+}
+
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> Extend<(K, V)>
+    for DlhtMap<K, V, S, A>
+{
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
+        let mut records = records.into_iter().fuse();
+        let mut put = EXTEND;
+        while put == EXTEND {
+            put = 0;
+            let some = records.by_ref().take(EXTEND);
+            plain(self.put_all(0, some, When::Always, &self.pin(), |_| put += 1));
+        }
+    }
+}
