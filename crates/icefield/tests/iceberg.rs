@@ -338,6 +338,23 @@ fn reads_go_on_while_the_table_grows_and_shrinks() -> Check {
     Ok(())
 }
 
+/// A smaller bound than the table has grown to keeps it from growing, not from opening.
+#[test]
+fn a_table_opens_under_a_smaller_bound() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let table = Iceberg::<u64, u64>::options().capacity(200_000).create(&path)?;
+    let pairs: Vec<(u64, u64)> = (0..200_000).map(|key| (key, !key)).collect();
+    table.put_batch(&pairs)?;
+    drop(table);
+    let table = Iceberg::<u64, u64>::options().max_bytes(1 << 20).open(&path)?;
+    assert_eq!((table.len()?, table.get(199_999)?), (200_000, Some(!199_999)));
+    assert!(matches!(table.reserve(10_000_000), Err(Error::NoSpace { .. })));
+    table.put(1 << 40, 1)?;
+    assert!(table.check()?.is_clean());
+    Ok(())
+}
+
 #[test]
 fn room_is_made_ahead() -> Check {
     let table = Iceberg::<u64, u64>::options().yards(TINY).hash(HashKind::Constant).in_memory()?;

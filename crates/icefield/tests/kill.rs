@@ -61,8 +61,8 @@ fn no_acknowledged_word_is_lost() {
 
 #[test]
 fn no_acknowledged_record_of_an_iceberg_is_lost() {
-    rounds::<Iceberg<u64, u64>>("iceberg words", 30, 200, 3_000_000);
-    rounds::<Iceberg<[u8], [u8]>>("iceberg bytes", 30, 200, 4_000_000);
+    rounds::<Iceberg<u64, u64>>("iceberg words", 20, 120, 3_000_000);
+    rounds::<Iceberg<[u8], [u8]>>("iceberg bytes", 20, 120, 4_000_000);
 }
 
 #[test]

@@ -31,8 +31,8 @@ fn every_history_has_an_order() {
     let bytes = histories::<DashEh<[u8], [u8], Sim>>("bytes", 8, 10_000, 2_000_000);
     assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
     assert!(words.swapped_rejected > 0, "{words:?}");
-    let words = histories::<Iceberg<u64, u64, Sim>>("Iceberg words", 26, 90_000, 3_000_000);
-    let bytes = histories::<Iceberg<[u8], [u8], Sim>>("Iceberg bytes", 8, 10_000, 4_000_000);
+    let words = histories::<Iceberg<u64, u64, Sim>>("Iceberg words", 14, 90_000, 3_000_000);
+    let bytes = histories::<Iceberg<[u8], [u8], Sim>>("Iceberg bytes", 6, 10_000, 4_000_000);
     assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
     assert!(words.swapped_rejected > 0, "{words:?}");
 }

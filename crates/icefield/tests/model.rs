@@ -34,10 +34,10 @@ where
     counts
 }
 
-fn simulated<T: Subject>(what: &str, first_seed: u64) {
+fn simulated<T: Subject>(what: &str, seconds: u64, first_seed: u64) {
     let memory = Memory::default();
-    let counts =
-        histories::<T, _>(what, 9, first_seed, |seed| SimPlace::new(seed, Model::Pmem, &memory));
+    let place = |seed| SimPlace::new(seed, Model::Pmem, &memory);
+    let counts = histories::<T, _>(what, seconds, first_seed, place);
     assert!(counts.reopens >= 40, "{counts:?}");
 }
 
@@ -52,24 +52,24 @@ fn in_files<T: FileSubject>(what: &str, first_seed: u64) {
 
 #[test]
 fn simulated_words() {
-    simulated::<DashEh<u64, u64, Sim>>("words on the simulated medium", 1_000_000);
+    simulated::<DashEh<u64, u64, Sim>>("words on the simulated medium", 9, 1_000_000);
 }
 
 #[test]
 fn simulated_bytes() {
-    simulated::<DashEh<[u8], [u8], Sim>>("bytes on the simulated medium", 2_000_000);
+    simulated::<DashEh<[u8], [u8], Sim>>("bytes on the simulated medium", 9, 2_000_000);
 }
 
 #[test]
 fn iceberg_simulated() {
-    simulated::<Iceberg<u64, u64, Sim>>("Iceberg words on the simulated medium", 11_000_000);
-    simulated::<Iceberg<[u8], [u8], Sim>>("Iceberg bytes on the simulated medium", 12_000_000);
+    simulated::<Iceberg<u64, u64, Sim>>("Iceberg words on the simulated medium", 6, 11_000_000);
+    simulated::<Iceberg<[u8], [u8], Sim>>("Iceberg bytes on the simulated medium", 6, 12_000_000);
 }
 
 #[test]
 fn iceberg_in_memory() {
-    histories::<Iceberg<u64, u64>, _>("Iceberg words in memory", 3, 13_000_000, MemoryPlace);
-    histories::<Iceberg<[u8], [u8]>, _>("Iceberg bytes in memory", 3, 14_000_000, MemoryPlace);
+    histories::<Iceberg<u64, u64>, _>("Iceberg words in memory", 2, 13_000_000, MemoryPlace);
+    histories::<Iceberg<[u8], [u8]>, _>("Iceberg bytes in memory", 2, 14_000_000, MemoryPlace);
     histories::<Iceberg<[u8], u64>, _>("Iceberg byte keys in memory", 2, 15_000_000, MemoryPlace);
     histories::<Iceberg<u64, [u8]>, _>("Iceberg byte values in memory", 2, 16_000_000, MemoryPlace);
 }

@@ -87,6 +87,13 @@ pub(super) struct Root {
 // SAFETY: `repr(C)`, cells and overlays only.
 unsafe impl Overlay for Root {}
 
+impl Root {
+    /// The shape word, if it is one.
+    pub(super) fn stored_shape(&self, pm: &impl Medium) -> Option<Shape> {
+        Shape::unpack(self.shape.load(pm, Acquire))
+    }
+}
+
 const _: () = assert!(size_of::<Slot>() as u64 == SLOT_BYTES && align_of::<Slot>() == 16);
 const _: () = assert!(offset_of!(Root, side) == 64 && size_of::<Root>() == 128);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);

@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Release;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Iceberg;
 use super::core::{Core, Counts};
 use super::grow::Moves;
-use super::layout::{MAX_DEPTH, Phase, SLOT_BYTES, Shape, Yards};
+use super::layout::{MAX_DEPTH, Phase, Root, SLOT_BYTES, Shape, Yards};
 use super::overflow::Overflow;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind, random_seed};
@@ -277,7 +277,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         self.validate()?;
         let identity = self.identity();
         let table = superblock::create(&pm)?;
-        let core = self.core(pm, table.clone(), &identity)?;
+        let core = self.core(pm, table.clone(), &identity, 0)?;
         let shape = Shape { depth: self.planned_depth(), phase: Phase::Stable, step: 0 };
         if shape.depth > core.max_depth {
             return Err(Error::InvalidOption {
@@ -304,7 +304,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let (table, identity) = superblock::read(&pm)?;
         check_types::<K, V>(&pm, &identity, DESIGN)?;
         let opened = self.with_identity(&pm, &identity)?;
-        let core = opened.core(pm, table.clone(), &identity)?;
+        // A table that is larger than `max_bytes` opens all the same; it does not grow.
+        let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&pm));
+        let core = opened.core(pm, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
         let shape = stored_shape(&core)?;
         core.shape.store(shape.pack(), Release);
         if core.pm.writable().is_ok() {
@@ -384,9 +386,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         Ok(self)
     }
 
-    fn core<M: Medium>(&self, pm: M, table: Region, identity: &Identity) -> Result<Core<K, V, M>> {
+    fn core<M: Medium>(
+        &self,
+        pm: M,
+        table: Region,
+        identity: &Identity,
+        least_depth: u32,
+    ) -> Result<Core<K, V, M>> {
         let limit = self.max_bytes.unwrap_or(1 << 40).clamp(1 << 20, 1 << 44);
-        let max_depth = (limit / (self.yards.slots() * SLOT_BYTES)).ilog2().min(self.max_depth);
+        let room_for = (limit / (self.yards.slots() * SLOT_BYTES)).ilog2();
+        let max_depth = room_for.min(self.max_depth).max(least_depth);
         let buckets = 1_u64 << max_depth;
         let [front, back] =
             self.yards.bucket_bytes().map(|bytes| (buckets * bytes).next_multiple_of(4096));
@@ -427,10 +436,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
 fn stored_shape<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
 ) -> Result<Shape> {
-    let word = core.root()?.shape.load(&core.pm, Acquire);
-    let shape = Shape::unpack(word)
-        .filter(|shape| shape.extent() <= core.max_depth)
-        .ok_or_else(|| core.corrupt(&core.table, ROOT_OFFSET, format!("shape word {word:#x}")))?;
+    let shape = core.root()?.stored_shape(&core.pm).ok_or_else(|| {
+        core.corrupt(&core.table, ROOT_OFFSET, "the shape word is that of no table")
+    })?;
     for (region, bytes) in core.yard_bytes(shape) {
         if region.len() < bytes {
             let detail = format!("{} buckets take {bytes} bytes", shape.buckets());
