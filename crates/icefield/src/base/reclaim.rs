@@ -14,7 +14,7 @@
 //!
 //! # Why nothing is reclaimed too early
 //!
-//! A thing that was unlinked and then retired gets as its tag the epoch *e* that [`Reclaimer::collect`] ends. It is
+//! A thing that was unlinked and then retired gets as its tag the epoch *e* that `collect` ends. It is
 //! given back when no slot announces an epoch up to *e*, as seen after the barrier. Take a reader that holds it, so
 //! that loaded it before it was unlinked, after announcing *a*:
 //! - *a* ≤ *e*: had the reader loaded *e* + 1, it would have seen (R1) what was unlinked before.
@@ -23,7 +23,7 @@
 //!
 //! # Why nothing is forgotten
 //!
-//! Things wait with the thread that retired them until they are [`BATCH`], then for that thread to leave. What is held
+//! Things wait with the thread that retired them until they are a batch, then for that thread to leave. What is held
 //! back then goes to a common queue, and is looked at again with the next batch of anybody. When that may take too long
 //! (it was [flushed](Guard::flush), or the queue is long) the slots that hold it back are *asked* to look after it when
 //! they leave. An owner that leaves takes back its announcement, then looks whether it was asked; who asks does so, has
