@@ -2,9 +2,9 @@
 //!
 //! By epochs. A reader announces the epoch in which it came, in a slot of its own, and takes that back when it leaves:
 //! two plain stores, no locked instruction and no fence, so that requests overlap in the processor as if there were no
-//! reclaimer. Whoever reclaims pays: it begins a new epoch, asks the system for a barrier on every processor that runs a
-//! thread of this process (`membarrier`), and looks at all announcements. Where there is no such call, readers pay for
-//! fences instead.
+//! reclaimer. Whoever reclaims pays: it begins a new epoch, asks the system for a barrier on every processor that runs
+//! a thread of this process (`membarrier`), and looks at all announcements. Where there is no such call, readers pay
+//! for fences instead.
 //!
 //! The rules of use:
 //! 1. A reader pins *before* it loads the reference, offset or index that leads to something which may be retired, and
@@ -14,16 +14,16 @@
 //!
 //! # Why nothing is reclaimed too early
 //!
-//! A thing that was unlinked and then retired gets as its tag the epoch *e* that [`Reclaimer::collect`] ends. It is
-//! given back when no slot announces an epoch up to *e*, as seen after the barrier. Take a reader that holds it, so that
-//! loaded it before it was unlinked, after announcing *a*:
+//! A thing that was unlinked and then retired gets as its tag the epoch *e* that `collect` ends. It is
+//! given back when no slot announces an epoch up to *e*, as seen after the barrier. Take a reader that holds it, so
+//! that loaded it before it was unlinked, after announcing *a*:
 //! - *a* ≤ *e*: had the reader loaded *e* + 1, it would have seen (R1) what was unlinked before.
 //! - The announcement is seen: the barrier comes after the unlinking, so either it is after the reader's announcement in
 //!   the reader's own order, which makes that visible, or before the reader's load, which would then see the unlinking.
 //!
 //! # Why nothing is forgotten
 //!
-//! Things wait with the thread that retired them until they are [`BATCH`], then for that thread to leave. What is held
+//! Things wait with the thread that retired them until they are a batch, then for that thread to leave. What is held
 //! back then goes to a common queue, and is looked at again with the next batch of anybody. When that may take too long
 //! (it was [flushed](Guard::flush), or the queue is long) the slots that hold it back are *asked* to look after it when
 //! they leave. An owner that leaves takes back its announcement, then looks whether it was asked; who asks does so, has
@@ -109,8 +109,8 @@ struct Presence {
     asked: AtomicBool,
 }
 
-// SAFETY: `depth`, `retired` and `flushed` are touched by the thread whose slot it is, which is one at a time (a thread that gets
-// the slot of one that has ended comes after it), and by the reclaimer's drop. The rest is atomic.
+// SAFETY: `depth`, `retired` and `flushed` are touched by the thread whose slot it is, which is one at a time (a thread
+// that gets the slot of one that has ended comes after it), and by the reclaimer's drop. The rest is atomic.
 unsafe impl Sync for Slot {}
 
 /// A thing, and how to give it back.
@@ -148,8 +148,8 @@ impl Reclaimer {
         Self::with_batch(BATCH)
     }
 
-    /// A reclaimer that tries to reclaim as soon as a thread has retired `things`. Tests use 1; a table that retires few
-    /// big things flushes instead.
+    /// A reclaimer that tries to reclaim as soon as a thread has retired `things`. Tests use 1; a table that retires
+    /// few big things flushes instead.
     #[must_use]
     pub fn with_batch(things: usize) -> Self {
         Self {
@@ -246,8 +246,8 @@ impl Reclaimer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the epoch, takes over what was `retired` in it, and gives back what nobody can hold any more. When `urgent`,
-    /// asks those who hold the rest back. Whether things are left that could be given back at once.
+    /// Ends the epoch, takes over what was `retired` in it, and gives back what nobody can hold any more. When
+    /// `urgent`, asks those who hold the rest back. Whether things are left that could be given back at once.
     fn collect(&self, retired: Vec<Retired>, urgent: bool) -> bool {
         let mut waiting = self.waiting();
         // SeqCst (R1). Under the lock, so that tags in the queue rise.
@@ -393,18 +393,18 @@ impl Guard<'_> {
     /// Drops what `boxed` points to, once nobody can be looking at it.
     ///
     /// # Safety
-    /// `boxed` came from [`Box::into_raw`], is retired once, and no thread that pins from now on can reach it. `T` may be
-    /// dropped on any thread.
+    /// `boxed` came from [`Box::into_raw`], is retired once, and no thread that pins from now on can reach it. `T` may
+    /// be dropped on any thread.
     #[inline]
     pub unsafe fn retire_box<T: Send>(&self, boxed: *mut T) {
         self.reclaimer.retire(self.slot, Retired { thing: boxed.cast(), reclaim: drop_box::<T> });
     }
 
-    /// Runs `reclaim` once every thread that is pinned now has left; at the latest when the reclaimer is dropped. Whatever
-    /// it gives back must be unreachable already for threads that pin from now on.
+    /// Runs `reclaim` once every thread that is pinned now has left; at the latest when the reclaimer is dropped.
+    /// Whatever it gives back must be unreachable already for threads that pin from now on.
     ///
-    /// Costs one allocation. `reclaim` runs on whichever thread leaves last or retires next, after it has left, and must
-    /// neither panic nor wait.
+    /// Costs one allocation. `reclaim` runs on whichever thread leaves last or retires next, after it has left, and
+    /// must neither panic nor wait.
     #[inline]
     pub fn retire(&self, reclaim: impl FnOnce() + Send + 'static) {
         // SAFETY: a `'static` closure outlives every reclaimer.
@@ -423,9 +423,9 @@ impl Guard<'_> {
         );
     }
 
-    /// Says that the thread holds nothing any more that it reached before, and goes on as if it had been pinned now. Does
-    /// nothing while the thread has another guard. For threads that keep one guard for many requests: one store each
-    /// time, where dropping the guard and pinning anew costs two.
+    /// Says that the thread holds nothing any more that it reached before, and goes on as if it had been pinned now.
+    /// Does nothing while the thread has another guard. For threads that keep one guard for many requests: one store
+    /// each time, where dropping the guard and pinning anew costs two.
     pub fn renew(&mut self) {
         if self.slot.depth.get() == 1 {
             let presence = &self.slot.presence;
