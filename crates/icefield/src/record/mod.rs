@@ -6,6 +6,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod engine;
+pub(crate) mod face;
 pub(crate) mod length;
 pub(crate) mod types;
 

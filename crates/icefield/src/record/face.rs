@@ -1,0 +1,825 @@
+//! The public face of tables whose slots hold the two words of a record: the inherent methods and the common traits
+//! over them, once. A macro, because inherent methods have to be each type's own.
+
+/// Gives a table its public face. The table has [`BatchEngine`](super::batch::BatchEngine) and, of its own, what follows
+/// here by other names: `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `iterate`, `stats_now`, `scan_page`,
+/// `clear_all`, `read_batch`, `check_all`, `salvage_to`, `backup_to`, `core.pm` and `recovery`. The documents say what
+/// differs: costs, and the paper's sections.
+macro_rules! public_face {
+    (
+        table: $table:ident,
+        $(policy: $policy:ident: $bound:ident,)?
+        public: $public:ident,
+        design: $design:expr,
+        options: $options:ident,
+        iter: $iter:ident,
+        get: $doc_get:literal,
+        try_insert: $doc_try_insert:literal,
+        remove: $doc_remove:literal,
+        len: $doc_len:literal,
+        capacity: $doc_capacity:literal,
+        iter: $doc_iter:literal,
+        scan: $doc_scan:literal,
+        clear: $doc_clear:literal,
+        reserve: $doc_reserve:literal,
+        insert_batch: $doc_insert_batch:literal,
+        check: $doc_check:literal,
+    ) => {
+        impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?> $table<K, V $(, $policy)?, Mapped> {
+            /// A builder for tables of this type.
+            #[must_use]
+            pub fn options() -> $options<K, V $(, $policy)?> {
+                $options::default()
+            }
+
+            #[doc = concat!(" Makes a table at `path` with the default options; see ", "[`", stringify!($options), "::create`]", ".")]
+            ///
+            /// # Errors
+            #[doc = concat!(" As ", "[`", stringify!($options), "::create`]", ".")]
+            pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+                Self::options().create(path)
+            }
+
+            #[doc = concat!(" Opens the table at `path`; see ", "[`", stringify!($options), "::open`]", ".")]
+            ///
+            /// ```
+            #[doc = concat!(" use icefield::", stringify!($public), ";")]
+            /// let directory = tempfile::tempdir()?;
+            /// let path = directory.path().join("orders.ice");
+            #[doc = concat!(" let orders = ", stringify!($public), "::<u64, u64>::create(&path)?;")]
+            /// orders.insert(7, 70)?;
+            /// drop(orders); // A crash instead would do as well.
+            #[doc = concat!(" let again = ", stringify!($public), "::<u64, u64>::open(&path)?;")]
+            /// assert_eq!(again.get(7)?, Some(70));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            #[doc = concat!(" As ", "[`", stringify!($options), "::open`]", ".")]
+            pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+                Self::options().open(path)
+            }
+
+            #[doc = concat!(" Opens the table at `path`, or makes one; see ", "[`", stringify!($options), "::open_or_create`]", ".")]
+            ///
+            /// # Errors
+            #[doc = concat!(" As ", "[`", stringify!($options), "::open_or_create`]", ".")]
+            pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self> {
+                Self::options().open_or_create(path)
+            }
+
+            #[doc = concat!(" Opens the table at `path` for reading; see ", "[`", stringify!($options), "::open_read_only`]", ".")]
+            ///
+            /// # Errors
+            #[doc = concat!(" As ", "[`", stringify!($options), "::open_read_only`]", ".")]
+            pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+                Self::options().open_read_only(path)
+            }
+
+            #[doc = concat!(" Makes a table in anonymous memory; see ", "[`", stringify!($options), "::in_memory`]", ".")]
+            ///
+            /// # Errors
+            #[doc = concat!(" As ", "[`", stringify!($options), "::in_memory`]", ".")]
+            pub fn in_memory() -> Result<Self> {
+                Self::options().in_memory()
+            }
+        }
+
+        /// The operations, with the meanings of [`Table`] and [`Durable`]; each is durable when it returns.
+        impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?, M: Medium> $table<K, V $(, $policy)?, M> {
+            #[doc = $doc_get]
+            ///
+            /// # Errors
+            /// [`crate::Error::Corrupt`] when a file was damaged.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// assert_eq!(table.get(1)?, None);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn get(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+                self.get_owned(key)
+            }
+
+            /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table. What
+            /// other threads remove meanwhile is reclaimed after `f` has returned.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<str, [u8]>::in_memory()?;")]
+            /// table.put("page", b"<html>")?;
+            /// assert_eq!(table.get_with("page", |bytes| bytes.len())?, Some(6));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn get_with<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+                self.get_shown(key, f)
+            }
+
+            /// Whether `key` is present.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// assert!(table.contains(1)?);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn contains(&self, key: Arg<'_, K>) -> Result<bool> {
+                self.contains_key(key)
+            }
+
+            #[doc = $doc_try_insert]
+            ///
+            /// # Errors
+            /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`], [`crate::Error::KeyTooLong`],
+            /// [`crate::Error::ValueTooLong`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; nothing was changed then.
+            ///
+            /// ```
+            /// use icefield::Occupied;
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// assert_eq!(table.try_insert(1, 10)?, Ok(()));
+            /// assert_eq!(table.try_insert(1, 20)?, Err(Occupied(10)));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn try_insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+                self.try_insert_one(key, value)
+            }
+
+            /// Inserts or replaces; gives the previous value.
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// assert_eq!(table.insert(1, 10)?, None);
+            /// assert_eq!(table.insert(1, 20)?, Some(10));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+                self.write_one(key, value, Mode::Upsert)
+            }
+
+            /// Inserts or replaces, saying nothing of the previous value (which need not be read then).
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, str>::in_memory()?;")]
+            /// table.put(1, "one")?;
+            /// table.put(1, "uno")?;
+            /// assert_eq!(table.get(1)?.as_deref(), Some("uno"));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn put(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+                self.put_one(key, value)
+            }
+
+            /// Replaces the value only if `key` is present; gives the previous one. One flush, one fence.
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// assert_eq!(table.update(1, 20)?, None);
+            /// assert!(!table.contains(1)?);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+                self.write_one(key, value, Mode::Update)
+            }
+
+            #[doc = $doc_remove]
+            ///
+            /// # Errors
+            /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`].
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// assert_eq!(table.remove(1)?, Some(10));
+            /// assert_eq!(table.remove(1)?, None);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+                self.remove_one(key)
+            }
+
+            /// Removes `key`, saying nothing of whether it was there.
+            ///
+            /// # Errors
+            /// As [`remove`](Self::remove).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.delete(1)?;
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn delete(&self, key: Arg<'_, K>) -> Result<()> {
+                self.delete_one(key)
+            }
+
+            /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
+            /// another thread came between. No lock is held while `f` runs.
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            /// use icefield::Decision;
+            #[doc = concat!(" let visits = icefield::", stringify!($public), "::<str, u64>::in_memory()?;")]
+            /// for _ in 0..3 {
+            ///     visits.compute("home", |count| Decision::Put(count.copied().unwrap_or(0) + 1))?;
+            /// }
+            /// assert_eq!(visits.get("home")?, Some(3));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn compute(
+                &self,
+                key: Arg<'_, K>,
+                f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+            ) -> Result<Computed<Owned<V>>> {
+                self.compute_one(key, f)
+            }
+
+            /// Replaces the value by `new` if it is `current`; `Err` holds what it was instead.
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// assert_eq!(table.compare_exchange(1, 10, 11)?, Ok(()));
+            /// assert_eq!(table.compare_exchange(1, 10, 12)?, Err(Some(11)));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            #[allow(clippy::type_complexity)]
+            pub fn compare_exchange(
+                &self,
+                key: Arg<'_, K>,
+                current: Arg<'_, V>,
+                new: Arg<'_, V>,
+            ) -> Result<std::result::Result<(), Option<Owned<V>>>>
+            where
+                V: Word + Data<Owned = V>,
+            {
+                Table::compare_exchange(self, key, current, new)
+            }
+
+            /// Adds `delta` to the value of `key` (absent counts as zero), wrapping around; gives the value before.
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// assert_eq!(table.fetch_add(1, 5)?, 0);
+            /// assert_eq!(table.fetch_add(1, 5)?, 5);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn fetch_add(&self, key: Arg<'_, K>, delta: V) -> Result<V>
+            where
+                V: Counter + Data<Owned = V>,
+            {
+                Table::fetch_add(self, key, delta)
+            }
+
+            #[doc = $doc_len]
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// assert_eq!(table.len()?, 1);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn len(&self) -> Result<u64> {
+                self.count()
+            }
+
+            /// Whether there is no record.
+            ///
+            /// # Errors
+            /// As [`len`](Self::len).
+            ///
+            /// ```
+            #[doc = concat!(" assert!(icefield::", stringify!($public), "::<u64, u64>::in_memory()?.is_empty()?);")]
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn is_empty(&self) -> Result<bool> {
+                Ok(self.len()? == 0)
+            }
+
+            #[doc = $doc_capacity]
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::options().capacity(5000).in_memory()?;")]
+            /// assert!(table.capacity() >= 5000);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn capacity(&self) -> u64 {
+                self.room()
+            }
+
+            /// What the table is made of. Constant time.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// println!("{:?}", table.stats());
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn stats(&self) -> Stats {
+                self.stats_now()
+            }
+
+            #[doc = $doc_iter]
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let records = table.iter().collect::<Result<Vec<_>, _>>()?;
+            /// assert_eq!(records, [(1, 10)]);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn iter(&self) -> $iter<'_, K, V $(, $policy)?, M> {
+                self.iterate()
+            }
+
+            /// Calls `f` with every record, as [`iter`](Self::iter) sees them, until it breaks. No lock is held meanwhile.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            /// use std::ops::ControlFlow;
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let mut sum = 0;
+            /// table.for_each(|_, value| { sum += value; ControlFlow::Continue(()) })?;
+            /// assert_eq!(sum, 10);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn for_each(&self, f: impl FnMut(&Owned<K>, &Owned<V>) -> ControlFlow<()>) -> Result<()> {
+                Table::for_each(self, f)
+            }
+
+            #[doc = $doc_scan]
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            /// use icefield::Cursor;
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let page = table.scan(Cursor::START, 100)?;
+            /// assert_eq!((page.records, page.next), (vec![(1, 10)], None));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+                self.scan_page(cursor, n)
+            }
+
+            #[doc = $doc_clear]
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// table.clear()?;
+            /// assert!(table.is_empty()?);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn clear(&self) -> Result<()> {
+                self.clear_all()
+            }
+
+            #[doc = $doc_reserve]
+            ///
+            /// # Errors
+            /// [`crate::Error::NoSpace`]; what room was made stays.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.reserve(10_000)?;
+            /// assert!(table.capacity() >= 10_000);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn reserve(&self, additional: u64) -> Result<()> {
+                self.make_room_for(additional)
+            }
+
+            /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+            ///
+            /// # Errors
+            /// As [`remove`](Self::remove).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put_batch(&[(1, 10), (2, 20)])?;
+            /// table.retain(|key, _| key == 2)?;
+            /// assert_eq!(table.len()?, 1);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<()> {
+                Table::retain(self, f)
+            }
+
+            /// [`get`](Self::get) of each key in order, memory latencies overlapped.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get); [`crate::Error::InvalidOption`] when the slices differ in length.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let mut found = [None; 2];
+            /// table.get_batch(&[1, 2], &mut found)?;
+            /// assert_eq!(found, [Some(10), None]);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
+                self.read_batch(keys, found)
+            }
+
+            #[doc = $doc_insert_batch]
+            ///
+            /// # Errors
+            /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable and filled in.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// let mut previous = [None; 2];
+            /// table.insert_batch(&[(1, 10), (1, 11)], &mut previous)?;
+            /// assert_eq!(previous, [None, Some(10)]);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn insert_batch(
+                &self,
+                pairs: &[RecordArg<'_, K, V>],
+                previous: &mut [Option<Owned<V>>],
+            ) -> Result<()> {
+                self.upsert_batch(pairs, Mode::Upsert, Some(previous))
+            }
+
+            /// [`put`](Self::put) of each pair, as [`insert_batch`](Self::insert_batch).
+            ///
+            /// # Errors
+            /// As [`insert_batch`](Self::insert_batch).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put_batch(&[(1, 10), (2, 20)])?;
+            /// assert_eq!(table.len()?, 2);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn put_batch(&self, pairs: &[RecordArg<'_, K, V>]) -> Result<()> {
+                self.upsert_batch(pairs, Mode::Upsert, None)
+            }
+
+            /// [`update`](Self::update) of each pair, as [`insert_batch`](Self::insert_batch).
+            ///
+            /// # Errors
+            /// As [`insert_batch`](Self::insert_batch).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let mut previous = [None; 2];
+            /// table.update_batch(&[(1, 11), (2, 20)], &mut previous)?;
+            /// assert_eq!(previous, [Some(10), None]);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn update_batch(
+                &self,
+                pairs: &[RecordArg<'_, K, V>],
+                previous: &mut [Option<Owned<V>>],
+            ) -> Result<()> {
+                self.upsert_batch(pairs, Mode::Update, Some(previous))
+            }
+
+            /// [`try_insert`](Self::try_insert) of each pair, as [`insert_batch`](Self::insert_batch).
+            ///
+            /// # Errors
+            /// As [`insert_batch`](Self::insert_batch).
+            ///
+            /// ```
+            /// use icefield::Occupied;
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// let mut outcomes = [Ok(()), Ok(())];
+            /// table.try_insert_batch(&[(1, 10), (1, 11)], &mut outcomes)?;
+            /// assert_eq!(outcomes, [Ok(()), Err(Occupied(10))]);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn try_insert_batch(
+                &self,
+                pairs: &[RecordArg<'_, K, V>],
+                outcomes: &mut [TryInsert<V>],
+            ) -> Result<()> {
+                self.try_insert_all(pairs, outcomes)
+            }
+
+            /// [`remove`](Self::remove) of each key, as [`insert_batch`](Self::insert_batch).
+            ///
+            /// # Errors
+            /// As [`insert_batch`](Self::insert_batch).
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let mut removed = [None; 2];
+            /// table.remove_batch(&[1, 2], &mut removed)?;
+            /// assert_eq!(removed, [Some(10), None]);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn remove_batch(
+                &self,
+                keys: &[Arg<'_, K>],
+                removed: &mut [Option<Owned<V>>],
+            ) -> Result<()> {
+                self.remove_all(keys, removed)
+            }
+
+            /// Runs a mixed batch strictly in order and tells how many operations ran. What ran is durable and filled in.
+            ///
+            /// # Errors
+            /// As [`insert_batch`](Self::insert_batch); [`Error::Unsupported`](crate::Error::Unsupported), before anything ran, when there is
+            /// an [`Op::Shadow`].
+            ///
+            /// ```
+            /// use icefield::{OnFailure, Op};
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// let mut ops = [Op::put(1, 10), Op::get(2), Op::put(3, 30)];
+            /// assert_eq!(table.execute(&mut ops, OnFailure::Stop)?, 2);
+            /// assert_eq!(table.get(3)?, None);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn execute(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+                self.execute_all(ops, on_failure)
+            }
+
+            /// Hints that `key` will be asked for soon.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.prefetch(1);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn prefetch(&self, key: Arg<'_, K>) {
+                self.prefetch_key(key);
+            }
+
+            /// Prefetches, yields to the executor once, then reads.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            ///
+            /// ```
+            /// # fn block_on<F: Future>(future: F) -> F::Output {
+            /// #     let mut future = std::pin::pin!(future);
+            /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            /// #     loop {
+            /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+            /// #     }
+            /// # }
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// assert_eq!(block_on(table.get_async(1))?, Some(10));
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn get_async(
+                &self,
+                key: Arg<'_, K>,
+            ) -> impl Future<Output = Result<Option<Owned<V>>>> + Send {
+                Table::get_async(self, key)
+            }
+
+            /// Returns at once: every operation is durable when it returns.
+            ///
+            /// # Errors
+            /// None.
+            ///
+            /// ```
+            #[doc = concat!(" icefield::", stringify!($public), "::<u64, u64>::in_memory()?.sync()?;")]
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn sync(&self) -> Result<()> {
+                Ok(())
+            }
+
+            #[doc = $doc_check]
+            ///
+            /// # Errors
+            /// Words that lead to everything else cannot be read at all.
+            ///
+            /// ```
+            #[doc = concat!(" assert!(icefield::", stringify!($public), "::<u64, u64>::in_memory()?.check()?.is_clean());")]
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn check(&self) -> Result<CheckReport> {
+                self.check_all()
+            }
+
+            /// Copies whatever can still be read to a new table at `path`.
+            ///
+            /// # Errors
+            /// The new table could not be written.
+            ///
+            /// ```
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
+            /// table.put(1, 10)?;
+            /// let directory = tempfile::tempdir()?;
+            /// assert_eq!(table.salvage(directory.path().join("rescued.ice"))?.records, 1);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn salvage(&self, path: impl AsRef<Path>) -> Result<SalvageReport> {
+                self.salvage_to(path.as_ref())
+            }
+
+            /// Makes a copy of the table's directory at `path` that opens as a table. Writers pause, readers go on.
+            ///
+            /// # Errors
+            /// The copy could not be written; nothing is left at `path` then.
+            ///
+            /// ```
+            #[doc = concat!(" use icefield::", stringify!($public), ";")]
+            /// let directory = tempfile::tempdir()?;
+            #[doc = concat!(" let table = ", stringify!($public), "::<u64, u64>::create(directory.path().join(\"orders.ice\"))?;")]
+            /// table.put(1, 10)?;
+            /// table.backup(directory.path().join("copy.ice"))?;
+            #[doc = concat!(" assert_eq!(", stringify!($public), "::<u64, u64>::open(directory.path().join(\"copy.ice\"))?.get(1)?, Some(10));")]
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
+                self.backup_to(path.as_ref())
+            }
+
+            /// The table's directory; a made-up name for a table in memory.
+            ///
+            /// ```
+            #[doc = concat!(" println!(\"{}\", icefield::", stringify!($public), "::<u64, u64>::in_memory()?.path().display());")]
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn path(&self) -> &Path {
+                self.core.pm.path()
+            }
+
+            /// What opening found and did.
+            ///
+            /// ```
+            #[doc = concat!(" assert!(icefield::", stringify!($public), "::<u64, u64>::in_memory()?.recovery().was_clean);")]
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
+            pub fn recovery(&self) -> RecoveryReport {
+                self.recovery.clone()
+            }
+        }
+
+        impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?, M: Medium> fmt::Debug for $table<K, V $(, $policy)?, M> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct($design).field("path", &self.path()).field("stats", &self.stats()).finish()
+            }
+        }
+
+        impl<'a, K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?, M: Medium> IntoIterator
+            for &'a $table<K, V $(, $policy)?, M>
+        {
+            type Item = Result<(K::Owned, V::Owned)>;
+            type IntoIter = $iter<'a, K, V $(, $policy)?, M>;
+
+            fn into_iter(self) -> Self::IntoIter {
+                self.iter()
+            }
+        }
+
+        impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?, M: Medium> Table for $table<K, V $(, $policy)?, M> {
+            type Key = K;
+            type Value = V;
+
+            fn get(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+                self.get_owned(key)
+            }
+            fn get_with<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+                self.get_shown(key, f)
+            }
+            fn contains(&self, key: Arg<'_, K>) -> Result<bool> {
+                self.contains_key(key)
+            }
+            fn try_insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+                self.try_insert_one(key, value)
+            }
+            fn insert(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+                self.write_one(key, value, Mode::Upsert)
+            }
+            fn put(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+                self.put_one(key, value)
+            }
+            fn update(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<Option<Owned<V>>> {
+                self.write_one(key, value, Mode::Update)
+            }
+            fn remove(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+                self.remove_one(key)
+            }
+            fn delete(&self, key: Arg<'_, K>) -> Result<()> {
+                self.delete_one(key)
+            }
+            fn compute(
+                &self,
+                key: Arg<'_, K>,
+                f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+            ) -> Result<Computed<Owned<V>>> {
+                self.compute_one(key, f)
+            }
+            fn len(&self) -> Result<u64> {
+                self.len()
+            }
+            fn capacity(&self) -> u64 {
+                self.capacity()
+            }
+            fn stats(&self) -> Stats {
+                self.stats_now()
+            }
+            fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+                self.scan_page(cursor, n)
+            }
+            fn clear(&self) -> Result<()> {
+                self.clear_all()
+            }
+            fn reserve(&self, additional: u64) -> Result<()> {
+                self.reserve(additional)
+            }
+            fn shrink_to_fit(&self) -> Result<()> {
+                self.shrink()
+            }
+            fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
+                self.read_batch(keys, found)
+            }
+            fn insert_batch(
+                &self,
+                pairs: &[RecordArg<'_, K, V>],
+                previous: &mut [Option<Owned<V>>],
+            ) -> Result<()> {
+                self.upsert_batch(pairs, Mode::Upsert, Some(previous))
+            }
+            fn put_batch(&self, pairs: &[RecordArg<'_, K, V>]) -> Result<()> {
+                self.upsert_batch(pairs, Mode::Upsert, None)
+            }
+            fn update_batch(
+                &self,
+                pairs: &[RecordArg<'_, K, V>],
+                previous: &mut [Option<Owned<V>>],
+            ) -> Result<()> {
+                self.upsert_batch(pairs, Mode::Update, Some(previous))
+            }
+            fn try_insert_batch(
+                &self,
+                pairs: &[RecordArg<'_, K, V>],
+                outcomes: &mut [TryInsert<V>],
+            ) -> Result<()> {
+                self.try_insert_all(pairs, outcomes)
+            }
+            fn remove_batch(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
+                self.remove_all(keys, removed)
+            }
+            fn execute(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
+                self.execute_all(ops, on_failure)
+            }
+            fn prefetch(&self, key: Arg<'_, K>) {
+                self.prefetch(key);
+            }
+        }
+
+        impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?, M: Medium> Durable for $table<K, V $(, $policy)?, M> {
+            fn sync(&self) -> Result<()> {
+                self.sync()
+            }
+            fn check(&self) -> Result<CheckReport> {
+                self.check_all()
+            }
+            fn salvage(&self, path: &Path) -> Result<SalvageReport> {
+                self.salvage_to(path)
+            }
+            fn backup(&self, path: &Path) -> Result<BackupReport> {
+                self.backup_to(path)
+            }
+            fn path(&self) -> &Path {
+                self.path()
+            }
+            fn recovery(&self) -> RecoveryReport {
+                self.recovery.clone()
+            }
+        }
+    };
+}
+pub(crate) use public_face;
