@@ -13,6 +13,19 @@ use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 pub(crate) const DESIGNS: &[&dyn Design] =
     &[&Dash, &IcebergHt, &InMemory::Shared, &InMemory::Local, &InMemory::Set, &InMemory::Map];
 
+/// A table at `place`, made or opened. A macro, for options have no common trait.
+macro_rules! at {
+    ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident) => {
+        Ok(match $place {
+            Place::Memory => Box::new(Ours($options.in_memory()?)),
+            Place::Dir { path, durability } => {
+                Box::new(Ours($options.durability(*durability).$in_dir(path)?))
+            }
+            Place::Simulated(sim) => Box::new(Ours($options.$on_medium(sim.clone())?)),
+        })
+    };
+}
+
 /// Dash with extendible hashing.
 struct Dash;
 
@@ -36,24 +49,12 @@ impl Design for Dash {
         if let Some(stash) = setup.stash_buckets {
             options = options.stash_buckets(stash);
         }
-        Ok(match place {
-            Place::Memory => Box::new(Ours(options.in_memory()?)),
-            Place::Dir { path, durability } => {
-                Box::new(Ours(options.durability(*durability).create(path)?))
-            }
-            Place::Simulated(sim) => Box::new(Ours(options.create_on(sim.clone())?)),
-        })
+        at!(place, options, create, create_on)
     }
 
     fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
         let options = DashEh::<u64, u64>::options();
-        Ok(match place {
-            Place::Memory => Box::new(Ours(options.in_memory()?)),
-            Place::Dir { path, durability } => {
-                Box::new(Ours(options.durability(*durability).open(path)?))
-            }
-            Place::Simulated(sim) => Box::new(Ours(options.open_on(sim.clone())?)),
-        })
+        at!(place, options, open, open_on)
     }
 
     /// The costs in the header of `icefield::dash`. The directory and the headers of our sizes stay in the cache and
@@ -109,24 +110,12 @@ impl Design for IcebergHt {
         let options = Iceberg::<u64, u64>::options()
             .capacity(setup.capacity)
             .hash_seed([setup.seed, !setup.seed]);
-        Ok(match place {
-            Place::Memory => Box::new(Ours(options.in_memory()?)),
-            Place::Dir { path, durability } => {
-                Box::new(Ours(options.durability(*durability).create(path)?))
-            }
-            Place::Simulated(sim) => Box::new(Ours(options.create_on(sim.clone())?)),
-        })
+        at!(place, options, create, create_on)
     }
 
     fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
         let options = Iceberg::<u64, u64>::options();
-        Ok(match place {
-            Place::Memory => Box::new(Ours(options.in_memory()?)),
-            Place::Dir { path, durability } => {
-                Box::new(Ours(options.durability(*durability).open(path)?))
-            }
-            Place::Simulated(sim) => Box::new(Ours(options.open_on(sim.clone())?)),
-        })
+        at!(place, options, open, open_on)
     }
 
     /// The costs in the header of `icefield::iceberg`, and the line of fingerprints in DRAM. The back buckets' are an

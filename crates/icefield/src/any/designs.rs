@@ -34,67 +34,47 @@ struct Types<'a> {
     value: (&'a str, Form),
 }
 
-struct Dash;
+/// A design of the library: options and tables have no common trait, so each is written out by the compiler.
+macro_rules! design {
+    ($design:ident, $name:literal, $table:ident) => {
+        struct $design;
 
-impl Design for Dash {
-    const NAME: &'static str = "dash-eh";
+        impl Design for $design {
+            const NAME: &'static str = $name;
 
-    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<Box<dyn Erased>>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized,
-    {
-        let mut made = DashEh::<K, V>::options()
-            .durability(options.durability)
-            .stored_types(types.key, types.value);
-        if let Some(capacity) = options.capacity {
-            made = made.capacity(capacity);
+            fn create<K, V>(
+                path: &Path,
+                types: Types<'_>,
+                options: &AnyOptions,
+            ) -> Result<Box<dyn Erased>>
+            where
+                K: Untyped + Key + ?Sized,
+                V: Untyped + Value + ?Sized,
+            {
+                let mut made = $table::<K, V>::options()
+                    .durability(options.durability)
+                    .stored_types(types.key, types.value);
+                if let Some(capacity) = options.capacity {
+                    made = made.capacity(capacity);
+                }
+                if let Some(max_bytes) = options.max_bytes {
+                    made = made.max_bytes(max_bytes);
+                }
+                Ok(Box::new(made.create(path)?))
+            }
+
+            fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
+            where
+                K: Untyped + Key + ?Sized,
+                V: Untyped + Value + ?Sized,
+            {
+                Ok(Box::new($table::<K, V>::options().open_on(pm)?))
+            }
         }
-        if let Some(max_bytes) = options.max_bytes {
-            made = made.max_bytes(max_bytes);
-        }
-        Ok(Box::new(made.create(path)?))
-    }
-
-    fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized,
-    {
-        Ok(Box::new(DashEh::<K, V>::options().open_on(pm)?))
-    }
+    };
 }
-
-struct IcebergHt;
-
-impl Design for IcebergHt {
-    const NAME: &'static str = "iceberg";
-
-    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<Box<dyn Erased>>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized,
-    {
-        let mut made = Iceberg::<K, V>::options()
-            .durability(options.durability)
-            .stored_types(types.key, types.value);
-        if let Some(capacity) = options.capacity {
-            made = made.capacity(capacity);
-        }
-        if let Some(max_bytes) = options.max_bytes {
-            made = made.max_bytes(max_bytes);
-        }
-        Ok(Box::new(made.create(path)?))
-    }
-
-    fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
-    where
-        K: Untyped + Key + ?Sized,
-        V: Untyped + Value + ?Sized,
-    {
-        Ok(Box::new(Iceberg::<K, V>::options().open_on(pm)?))
-    }
-}
+design!(Dash, "dash-eh", DashEh);
+design!(IcebergHt, "iceberg", Iceberg);
 
 /// Every design that can be created and opened.
 pub(super) const NAMES: &[&str] = &[Dash::NAME, IcebergHt::NAME];

@@ -9,13 +9,13 @@ use super::directory::Directory;
 use super::recover::touch;
 use super::segment::Target;
 use super::window::{Attempt, Hold, WINDOW, Window};
+use crate::Result;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::record::batch::{BatchWriter, Write};
+use crate::record::batch::{BatchEngine, BatchWriter, Write};
 use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe, Unlinked};
 use crate::table::Arg;
-use crate::{Error, Result};
 
 /// Operations whose locks are taken in a row; those behind one that ends the window were taken in vain.
 const LOCKED_TOGETHER: usize = 8;
@@ -108,7 +108,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             } else if attempt == Attempt::Alone || ran == 0 {
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
                 let probe = Probe { hash: ahead.hash, key: K::raw(key_of(index)) };
-                self.run_alone(index, &probe, write, answer).inspect_err(|_| self.give_up())?;
+                self.table
+                    .write_alone(&self.pin, &probe, write)
+                    .and_then(|wrote| answer(index, wrote))
+                    .inspect_err(|_| self.give_up())?;
                 fresh = false;
             } else {
                 fresh = false;
@@ -172,45 +175,14 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         window.stage(probe, target, hold, current, write)
     }
 
-    /// The single way, for what no window can do.
-    #[cold]
-    fn run_alone(
-        &mut self,
-        index: usize,
-        probe: &Probe<'_>,
-        write: Write,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
-    ) -> Result<()> {
-        let table = self.table;
-        let wrote = match write {
-            Write::Put(mode, record) => table.write_prepared(&self.pin, probe, record, mode),
-            Write::Remove => table
-                .remove_probed(&self.pin, probe)
-                .map(|removed| removed.map_or(Wrote::Absent, Wrote::Replaced)),
-        };
-        if let Write::Put(_, record) = write {
-            table.settle(&wrote, record);
-        }
-        answer(index, wrote?)
-    }
-
-    /// Writes what a record needs beyond its slot. Only with no lock held may the blob store ask the table about old
-    /// blocks.
     fn prepare(
         &mut self,
         probe: &Probe<'_>,
         value: Raw<'_>,
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<Unlinked> {
-        let core = &self.table.core;
-        core.records.fits(probe.key, value)?;
-        if !self.window.is_empty() {
-            match core.records.write(&core.pm, probe, value) {
-                Err(Error::NoSpace { .. }) => self.commit(answer)?,
-                other => return other,
-            }
-        }
-        core.records.prepare(&core.pm, self.table, probe, value)
+        let (table, holds_locks) = (self.table, !self.window.is_empty());
+        table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
     }
 
     /// Gives back what was prepared for writes that will not come to pass.
@@ -250,7 +222,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
             };
             refused.inspect_err(|_| self.table.give_up(write))?;
         }
-        self.run_alone(index, probe, write, answer)
+        answer(index, self.table.write_alone(&self.pin, probe, write)?)
     }
 
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {

@@ -13,7 +13,7 @@ use super::layout::{Phase, Shape, Slot};
 use crate::base::gate::Pass;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::record::batch::{BatchWriter, Write};
+use crate::record::batch::{BatchEngine, BatchWriter, Write};
 use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe, Unlinked};
 use crate::{Error, Result};
@@ -247,46 +247,14 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
     }
 
-    /// The single way, for what the window could not do.
-    #[cold]
-    fn run_alone(
-        &mut self,
-        index: usize,
-        probe: &Probe<'_>,
-        write: Write,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
-    ) -> Result<()> {
-        let table = self.table;
-        let wrote = match write {
-            Write::Put(mode, record) => {
-                let wrote = table.write_prepared(&self.pin, probe, record, mode);
-                table.settle(&wrote, record);
-                wrote
-            }
-            Write::Remove => table
-                .remove_probed(&self.pin, probe)
-                .map(|removed| removed.map_or(Wrote::Absent, Wrote::Replaced)),
-        };
-        answer(index, wrote?)
-    }
-
-    /// Writes what a record needs beyond its slot. Only with no lock held may the blob store ask the table about old
-    /// blocks.
     fn prepare(
         &mut self,
         probe: &Probe<'_>,
         value: Raw<'_>,
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<Unlinked> {
-        let core = &self.table.core;
-        core.records.fits(probe.key, value)?;
-        if self.pass.is_some() {
-            match core.records.write(&core.pm, probe, value) {
-                Err(Error::NoSpace { .. }) => self.commit(answer)?,
-                other => return other,
-            }
-        }
-        core.records.prepare(&core.pm, self.table, probe, value)
+        let (table, holds_locks) = (self.table, self.pass.is_some());
+        table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
     }
 }
 
@@ -315,7 +283,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
             };
             refused.inspect_err(|_| give_up(&self.table.core, write))?;
         }
-        self.run_alone(index, probe, write, answer)
+        answer(index, self.table.write_alone(&self.pin, probe, write)?)
     }
 
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {

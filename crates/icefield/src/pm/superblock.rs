@@ -184,6 +184,15 @@ fn identity(pm: &impl Medium, region: &Region) -> Result<Identity> {
     ))
 }
 
+/// How many sessions there have been, more or less: differs from opening to opening.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the region is too short.
+pub fn last_session(pm: &impl Medium, region: &Region) -> Result<u64> {
+    // Relaxed: a former session's word.
+    Ok(session(pm, region)?.generation.load(pm, Ordering::Relaxed))
+}
+
 /// Starts a session: from here on the table counts as not closed.
 ///
 /// # Errors

@@ -1,12 +1,12 @@
 //! Batches, as far as they do not depend on the table: results, and the mixed batch.
 
 use super::engine::{Engine, Mode, Wrote};
-use super::{Probe, Unlinked};
-use crate::Result;
+use super::{Pin, Probe, Unlinked};
 use crate::key::{Key, Raw, Value};
 use crate::table::{
     Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
 };
+use crate::{Error, Result};
 
 /// How far ahead of a mixed batch its keys are asked for.
 const HINT_DISTANCE: usize = 16;
@@ -63,6 +63,42 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     ) -> Result<()>
     where
         K: 'k;
+
+    /// One write the single way, for what no window can do.
+    #[cold]
+    fn write_alone(&self, pin: &Pin<'_>, probe: &Probe<'_>, write: Write) -> Result<Wrote> {
+        match write {
+            Write::Put(mode, record) => {
+                let wrote = self.write_prepared(pin, probe, record, mode);
+                self.settle(&wrote, record);
+                wrote
+            }
+            Write::Remove => {
+                let removed = self.remove_probed(pin, probe)?;
+                Ok(removed.map_or(Wrote::Absent, Wrote::Replaced))
+            }
+        }
+    }
+
+    /// Writes what a record needs beyond its slot, while locks may be held. Only with no lock held may the blob store
+    /// ask the table about old blocks: where it has to, `let_go` lets go of them.
+    fn prepare_beside(
+        &self,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+        holds_locks: bool,
+        let_go: impl FnOnce() -> Result<()>,
+    ) -> Result<Unlinked> {
+        let (pm, records) = (self.pm(), self.records());
+        records.fits(probe.key, value)?;
+        if holds_locks {
+            match records.write(pm, probe, value) {
+                Err(Error::NoSpace { .. }) => let_go()?,
+                other => return other,
+            }
+        }
+        records.prepare(pm, self, probe, value)
+    }
 
     fn upsert_batch(
         &self,

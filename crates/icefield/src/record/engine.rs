@@ -241,8 +241,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         Ok(matches!(wrote?, Wrote::Inserted | Wrote::Replaced(_)))
     }
 
-    /// Makes the blobs of a prepared value durable before a slot comes to refer to them. A new record shares the fence
-    /// of its slot; an update in place has none before its commit point.
+    /// Makes the blobs of a prepared record durable before a slot comes to refer to them, where the table's own write has
+    /// no fence before its commit point: in Dash an update, in IcebergHT every write.
     #[inline]
     fn persist_prepared(&self) {
         if self.records().blobs().is_some() {

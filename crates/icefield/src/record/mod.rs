@@ -2,12 +2,14 @@
 //! that tables with such slots share, wherever their slots lie.
 //!
 //! Here: how records are hashed, compared, stored and dropped. Below: `engine`, the operations on one key; `batch`;
-//! `length`, how many records there are; `types`, the types in the superblock.
+//! `length`, how many records there are; `types`, the types in the superblock; `opening`, what the options have in
+//! common; `face`, the public methods.
 
 pub(crate) mod batch;
 pub(crate) mod engine;
 pub(crate) mod face;
 pub(crate) mod length;
+pub(crate) mod opening;
 pub(crate) mod types;
 
 use std::marker::PhantomData;

@@ -1,0 +1,276 @@
+//! Making and opening tables: what the options of every table of two-word records have in common.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::types::StoredTypes;
+use crate::base::hash::{HashKind, random_seed};
+use crate::key::{Key, Value};
+use crate::pm::blob::BlobParams;
+use crate::pm::superblock::{self, Identity, SessionStart};
+use crate::pm::{Durability, FaultPlan, MappedOptions, Medium};
+use crate::table::RecoveryReport;
+use crate::{Error, Result};
+
+/// The superblock parameter that holds the chunk size of the blob store.
+const CHUNK_BYTES: usize = 3;
+
+/// The options that every table has.
+#[derive(Clone, Debug)]
+pub(crate) struct Common {
+    pub(crate) capacity: u64,
+    pub(crate) durability: Durability,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) hash: HashKind,
+    pub(crate) hash_seed: Option<[u64; 2]>,
+    pub(crate) blob_chunk_bytes: u32,
+    pub(crate) faults: Option<Arc<FaultPlan>>,
+    pub(crate) stored_types: StoredTypes,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self {
+            capacity: 0,
+            durability: Durability::Auto,
+            max_bytes: None,
+            hash: HashKind::Strong,
+            hash_seed: None,
+            blob_chunk_bytes: BlobParams::default().chunk_bytes,
+            faults: None,
+            stored_types: StoredTypes::default(),
+        }
+    }
+}
+
+impl Common {
+    /// The medium's options; `table` names who refuses `Disk`.
+    pub(crate) fn mapped(&self, table: &str) -> Result<MappedOptions> {
+        if self.durability == Durability::Disk {
+            return Err(Error::Unsupported(format!(
+                "{table} needs a medium that keeps the order of stores within a cache line: choose durability pmem, \
+                 process or auto"
+            )));
+        }
+        Ok(MappedOptions {
+            durability: self.durability,
+            max_bytes: self.max_bytes,
+            faults: self.faults.clone(),
+            ..MappedOptions::default()
+        })
+    }
+
+    /// The same for anonymous memory.
+    pub(crate) fn anonymous(&self, table: &str) -> Result<MappedOptions> {
+        let durability = match self.durability {
+            Durability::PmemForced => Durability::PmemForced,
+            _ => Durability::Memory,
+        };
+        Ok(MappedOptions { durability, ..self.mapped(table)? })
+    }
+
+    /// The address space of a table, in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.max_bytes.unwrap_or(1 << 40).clamp(1 << 20, 1 << 44)
+    }
+
+    /// What a new table is; the first superblock parameters are the design's own.
+    pub(crate) fn identity<K, V>(&self, design: &str, own: [u32; CHUNK_BYTES]) -> Identity
+    where
+        K: Key + ?Sized,
+        V: Value + ?Sized,
+    {
+        let mut params = [0; 16];
+        params[..CHUNK_BYTES].copy_from_slice(&own.map(u64::from));
+        params[CHUNK_BYTES] = self.blob_chunk_bytes.into();
+        let mut identity = Identity {
+            design: design.into(),
+            hash_id: self.hash.id(),
+            hash_seed: self.hash_seed.unwrap_or_else(random_seed),
+            params,
+            uuid: random_seed(),
+            ..Identity::default()
+        };
+        self.stored_types.inscribe::<K, V>(&mut identity);
+        identity
+    }
+
+    /// Takes over what an existing table decides itself, and gives the parameters that are the design's own.
+    pub(crate) fn adopt(
+        &mut self,
+        pm: &impl Medium,
+        identity: &Identity,
+    ) -> Result<[u32; CHUNK_BYTES]> {
+        let narrow = |place: usize| u32::try_from(identity.params[place]).unwrap_or(u32::MAX);
+        let chunk_bytes = narrow(CHUNK_BYTES);
+        if !chunk_bytes.is_power_of_two() || !(1 << 10..=1 << 30).contains(&chunk_bytes) {
+            return Err(impossible(pm, "blob chunk size"));
+        }
+        self.blob_chunk_bytes = chunk_bytes;
+        self.hash =
+            HashKind::from_id(identity.hash_id).ok_or_else(|| impossible(pm, "hash function"))?;
+        Ok(std::array::from_fn(narrow))
+    }
+
+    /// How the table's blob store is opened.
+    pub(crate) fn blobs(&self, session: u64) -> BlobParams {
+        BlobParams {
+            chunk_bytes: self.blob_chunk_bytes,
+            max_bytes: self.limit(),
+            session,
+            ..BlobParams::default()
+        }
+    }
+}
+
+/// A superblock that passes its checksum and still cannot be.
+pub(crate) fn impossible(pm: &impl Medium, what: &str) -> Error {
+    let detail = format!("the superblock has an impossible {what}");
+    Error::corrupt(pm.path().join(superblock::TABLE_REGION), 0, detail)
+}
+
+/// What an opening tells afterwards.
+pub(crate) fn report(session: SessionStart, resolved: u64, started: Instant) -> RecoveryReport {
+    RecoveryReport {
+        was_clean: session.was_clean,
+        generation: session.generation,
+        resolved,
+        open_time: started.elapsed(),
+    }
+}
+
+/// Gives options that have a `common: Common` its setters, and the ways to a table that are by `create_on` and
+/// `open_on`.
+macro_rules! common_options {
+    (
+        options: $options:ident,
+        $(policy: $policy:ident: $bound:ident,)?
+        table: $table:ident,
+        name: $name:literal,
+        unit: $unit:literal,
+        open: $doc_open:literal,
+    ) => {
+        impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?> $options<K, V $(, $policy)?> {
+            #[doc = concat!("How many records a new table takes before it must grow. Default: one ", $unit, "'s worth.")]
+            #[must_use]
+            pub fn capacity(mut self, records: u64) -> Self {
+                self.common.capacity = records;
+                self
+            }
+
+            /// What the table survives; see [`Durability`]. `Disk` is refused: the order of stores within a line matters here.
+            #[must_use]
+            pub fn durability(mut self, durability: Durability) -> Self {
+                self.common.durability = durability;
+                self
+            }
+
+            /// No file of the table grows once all of them together have this many bytes; inserts then fail with
+            /// [`Error::NoSpace`].
+            #[must_use]
+            pub fn max_bytes(mut self, bytes: u64) -> Self {
+                self.common.max_bytes = Some(bytes);
+                self
+            }
+
+            /// The hash function of a new table.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn hash(mut self, kind: HashKind) -> Self {
+                self.common.hash = kind;
+                self
+            }
+
+            /// The hash seed of a new table; random by default, which keeps adversaries from choosing colliding keys.
+            #[must_use]
+            pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
+                self.common.hash_seed = Some(seed);
+                self
+            }
+
+            /// The chunk size of a new table's blob store, for tests.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn blob_chunk_bytes(mut self, bytes: u32) -> Self {
+                self.common.blob_chunk_bytes = bytes;
+                self
+            }
+
+            /// System calls to fail, for tests.
+            #[doc(hidden)]
+            #[must_use]
+            pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
+                self.common.faults = Some(faults);
+                self
+            }
+
+            /// The types that a new table shall have in its superblock, for `K` and `V` that stand for any type of a form.
+            #[must_use]
+            pub(crate) fn stored_types(mut self, key: (&str, Form), value: (&str, Form)) -> Self {
+                self.common.stored_types = StoredTypes::named(key, value);
+                self
+            }
+
+            /// The types of a new table are those of another.
+            #[must_use]
+            pub(super) fn types_of(mut self, identity: &Identity) -> Self {
+                self.common.stored_types = StoredTypes::of(identity);
+                self
+            }
+
+            /// Makes a table at `path`, where nothing may be yet. It appears there all at once, complete.
+            ///
+            /// # Errors
+            /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`].
+            pub fn create(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
+                let pm = Mapped::create(path, self.common.mapped($name)?)?;
+                self.create_on(pm)
+            }
+
+            #[doc = $doc_open]
+            ///
+            /// # Errors
+            /// [`Error::NotFound`], [`Error::Locked`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`],
+            /// [`Error::Io`].
+            pub fn open(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
+                let pm = Mapped::open(path, self.common.mapped($name)?)?;
+                self.open_on(pm)
+            }
+
+            /// Opens the table at `path`, or makes one when nothing is there.
+            ///
+            /// # Errors
+            /// As [`open`](Self::open) and [`create`](Self::create).
+            pub fn open_or_create(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
+                let path = path.as_ref();
+                match self.clone().open(path) {
+                    Err(Error::NotFound { .. }) if !path.exists() => match self.clone().create(path) {
+                        // Somebody else was faster.
+                        Err(Error::AlreadyExists { .. }) => self.open(path),
+                        created => created,
+                    },
+                    opened => opened,
+                }
+            }
+
+            /// Opens the table at `path` for reading, beside any number of other readers. Nothing in the directory changes.
+            ///
+            /// # Errors
+            /// As [`open`](Self::open).
+            pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
+                let pm = Mapped::open_read_only(path, self.common.mapped($name)?)?;
+                self.open_on(pm)
+            }
+
+            /// Makes a table in anonymous memory, gone when it is dropped.
+            ///
+            /// # Errors
+            /// No memory, or [`Error::InvalidOption`].
+            pub fn in_memory(self) -> Result<$table<K, V $(, $policy)?>> {
+                let pm = Mapped::anonymous(self.common.anonymous($name)?)?;
+                self.create_on(pm)
+            }
+        }
+    };
+}
+pub(crate) use common_options;
