@@ -43,8 +43,18 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// A fault in the region of the slots.
     fn fault_in_slot(&self, detail: String) -> Error;
 
+    /// Asks for what a write of a key with this hash will touch, where that is worth it for a single one.
+    #[inline(always)]
+    fn look_ahead(&self, _hash: u64) {}
+
     /// The value word of a key, without a lock. Good while the pin lasts.
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
+
+    /// [`Engine::find_word`] for a thread that may hold locks: `None` where that would wait for another thread's.
+    #[inline]
+    fn find_word_at_once(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+        self.find_word(pin, probe).map(Some)
+    }
 
     /// Links a prepared record.
     fn write_prepared(
@@ -117,6 +127,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// without locks already tells that it will not be needed.
     #[inline]
     fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+        self.look_ahead(probe.hash);
         self.pm().writable()?;
         let records = self.records();
         records.fits(probe.key, value)?;
