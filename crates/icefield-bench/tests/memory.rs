@@ -224,7 +224,10 @@ fn a_timeline_has_reads_and_inserts() {
     assert_eq!(points.len(), 50);
     let total = |field: &str| points.iter().filter_map(|point| point[field].as_f64()).sum::<f64>();
     assert!(total("get_mops") > 0.0 && total("insert_mops") > 0.0);
-    assert!(extra(&rows[0], "longest_get_stall_us") > 0.0);
+    let [get, control, ratio] =
+        ["longest_get_stall_us", "longest_control_stall_us", "get_to_control_stall"]
+            .map(|name| extra(&rows[0], name));
+    assert!(get > 0.0 && control > 0.0 && ratio > 0.0, "{get} {control} {ratio}");
 }
 
 #[test]
