@@ -47,8 +47,9 @@ pub use dash::Geometry;
 pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
-    DlhtLocal, DlhtMap, DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable,
-    Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
+    DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
+    DlhtTable, Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
+    SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};
