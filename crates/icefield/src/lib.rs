@@ -35,6 +35,7 @@ mod any;
 mod dash;
 mod dlht;
 mod iceberg;
+mod plush;
 
 mod error;
 mod key;
@@ -57,6 +58,8 @@ pub use error::{Error, Result};
 pub use iceberg::Yards;
 pub use iceberg::{Iceberg, IcebergIter, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
+#[doc(hidden)]
+pub use plush::{Plush, PlushIter, PlushOptions, Shape};
 pub use pm::Durability;
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool as Memory, Sim};
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::model::{Counts, scenario};
 use icefield_testkit::place::{FilePlace, MemoryPlace, Place, SimPlace};
@@ -78,6 +78,21 @@ fn iceberg_in_memory() {
 fn iceberg_in_files() {
     in_files::<Iceberg<u64, u64>>("Iceberg words in files", 17_000_000);
     in_files::<Iceberg<[u8], [u8]>>("Iceberg bytes in files", 18_000_000);
+}
+
+#[test]
+fn plush_simulated() {
+    simulated::<Plush<u64, u64, Sim>>("Plush words on the simulated medium", 6, 21_000_000);
+}
+
+#[test]
+fn plush_in_memory() {
+    histories::<Plush<u64, u64>, _>("Plush words in memory", 2, 23_000_000, MemoryPlace);
+}
+
+#[test]
+fn plush_in_files() {
+    in_files::<Plush<u64, u64>>("Plush words in files", 27_000_000);
 }
 
 #[test]

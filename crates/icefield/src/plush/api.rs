@@ -1,0 +1,197 @@
+//! The public face, and what stands behind it.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::op::Mode as Own;
+use super::options::PlushOptions;
+use super::root::Record;
+use super::scan::PlushIter;
+use super::{Plush, RecoveryReport};
+use crate::Result;
+use crate::key::{Data, Key, Raw, Value, Word};
+use crate::pm::{Mapped, Medium};
+use crate::record::engine::Mode;
+use crate::record::face::public_face;
+use crate::table::{
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
+    OnFailure, Op, Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
+};
+
+public_face! {
+    table: Plush,
+    public: Plush,
+    design: "plush",
+    options: PlushOptions,
+    iter: PlushIter,
+    get: "The value of `key` (§5.2). Takes no lock and writes nothing; a filter line for each level, and a bucket \
+        where that says so.",
+    try_insert: "Inserts `key` only if it is absent; else gives the present value. Looks the key up under the lock of \
+        its root entry.",
+    remove: "Removes `key`; gives the value it had (§5.3). Looks the key up first; [`delete`](Self::delete) does not.",
+    len: "How many records there are: exact when quiescent. Reads the whole table: blind writes do not know \
+        whether their keys were there.",
+    capacity: "How many records fit before the table needs another level.",
+    iter: "All records, weakly consistent: every key that is present throughout is seen exactly once, also across \
+        migrations. Reads one entry of the last level, with what lies above it, at a time.",
+    scan: "About `n` records from `cursor` on, as [`iter`](Self::iter) sees them. Cursors survive new levels and \
+        reopening.",
+    clear: "Removes every record by one durable store: a crash leaves all or none of them. Others wait while the \
+        directory is emptied.",
+    reserve: "Makes room for `additional` more records, adding levels ahead.",
+    insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns. After a crash inside it \
+        any subset of the keys may have been inserted, per key a prefix.",
+    check: "Checks every invariant and checksum, changing nothing. Call it on a quiescent table.",
+}
+
+impl From<Mode> for Own {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::TryInsert => Self::TryInsert,
+            Mode::Upsert => Self::Upsert,
+            Mode::Update => Self::Update,
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    /// The key of a record.
+    pub(super) fn own_key(&self, record: Record) -> Result<K::Owned> {
+        K::own(Raw::Word(record.key)).ok_or_else(|| self.no_such(K::TYPE))
+    }
+
+    /// The value behind a word.
+    pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
+        V::own(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE))
+    }
+
+    #[cold]
+    fn no_such(&self, what: &str) -> crate::Error {
+        let core = &self.core;
+        core.corrupt(&core.levels, 0, format!("a stored word is no {what}"))
+    }
+
+    /// Options for a table of another one's types.
+    pub(super) fn options_like(identity: &crate::pm::superblock::Identity) -> PlushOptions<K, V> {
+        PlushOptions::default().types_of(identity)
+    }
+
+    fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        let probe = self.core.probe(key);
+        self.core.find(&probe)?.map(|word| self.own_value(word)).transpose()
+    }
+
+    fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        let probe = self.core.probe(key);
+        let Some(word) = self.core.find(&probe)? else { return Ok(None) };
+        V::view(Raw::Word(word), f).map(Some).ok_or_else(|| self.no_such(V::TYPE))
+    }
+
+    fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
+        Ok(self.core.find(&self.core.probe(key))?.is_some())
+    }
+
+    /// One write; the value before, for those modes that look.
+    fn write_with(&self, key: Arg<'_, K>, value: u64, mode: Own) -> Result<(Option<Owned<V>>, bool)> {
+        self.core.pm.writable()?;
+        let probe = self.core.probe(key);
+        let _pass = self.core.gate.enter();
+        let wrote = self.core.write(&probe, value, mode)?;
+        Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
+    }
+
+    fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+        let (before, _) = self.write_with(key, V::raw(value).word(), Own::TryInsert)?;
+        Ok(before.map_or(Ok(()), |value| Err(Occupied(value))))
+    }
+
+    fn write_one(&self, key: Arg<'_, K>, value: Arg<'_, V>, mode: Mode) -> Result<Option<Owned<V>>> {
+        Ok(self.write_with(key, V::raw(value).word(), mode.into())?.0)
+    }
+
+    fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        self.write_with(key, V::raw(value).word(), Own::Put).map(|_| ())
+    }
+
+    fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        Ok(self.write_with(key, 0, Own::Remove)?.0)
+    }
+
+    fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
+        self.write_with(key, 0, Own::Delete).map(|_| ())
+    }
+
+    /// Shows the value to `f` without a lock, then does what it decided if the value word is still the same.
+    fn compute_one(
+        &self,
+        key: Arg<'_, K>,
+        mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
+        self.core.pm.writable()?;
+        let probe = self.core.probe(key);
+        loop {
+            let before = self.core.find(&probe)?;
+            let owned = before.map(|word| self.own_value(word)).transpose()?;
+            let decision = match before {
+                None => f(None),
+                Some(word) => V::view(Raw::Word(word), |value| f(Some(value)))
+                    .ok_or_else(|| self.no_such(V::TYPE))?,
+            };
+            let (value, mode) = match &decision {
+                Decision::Keep => return Ok(Computed::Kept(owned)),
+                Decision::Put(value) => {
+                    (<V as Data>::raw(V::arg(value)).word(), Own::PutStill(before))
+                }
+                Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
+                Decision::Remove => (0, Own::RemoveStill(before)),
+            };
+            if self.write_with(key, value, mode)?.1 {
+                return Ok(match decision {
+                    Decision::Put(_) => Computed::Put(owned),
+                    _ => Computed::Removed(owned),
+                });
+            }
+        }
+    }
+
+    fn count(&self) -> Result<u64> {
+        let changes = self.core.changes();
+        let counted = self.core.count()?;
+        self.core.note_count(changes, counted);
+        Ok(counted)
+    }
+
+    fn room(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    fn make_room_for(&self, additional: u64) -> Result<()> {
+        self.core.pm.writable()?;
+        self.core.make_room_for(self.core.estimate().saturating_add(additional))
+    }
+
+    fn shrink(&self) -> Result<()> {
+        self.core.pm.writable()
+    }
+
+    fn prefetch_key(&self, key: Arg<'_, K>) {
+        let core = &self.core;
+        core.root.prefetch(core.root_entry(core.probe(key).hash));
+    }
+
+    fn iterate(&self) -> PlushIter<'_, K, V, M> {
+        PlushIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
+    }
+
+    fn clear_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let _structure = super::core::lock(&core.structure);
+        let _closed = core.gate.close();
+        let held: Vec<_> =
+            (0..core.root.entries()).map(|entry| core.root.lock(&core.pm, entry)).collect();
+        held.iter().for_each(super::root::Held::begin_change);
+        core.clear()
+    }
+}

@@ -1,0 +1,152 @@
+//! Plush end to end: words and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
+
+use icefield::base::hash::HashKind;
+use icefield::{Occupied, Plush, Shape};
+
+type Check = Result<(), Box<dyn std::error::Error>>;
+
+const TINY: Shape = Shape {
+    root_bits: 1,
+    first_bits: 0,
+    fan_bits: 1,
+    slots: 2,
+    log_bits: 0,
+    log_chunks: 2,
+    log_records: 8,
+};
+
+#[test]
+fn words_sink_through_the_levels_and_stay() -> Check {
+    for shape in [Shape::default(), TINY] {
+        let table = Plush::<u64, u64>::options().shape(shape).in_memory()?;
+        let keys = if shape == TINY { 5_000 } else { 200_000 };
+        for key in 0..keys {
+            table.put(key, key * 3)?;
+        }
+        for key in 0..keys {
+            assert_eq!(table.get(key)?, Some(key * 3), "key {key}");
+        }
+        assert_eq!(table.try_insert(7, 0)?, Err(Occupied(21)));
+        assert_eq!(table.get(keys)?, None);
+        assert_eq!(table.len()?, keys);
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+        for key in (0..keys).step_by(2) {
+            assert_eq!(table.remove(key)?, Some(key * 3));
+        }
+        assert_eq!(table.iter().count() as u64, keys / 2);
+        println!("{:?}", table.stats());
+        table.clear()?;
+        assert_eq!(table.len()?, 0);
+        assert_eq!(table.insert(1, 1)?, None);
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_key_and_every_value_can_be_stored() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let edges = [0, 1, 2, 0x80, 1 << 63, u64::MAX - 1, u64::MAX];
+    let table = Plush::<u64, u64>::options().shape(TINY).create(&path)?;
+    for key in edges {
+        for value in edges {
+            table.put(key, value)?;
+            assert_eq!(table.get(key)?, Some(value));
+        }
+        assert_eq!(table.remove(key)?, Some(u64::MAX));
+        assert_eq!((table.get(key)?, table.remove(key)?), (None, None));
+        assert_eq!(table.try_insert(key, !key)?, Ok(()));
+        assert_eq!(table.try_insert(key, 5)?, Err(Occupied(!key)));
+        assert_eq!(table.update(key, key)?, Some(!key));
+    }
+    assert!(table.check()?.is_clean());
+    drop(table);
+    let table = Plush::<u64, u64>::open(&path)?;
+    assert_eq!(table.len()?, edges.len() as u64);
+    let mut records = table.iter().collect::<Result<Vec<_>, _>>()?;
+    records.sort_unstable();
+    assert_eq!(records, edges.map(|key| (key, key)));
+    table.clear()?;
+    assert_eq!(table.get(0)?, None);
+    Ok(())
+}
+
+#[test]
+fn equal_hashes_continue_their_entry() -> Check {
+    for shape in [TINY, Shape::default()] {
+        let table =
+            Plush::<u64, u64>::options().shape(shape).hash(HashKind::Constant).in_memory()?;
+        let keys = if shape == TINY { 500 } else { 10_000 };
+        for round in 0..2 {
+            for key in 0..keys {
+                table.put(key, key + round)?;
+            }
+        }
+        for key in (0..keys).step_by(7) {
+            assert_eq!(table.get(key)?, Some(key + 1));
+        }
+        assert_eq!(table.get(keys)?, None);
+        assert!(table.stats().pm_bytes < 16 << 20, "{:?}", table.stats());
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(report.records, keys);
+        for key in 0..keys {
+            assert_eq!(table.remove(key)?, Some(key + 1));
+        }
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+/// Updates and removals for ever: space stays bounded.
+#[test]
+fn stale_records_take_bounded_space() -> Check {
+    let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;
+    for round in 0..200 {
+        for key in 0..100 {
+            table.put(key, round)?;
+        }
+    }
+    let bytes = table.stats().pm_bytes;
+    for round in 0..2_000 {
+        for key in 0..100 {
+            table.put(key, round)?;
+        }
+    }
+    println!("{:?}", table.stats());
+    assert!(table.stats().pm_bytes <= bytes * 2, "{bytes} {:?}", table.stats());
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn threads_write_together() -> Check {
+    for shape in [TINY, Shape::default()] {
+        let table = Plush::<u64, u64>::options().shape(shape).in_memory()?;
+        let keys = if shape == TINY { 500 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                let table = &table;
+                scope.spawn(move || -> icefield::Result<()> {
+                    for key in 0..keys {
+                        table.fetch_add(key, 1)?;
+                        table.put((thread + 1) * 1_000_000 + key, key)?;
+                    }
+                    Ok(())
+                });
+            }
+        });
+        for key in 0..keys {
+            assert_eq!(table.get(key)?, Some(3), "key {key}");
+        }
+        assert_eq!(table.len()?, keys * 4);
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
