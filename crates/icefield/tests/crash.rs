@@ -40,6 +40,13 @@ fn plush_words() {
 }
 
 #[test]
+fn plush_bytes() {
+    let report = crash::run::<Plush<[u8], [u8], Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
 fn the_block_allocator() {
     let report = crash::run_allocator(&CrashOptions::default());
     println!("{report:?}");

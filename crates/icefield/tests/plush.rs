@@ -1,7 +1,7 @@
 //! Plush end to end: words and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
 
 use icefield::base::hash::HashKind;
-use icefield::{Occupied, Plush, Shape};
+use icefield::{Error, Occupied, Plush, Shape};
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
@@ -148,5 +148,92 @@ fn threads_write_together() -> Check {
         let report = table.check()?;
         assert!(report.is_clean(), "{report:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn bytes_of_any_length() -> Check {
+    for shape in [TINY, Shape::default()] {
+        let table = Plush::<[u8], [u8]>::options().shape(shape).in_memory()?;
+        let count = if shape == TINY { 300 } else { 5_000 };
+        let key = |n: u32| format!("key number {n}").into_bytes();
+        let value = |n: u32| vec![n as u8; (n as usize * 37) % 3000];
+        for n in 0..count {
+            assert_eq!(table.insert(&key(n), &value(n))?, None);
+        }
+        for n in 0..count {
+            assert_eq!(table.get(&key(n))?, Some(value(n)));
+            assert_eq!(table.get_with(&key(n), |bytes| bytes.len())?, Some(value(n).len()));
+        }
+        for n in (0..count).step_by(3) {
+            assert_eq!(table.insert(&key(n), b"new")?, Some(value(n)));
+            assert_eq!(table.remove(&key(n + 1))?, Some(value(n + 1)).filter(|_| n + 1 < count));
+        }
+        let big = vec![7; 16 << 20];
+        table.put(b"big", &big)?;
+        assert_eq!(table.get(b"big")?, Some(big));
+        let long = vec![0; (16 << 20) + 1];
+        assert!(matches!(table.put(b"big", &long), Err(Error::ValueTooLong { .. })));
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+/// Chunks of the payload log are freed and written again, however often the same keys are updated.
+#[test]
+fn payloads_take_bounded_space() -> Check {
+    let table = Plush::<str, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 12).in_memory()?;
+    for n in 0..50 {
+        table.put(&format!("stays {n}"), &[n; 100])?;
+    }
+    for round in 0..3_000_u32 {
+        for n in 0..10 {
+            table.put(&format!("changes {n}"), &[round as u8; 100])?;
+        }
+    }
+    println!("{:?}", table.stats());
+    assert!(table.stats().pm_bytes < 4 << 20, "{:?}", table.stats());
+    for n in 0..50 {
+        assert_eq!(table.get(&format!("stays {n}"))?, Some(vec![n; 100]));
+    }
+    for n in 0..10 {
+        assert_eq!(table.get(&format!("changes {n}"))?, Some(vec![2_999_u32 as u8; 100]));
+    }
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn reopens_after_closing_and_after_forgetting() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let table = Plush::<str, u64>::create(&path)?;
+    for n in 0..30_000 {
+        table.put(&format!("key {n}"), n)?;
+    }
+    assert!(
+        matches!(Plush::<str, u64>::open(&path), Err(Error::Locked { pid }) if pid == std::process::id())
+    );
+    drop(table);
+    assert!(matches!(Plush::<u64, u64>::open(&path), Err(Error::TypeMismatch { .. })));
+    let reader = Plush::<str, u64>::open_read_only(&path)?;
+    let another = Plush::<str, u64>::open_read_only(&path)?;
+    assert_eq!(reader.get("key 77")?, Some(77));
+    assert_eq!(another.iter().count(), 30_000);
+    assert!(matches!(reader.put("x", 1), Err(Error::ReadOnly)));
+    drop((reader, another));
+    let table = Plush::<str, u64>::open(&path)?;
+    assert!(table.recovery().was_clean);
+    assert_eq!(table.len()?, 30_000);
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    let copy = directory.path().join("copy.ice");
+    table.backup(&copy)?;
+    assert_eq!(Plush::<str, u64>::open(&copy)?.len()?, 30_000);
+    let rescued = directory.path().join("rescued.ice");
+    assert_eq!(table.salvage(&rescued)?.records, 30_000);
+    assert_eq!(Plush::<str, u64>::open(&rescued)?.get("key 2999")?, Some(2_999));
     Ok(())
 }

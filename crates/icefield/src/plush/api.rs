@@ -4,8 +4,10 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use super::core::{Core, raw_of};
 use super::op::Mode as Own;
 use super::options::PlushOptions;
+use super::payload_log::Payload;
 use super::root::Record;
 use super::scan::PlushIter;
 use super::{Plush, RecoveryReport};
@@ -42,8 +44,12 @@ public_face! {
     reserve: "Makes room for `additional` more records, adding levels ahead.",
     insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns. After a crash inside it \
         any subset of the keys may have been inserted, per key a prefix.",
+    sync: "Makes durable what was put without a log; everything else is durable when its call returns.",
     check: "Checks every invariant and checksum, changing nothing. Call it on a quiescent table.",
 }
+
+/// The value of a removal.
+const NOTHING: Raw<'_> = Raw::Word(0);
 
 impl From<Mode> for Own {
     fn from(mode: Mode) -> Self {
@@ -56,14 +62,31 @@ impl From<Mode> for Own {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// The key of a record.
+    /// The key of a record. The caller is pinned.
     pub(super) fn own_key(&self, record: Record) -> Result<K::Owned> {
-        K::own(Raw::Word(record.key)).ok_or_else(|| self.no_such(K::TYPE))
+        if Core::<K, V, M>::INLINE {
+            return K::own(Raw::Word(record.key)).ok_or_else(|| self.no_such(K::TYPE));
+        }
+        let payload = self.payload(record.value)?;
+        raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
     }
 
-    /// The value behind a word.
+    /// Shows the value behind a word. The caller is pinned.
+    pub(super) fn view_value<R>(&self, word: u64, f: impl FnOnce(Raw<'_>) -> Option<R>) -> Result<R> {
+        if Core::<K, V, M>::INLINE {
+            return f(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE));
+        }
+        let payload = self.payload(word)?;
+        raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
+    }
+
+    /// The value behind a word. The caller is pinned.
     pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
-        V::own(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE))
+        self.view_value(word, V::own)
+    }
+
+    fn payload(&self, word: u64) -> Result<Payload<'_>> {
+        self.core.payload(word)?.ok_or_else(|| self.no_such("payload"))
     }
 
     #[cold]
@@ -78,48 +101,57 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        let probe = self.core.probe(key);
+        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
         self.core.find(&probe)?.map(|word| self.own_value(word)).transpose()
     }
 
     fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
-        let probe = self.core.probe(key);
+        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
         let Some(word) = self.core.find(&probe)? else { return Ok(None) };
-        V::view(Raw::Word(word), f).map(Some).ok_or_else(|| self.no_such(V::TYPE))
+        self.view_value(word, |raw| V::view(raw, f)).map(Some)
     }
 
     fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
-        Ok(self.core.find(&self.core.probe(key))?.is_some())
+        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        Ok(self.core.find(&probe)?.is_some())
     }
 
-    /// One write; the value before, for those modes that look.
-    fn write_with(&self, key: Arg<'_, K>, value: u64, mode: Own) -> Result<(Option<Owned<V>>, bool)> {
-        self.core.pm.writable()?;
-        let probe = self.core.probe(key);
-        let _pass = self.core.gate.enter();
-        let wrote = self.core.write(&probe, value, mode)?;
+    /// One write; the value before, for those modes that look, and whether anything was written.
+    fn write_with(
+        &self,
+        key: Arg<'_, K>,
+        value: Raw<'_>,
+        mode: Own,
+    ) -> Result<(Option<Owned<V>>, bool)> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let _pass = core.gate.enter();
+        let probe = core.probe(key);
+        core.make_payload_room(&probe, value)?;
+        let _pin = core.pin();
+        let wrote = core.write(&probe, value, mode)?;
         Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
     }
 
     fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
-        let (before, _) = self.write_with(key, V::raw(value).word(), Own::TryInsert)?;
+        let (before, _) = self.write_with(key, V::raw(value), Own::TryInsert)?;
         Ok(before.map_or(Ok(()), |value| Err(Occupied(value))))
     }
 
     fn write_one(&self, key: Arg<'_, K>, value: Arg<'_, V>, mode: Mode) -> Result<Option<Owned<V>>> {
-        Ok(self.write_with(key, V::raw(value).word(), mode.into())?.0)
+        Ok(self.write_with(key, V::raw(value), mode.into())?.0)
     }
 
     fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
-        self.write_with(key, V::raw(value).word(), Own::Put).map(|_| ())
+        self.write_with(key, V::raw(value), Own::Put).map(|_| ())
     }
 
     fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
-        Ok(self.write_with(key, 0, Own::Remove)?.0)
+        Ok(self.write_with(key, NOTHING, Own::Remove)?.0)
     }
 
     fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
-        self.write_with(key, 0, Own::Delete).map(|_| ())
+        self.write_with(key, NOTHING, Own::Delete).map(|_| ())
     }
 
     /// Shows the value to `f` without a lock, then does what it decided if the value word is still the same.
@@ -131,22 +163,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.core.pm.writable()?;
         let probe = self.core.probe(key);
         loop {
+            let pin = self.core.pin();
             let before = self.core.find(&probe)?;
             let owned = before.map(|word| self.own_value(word)).transpose()?;
             let decision = match before {
                 None => f(None),
-                Some(word) => V::view(Raw::Word(word), |value| f(Some(value)))
-                    .ok_or_else(|| self.no_such(V::TYPE))?,
+                Some(word) => self.view_value(word, |raw| V::view(raw, |value| f(Some(value))))?,
             };
             let (value, mode) = match &decision {
                 Decision::Keep => return Ok(Computed::Kept(owned)),
-                Decision::Put(value) => {
-                    (<V as Data>::raw(V::arg(value)).word(), Own::PutStill(before))
-                }
+                Decision::Put(value) => (<V as Data>::raw(V::arg(value)), Own::PutStill(before)),
+                // As good as a look: it is absent.
                 Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
-                Decision::Remove => (0, Own::RemoveStill(before)),
+                Decision::Remove => (NOTHING, Own::RemoveStill(before)),
             };
-            if self.write_with(key, value, mode)?.1 {
+            let done = self.write_with(key, value, mode)?.1;
+            drop(pin);
+            if done {
                 return Ok(match decision {
                     Decision::Put(_) => Computed::Put(owned),
                     _ => Computed::Removed(owned),
@@ -176,8 +209,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
-        let core = &self.core;
-        core.root.prefetch(core.root_entry(core.probe(key).hash));
+        self.core.prefetch(self.core.probe(key).hash);
     }
 
     fn iterate(&self) -> PlushIter<'_, K, V, M> {
@@ -187,7 +219,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     fn clear_all(&self) -> Result<()> {
         let core = &self.core;
         core.pm.writable()?;
-        let _structure = super::core::lock(&core.structure);
+        let _structure = super::core::lock(&core.pm, &core.structure);
         let _closed = core.gate.close();
         let held: Vec<_> =
             (0..core.root.entries()).map(|entry| core.root.lock(&core.pm, entry)).collect();

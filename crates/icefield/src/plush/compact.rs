@@ -31,19 +31,18 @@ struct Live<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Drops what is stale in an entry of the last level, and in those that continue it, when that is worth it. Whether
-    /// the last of them then has room for `needed` records.
+    /// Drops what is stale in an entry of the last level, and in those that continue it, when that is worth it: more so
+    /// when there `is_room` without it, but not in the buckets that there are. Whether it was.
     pub(super) fn compact(
         &self,
         held: &Held<'_, M>,
         first: EntryRef<'_>,
-        needed: usize,
+        is_room: bool,
     ) -> Result<bool> {
         let live = self.live(first)?;
         let before: usize = live.iter().map(|live| live.before).sum();
         let after: usize = live.iter().map(|live| live.records.len()).sum();
-        let fits = live.last().is_some_and(|last| last.before + needed <= self.shape.records());
-        let (part, whole) = if fits { WORTH_EARLY } else { WORTH };
+        let (part, whole) = if is_room { WORTH_EARLY } else { WORTH };
         if after * whole > before * part || before == 0 {
             return Ok(false);
         }
@@ -58,8 +57,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held.begin_change();
         let result = self.unchain_empty(first);
         held.end_change();
-        result?;
-        Ok(self.state(self.tail_of(first)?)?.size + needed <= self.shape.records())
+        result.map(|()| true)
     }
 
     /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
@@ -72,7 +70,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let (mut records, mut dropped) = (Vec::with_capacity(before), Vec::new());
             for at in (0..before).rev() {
                 let record = self.record(entry, at)?;
-                let is_newest = newest.add(record, |a, b| self.same_key(a, b))?;
+                let is_newest = !self.dangles(record)?
+                    && newest.add(record, |a, b| self.same_key(a, b))?;
                 if is_newest && !record.dead {
                     records.push(record);
                 } else {
@@ -131,7 +130,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let free = self.journal_locks.iter().enumerate().find_map(|(number, lock)| {
             lock.try_lock().ok().map(|guard| (number, guard))
         });
-        let (number, guard) = free.unwrap_or_else(|| (0, lock(&self.journal_locks[0])));
+        let (number, guard) = free.unwrap_or_else(|| (0, lock(&self.pm, &self.journal_locks[0])));
         Ok((self.journal(number)?, guard))
     }
 

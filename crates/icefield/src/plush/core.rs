@@ -3,19 +3,21 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::filter;
 use super::layout::{
     Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, Root, SLOTS, Shape, State, class_of,
     run_buckets, run_of,
 };
+use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, Record, RootTable};
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::Hash;
-use crate::key::{Key, Value};
+use crate::base::reclaim::Guard;
+use crate::key::{Form, Key, Raw, Value};
 use crate::pm::alloc::Allocator;
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Medium, Region};
@@ -28,6 +30,8 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) hash: Hash,
     pub(super) root: RootTable,
     pub(super) logs: RecoveryLogs,
+    /// Present when either type does not fit into a slot.
+    pub(super) payloads: Option<PayloadLog>,
     pub(super) table: Region,
     /// The levels' entries, one level after the other.
     pub(super) levels: Region,
@@ -76,12 +80,44 @@ pub(super) struct EntryRef<'a> {
     pub(super) entry: &'a Entry,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What these mutexes guard is whole after any panic, or a crash could have left it so.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a mutex whose holder may store to the medium and wait there.
+pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    let mut rounds = 0;
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            // What these mutexes guard is whole after any panic, or a crash could have left it so.
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                pm.wait(rounds);
+                rounds = rounds.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// The bytes of a key or value in the payload log.
+pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8] {
+    if let Raw::Word(word) = raw {
+        *buffer = word.to_le_bytes();
+        return buffer;
+    }
+    raw.bytes()
+}
+
+/// The inverse of [`bytes_of`]; `None` for bytes that are no word where one is expected.
+pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
+    match form {
+        Form::Word => bytes.try_into().ok().map(|word| Raw::Word(u64::from_le_bytes(word))),
+        _ => Some(Raw::Slice(bytes)),
+    }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Whether records are in the slots themselves.
+    pub(super) const INLINE: bool =
+        matches!(K::FORM, Form::Word) && matches!(V::FORM, Form::Word);
+
     /// The root words.
     pub(super) fn root_words(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
@@ -115,7 +151,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
         let key = K::raw(key);
-        Probe { hash: self.hash.word(key.word()), key }
+        let hash = match K::FORM {
+            Form::Word => self.hash.word(key.word()),
+            _ => self.hash.bytes(key.bytes()),
+        };
+        Probe { hash, key }
+    }
+
+    /// Keeps the payload log's chunks from being written again that can be reached now.
+    #[inline]
+    pub(super) fn pin(&self) -> Option<Guard<'_>> {
+        self.payloads.as_ref().map(PayloadLog::pin)
     }
 
     /// The root entry of a hash.
@@ -199,13 +245,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Which bucket and slot a record of an entry is in.
     #[inline]
-    pub(super) fn place(&self, at: usize) -> (usize, usize) {
+    pub(super) fn slot_of(&self, at: usize) -> (usize, usize) {
         (at / self.shape.slots as usize, at % self.shape.slots as usize)
     }
 
     /// A record of an entry by its place.
     pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<Record> {
-        let (bucket, slot) = self.place(at);
+        let (bucket, slot) = self.slot_of(at);
         let bucket = self.bucket(entry, bucket)?;
         Ok(Record {
             key: bucket.keys[slot].load(&self.pm, Relaxed),
@@ -224,19 +270,48 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The hash of a record's key.
     #[inline]
     pub(super) fn hash_of(&self, record: Record) -> u64 {
-        self.hash.word(record.key)
+        if Self::INLINE { self.hash.word(record.key) } else { record.key }
     }
 
-    /// Whether a record is the probed key's.
+    /// Whether a record is the probed key's. The caller is pinned.
     #[inline]
     pub(super) fn holds(&self, record: Record, probe: &Probe<'_>) -> Result<bool> {
-        Ok(record.key == probe.key.word())
+        if Self::INLINE {
+            return Ok(record.key == probe.key.word());
+        }
+        if record.key != probe.hash {
+            return Ok(false);
+        }
+        let mut buffer = [0; 8];
+        let payload = self.payload(record.value)?;
+        Ok(payload.is_some_and(|payload| payload.key == bytes_of(&probe.key, &mut buffer)))
     }
 
-    /// Whether two records with equal hashes are of one key.
+    /// What the payload log has of a record; `None` when that has been freed, as the record is stale.
+    pub(super) fn payload(&self, word: u64) -> Result<Option<Payload<'_>>> {
+        match &self.payloads {
+            Some(payloads) => payloads.read(&self.pm, word),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether what a record refers to has been freed: it is stale.
+    #[inline]
+    pub(super) fn dangles(&self, record: Record) -> Result<bool> {
+        match &self.payloads {
+            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.value)?),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether two records with equal key words are of one key. The caller is pinned.
     #[inline]
     pub(super) fn same_key(&self, a: Record, b: Record) -> Result<bool> {
-        Ok(a.key == b.key)
+        if a.key != b.key || Self::INLINE || a.value == b.value {
+            return Ok(a.key == b.key);
+        }
+        let [a, b] = [self.payload(a.value)?, self.payload(b.value)?];
+        Ok(a.zip(b).is_some_and(|(a, b)| a.key == b.key))
     }
 
     /// The newest record of a key, without a lock (§5.2).
@@ -272,6 +347,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         Ok(None)
+    }
+
+    /// Asks for what a read of a key with this hash will look at first.
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.root.prefetch(self.root_entry(hash));
+        for level in 1..=self.level_count() {
+            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
+                filter::prefetch(entry.entry, hash);
+            }
+        }
     }
 
     #[cold]
@@ -332,7 +417,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The key word of a probed key's records.
     #[inline]
     pub(super) fn key_word(&self, probe: &Probe<'_>) -> u64 {
-        probe.key.word()
+        if Self::INLINE { probe.key.word() } else { probe.hash }
     }
 
     /// The records of an entry and of those that continue it, newest first.

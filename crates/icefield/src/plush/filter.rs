@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::{Entry, FILTER_WORDS};
+use crate::base::pipeline::prefetch_read;
 use crate::pm::Medium;
 
 /// Rows that a key has.
@@ -36,6 +37,11 @@ pub(super) fn candidates(pm: &impl Medium, entry: &Entry, hash: u64) -> u16 {
     })
 }
 
+/// Asks for the line of a hash.
+pub(super) fn prefetch(entry: &Entry, hash: u64) {
+    prefetch_read(&entry.filter[rows(hash).0]);
+}
+
 /// A filter in the making.
 #[derive(Clone, Copy)]
 pub(super) struct Image([u64; FILTER_WORDS]);
@@ -60,6 +66,7 @@ impl Image {
     }
 
     /// Whether a bucket's key is in the filter.
+    #[cfg(test)]
     pub(super) fn has(&self, bucket: usize, hash: u64) -> bool {
         let (line, mut rows) = rows(hash);
         rows.all(|row| self.0[line + row / 4] >> (row % 4 * 16 + bucket) & 1 == 1)

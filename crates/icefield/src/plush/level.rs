@@ -151,7 +151,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut filter =
             if size == 0 { Image::empty() } else { Image::of(&self.pm, entry.entry) };
         for (at, &record) in (size..).zip(records) {
-            let (bucket, slot) = self.place(at);
+            let (bucket, slot) = self.slot_of(at);
             filter.add(bucket, self.hash_of(record));
             let bucket = self.bucket(entry, bucket)?;
             // Relaxed (E3): the lock word tells readers.
@@ -168,7 +168,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn flush_records(&self, entry: EntryRef<'_>, size: usize, records: usize) -> Result<()> {
         let mut at = size;
         while at < size + records {
-            let (number, slot) = self.place(at);
+            let (number, slot) = self.slot_of(at);
             let end = (self.shape.slots as usize).min(slot + size + records - at);
             let bucket = self.bucket(entry, number)?;
             for words in [&bucket.keys[slot..end], &bucket.values[slot..end]] {
@@ -258,11 +258,4 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Ok(())
         })
     }
-
-    /// How many buckets an entry of the table has runs for.
-    pub(super) fn buckets_of(&self, entry: &Entry) -> u64 {
-        let runs = entry.runs.iter().enumerate();
-        runs.filter(|(_, run)| run.load(&self.pm, Relaxed) != 0).map(|(run, _)| run_buckets(run)).sum()
-    }
 }
-

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::Plush;
 use super::core::{Core, EntryRef, lock};
 use super::filter;
+use super::payload_log::PayloadLog;
 use super::layout::{CLASSES, ENTRY_BYTES, class_of};
 use crate::Result;
 use crate::key::{Data, Key, Value};
@@ -45,7 +46,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds levels until so many records fit.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
-        let _growing = lock(&self.growing);
+        let _growing = lock(&self.pm, &self.growing);
         while self.capacity() < records && self.level_count() < self.shape.max_levels() {
             self.add_level(self.level_count())?;
         }
@@ -123,7 +124,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for at in 0..state.size {
             let record = self.record(entry, at)?;
             let hash = self.hash_of(record);
-            let (bucket, _) = self.place(at);
+            let (bucket, _) = self.slot_of(at);
             if self.shape.index(level, hash) != index {
                 checking.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
             }
@@ -154,10 +155,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         allocator: &Allocator,
         words: &Words,
         blocks: &impl Blocks,
-        owned: &HashSet<u32>,
+        (owned, room): (&HashSet<u32>, u64),
         report: &mut CheckReport,
     ) -> Result<()> {
         let used = allocator.used(&self.pm, words);
+        if used > room {
+            report.faults.push(format!("I5: {used} blocks were handed out, of {room}"));
+            return Ok(());
+        }
         let mut seen = owned.clone();
         for block in allocator.free_blocks(&self.pm, words, blocks)? {
             if !seen.insert(block) {
@@ -175,14 +180,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let words = self.root_words()?;
         for class in 0..CLASSES {
             let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
-            let owned = &checking.owned[class];
+            let room = self.runs[class].len() / blocks.bytes;
+            let owned = (&checking.owned[class], room);
             let report = &mut checking.report;
             self.check_allocator(allocator, &words.runs[class], &blocks, owned, report)?;
         }
         let blocks = self.chain_blocks();
         let report = &mut checking.report;
-        let allocator = &self.chain_allocator;
-        self.check_allocator(allocator, &words.chains, &blocks, &checking.chained, report)
+        let (allocator, room) = (&self.chain_allocator, self.chains.len() / ENTRY_BYTES);
+        let owned = (&checking.chained, room);
+        self.check_allocator(allocator, &words.chains, &blocks, owned, report)
     }
 }
 
@@ -197,10 +204,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 checking.fault(format!("I6: {fault}"));
             }
         }
+        let _pin = core.pin();
         let mut next = Some(0);
         while let Some(hash) = next {
-            let (records, after) = core.range_at(hash)?;
+            let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
+                checking.fault(format!("I2: {error}"));
+                (Vec::new(), core.range_after(core.level_count(), hash))
+            });
             for record in records {
+                if let Some(payloads) = &core.payloads
+                    && let Some(fault) = payloads.fault(&core.pm, record.value)?
+                {
+                    checking.fault(format!("I7: a record with hash {:#x}: {fault}", record.key));
+                }
                 if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
                     checking.fault(format!("I2: {error}"));
                 }
@@ -215,6 +231,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let (_, identity) = superblock::read(&self.core.pm)?;
         let rescued = Self::options_like(&identity).create(path)?;
         let mut report = SalvageReport::default();
+        let _pin = self.core.pin();
         let mut next = Some(0);
         while let Some(hash) = next {
             match self.core.range_at(hash) {
@@ -233,7 +250,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 }
                 Err(error) => {
                     report.lost.push(error.to_string());
-                    next = self.core.range_after(hash);
+                    next = self.core.range_after(self.core.level_count(), hash);
                 }
             }
         }
@@ -242,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
-        let _structure = lock(&core.structure);
+        let _structure = lock(&core.pm, &core.structure);
         let paused = Instant::now();
         let _closed = core.gate.close();
         let bytes = core.pm.backup_to(path)?;
@@ -253,6 +270,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let core = &self.core;
         let regions = [&core.table, &core.levels, &core.chains, &core.journals, core.logs.region()];
         let bytes = regions.into_iter().chain(&core.runs).map(crate::pm::Region::len).sum();
+        let bytes: u64 = bytes;
+        let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
         let count = |counter: &crate::base::counter::ShardedCounter| counter.sum() as u64;
         Stats {
             len_estimate: core.estimate(),

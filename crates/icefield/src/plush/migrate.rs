@@ -3,11 +3,11 @@
 //! The data of all targets share a fence, and so do their states. What a crash leaves in between is there twice, above
 //! and below: the upper copy hides the lower one, and the next migration merges them.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::core::{Core, EntryRef, lock};
 use super::filter;
-use super::layout::{ENTRY_BYTES, State};
+use super::layout::State;
 use super::root::{Held, Record};
 use crate::Result;
 use crate::key::{Key, Value};
@@ -85,7 +85,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn merge(&self, newest_first: Vec<Record>) -> Result<Vec<Record>> {
         let mut newest = Newest::with_capacity(newest_first.len());
         for record in newest_first {
-            if !newest.add(record, |a, b| self.same_key(a, b))? {
+            if self.dangles(record)? || !newest.add(record, |a, b| self.same_key(a, b))? {
                 self.note_dropped(record);
             }
         }
@@ -96,7 +96,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn newest_of(&self, newest_first: Vec<Record>) -> Result<Vec<Record>> {
         let mut newest = Newest::with_capacity(newest_first.len());
         for record in newest_first {
-            newest.add(record, |a, b| self.same_key(a, b))?;
+            if !self.dangles(record)? {
+                newest.add(record, |a, b| self.same_key(a, b))?;
+            }
         }
         Ok(newest.records)
     }
@@ -286,8 +288,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 continue;
             }
             let in_place = fits && self.runs_for(size + needed) == self.runs_for(size);
-            if in_place || self.compact(held, first, needed)? {
+            if in_place {
                 return Ok(());
+            }
+            if self.compact(held, first, fits)? {
+                continue;
             }
             if fits {
                 return Ok(());
@@ -303,7 +308,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds a level below the last one when that is well filled. Whether there is one now.
     fn add_level_if_due(&self, level: usize) -> Result<bool> {
-        let _growing = lock(&self.growing);
+        let _growing = lock(&self.pm, &self.growing);
         if level < self.level_count() {
             return Ok(true);
         }

@@ -1,10 +1,10 @@
 //! The operations on one key (§5.1 to §5.3).
 
 use super::core::Core;
-use super::recovery_log::Place;
+use super::recovery_log::{NO_EPOCH, Place};
 use super::root::{Held, Record};
 use crate::Result;
-use crate::key::{Key, Value};
+use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
 
@@ -30,11 +30,12 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    fn looks(self) -> bool {
+    /// Whether what is present decides, or is told.
+    pub(super) fn looks(self) -> bool {
         !matches!(self, Self::Put | Self::Delete)
     }
 
-    fn removes(self) -> bool {
+    pub(super) fn removes(self) -> bool {
         matches!(self, Self::Delete | Self::Remove | Self::RemoveStill(_))
     }
 
@@ -73,8 +74,27 @@ pub(super) enum Attempt<T> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns.
-    pub(super) fn write(&self, probe: &Probe<'_>, value: u64, mode: Mode) -> Result<Wrote> {
+    /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns. The caller is pinned.
+    pub(super) fn write(&self, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+        self.fits(probe, value)?;
+        if Self::INLINE {
+            return self.write_word(probe, value.word(), mode);
+        }
+        // Without a lock: whether the payload will be needed at all.
+        let before = if mode.looks() { self.find(probe)? } else { None };
+        if !mode.applies(before) {
+            return Ok(Wrote { before, done: false });
+        }
+        let written = self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
+        // P0: the payload, before a log refers to it.
+        self.pm.fence();
+        let wrote = self.write_word(probe, written.word, mode);
+        self.finish_payload(written);
+        wrote
+    }
+
+    /// Links one record, unless `mode` says that there is nothing to do.
+    pub(super) fn write_word(&self, probe: &Probe<'_>, value: u64, mode: Mode) -> Result<Wrote> {
         loop {
             self.make_log_ready(self.logs.log_of(self.root_entry(probe.hash)))?;
             let held = self.hold(probe.hash);
@@ -101,6 +121,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Attempt::Done(place) => {
                 // P2, commit point: from here on a crash keeps the record.
                 self.pm.fence();
+                if let Err(error) = self.pm.writable() {
+                    // It could not be made durable: nobody may see it.
+                    self.logs.finish(place);
+                    return Err(error);
+                }
                 self.admit(held, probe.hash, record, place);
                 Attempt::Done(Wrote { before, done: true })
             }
@@ -125,13 +150,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Writes a record to the log of a root entry that has room for it. Flushed.
     pub(super) fn log(&self, held: &Held<'_, M>, record: Record) -> Result<Attempt<Place>> {
-        if self.root.is_full(held.entry) {
-            self.migrate_root(held)?;
-            return Ok(Attempt::Emptied);
-        }
-        let log = self.logs.log_of(held.entry);
-        let Some(place) = self.logs.hand_out(&self.pm, log)? else {
-            return Ok(Attempt::LogFull);
+        let place = match self.place(held, 0)? {
+            Attempt::Done(place) => place,
+            other => return Ok(other),
         };
         let written = self.logs.write(&self.pm, &place, record, self.root.epoch(held.entry));
         if let Err(error) = written {
@@ -139,6 +160,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Err(error);
         }
         Ok(Attempt::Done(place))
+    }
+
+    /// A place in the log for a record of a root entry for which so many are staged. When all that is in it is there to
+    /// stay, a full entry is emptied.
+    pub(super) fn place(&self, held: &Held<'_, M>, staged: usize) -> Result<Attempt<Place>> {
+        if self.root.size(held.entry) + staged == self.shape.records() {
+            if staged == 0 {
+                self.migrate_root(held)?;
+            }
+            return Ok(Attempt::Emptied);
+        }
+        let place = self.logs.hand_out(&self.pm, self.logs.log_of(held.entry))?;
+        Ok(place.map_or(Attempt::LogFull, Attempt::Done))
+    }
+
+    /// Fills a place that was handed out in vain with a record that nobody needs.
+    pub(super) fn waste(&self, place: Place) {
+        let nothing = Record { key: 0, value: 0, dead: true };
+        // A failure leaves a hole, as a crash would.
+        let _ = self.logs.write(&self.pm, &place, nothing, NO_EPOCH);
+        self.logs.finish(place);
     }
 
     /// A durable record becomes visible.
@@ -152,11 +194,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Sees to it that a log can be written to. Holds no lock of a root entry.
     pub(super) fn make_log_ready(&self, log: usize) -> Result<()> {
-        if !self.logs.is_exhausted(log) {
+        if !self.logs.is_exhausted(&self.pm, log) {
             return Ok(());
         }
-        let _recycling = self.logs.lock_recycling(log);
-        if !self.logs.is_exhausted(log) {
+        let _recycling = self.logs.lock_recycling(&self.pm, log);
+        if !self.logs.is_exhausted(&self.pm, log) {
             return Ok(());
         }
         // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
@@ -170,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
             }
         }
-        self.logs.make_ready(log);
+        self.logs.make_ready(&self.pm, log);
         Ok(())
     }
 

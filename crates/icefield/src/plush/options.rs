@@ -10,6 +10,7 @@ use std::time::Instant;
 use super::Plush;
 use super::core::{Core, Counts};
 use super::layout::{ENTRY_BYTES, JOURNALS, Journal, MAX_RECORDS, Phase, Root, Shape};
+use super::payload_log::PayloadLog;
 use super::recovery_log::{NO_EPOCH, RecoveryLogs};
 use super::root::RootTable;
 use crate::base::counter::ShardedCounter;
@@ -62,7 +63,7 @@ impl<K: ?Sized, V: ?Sized> Clone for PlushOptions<K, V> {
 impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
     fn default() -> Self {
         Self {
-            common: Common::default(),
+            common: Common { allows_disk: true, ..Common::default() },
             shape: None,
             dram_limit: DRAM_LIMIT,
             types: PhantomData,
@@ -75,6 +76,7 @@ common_options! {
     table: Plush,
     name: "Plush",
     unit: "root",
+    disk: "`Disk` syncs once a call, or once for 32 records of a batch.",
     open: "Opens the table at `path`, however it was left: reads its recovery logs, whatever its size (§5.4).",
 }
 
@@ -143,12 +145,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             let file = pm.path().join(table.name());
             return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is that of no table"));
         };
+        self.check_lengths(&pm, shape)?;
         let core = self.core(pm, table.clone(), &identity, shape, phase.set())?;
-        if core.logs.region().len() < shape.log_bytes() {
-            let region = core.logs.region();
-            let detail = format!("the recovery logs take {} bytes", shape.log_bytes());
-            return Err(core.corrupt(region, region.len(), detail));
-        }
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(phase)?;
         let session = superblock::begin_session(&core.pm, &table)?;
@@ -157,6 +155,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         }
         let recovery = report(session, resolved, started);
         Ok(Plush { core, recovery })
+    }
+
+    /// Refuses files that are too short for the shape, before anything is made as large as that says.
+    fn check_lengths(&self, pm: &impl Medium, shape: Shape) -> Result<()> {
+        let limit = self.common.limit();
+        let log_bytes = shape.log_bytes();
+        let journal_bytes = (JOURNALS * size_of::<Journal>()) as u64;
+        for (name, max_bytes, bytes) in [
+            ("levels.ice", limit, shape.entries(1) * ENTRY_BYTES),
+            ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
+            ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
+        ] {
+            let region = pm.region(name, max_bytes)?;
+            if region.len() < bytes {
+                let detail = format!("{bytes} bytes are expected");
+                return Err(Error::corrupt(pm.path().join(name), region.len(), detail));
+            }
+        }
+        Ok(())
     }
 
     /// The shape of a new table.
@@ -198,7 +215,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let no_memory = |source| Error::io(pm.path(), source);
         let log_bytes = shape.log_bytes().next_multiple_of(4096);
         let journal_bytes = (JOURNALS * size_of::<Journal>()).next_multiple_of(4096) as u64;
+        let payloads = if Core::<K, V, M>::INLINE {
+            None
+        } else {
+            Some(PayloadLog::open(&pm, self.common.blob_chunk_bytes.into(), limit)?)
+        };
         Ok(Core {
+            payloads,
             shape,
             hash: Hash::new(self.common.hash, identity.hash_seed),
             root: RootTable::new(shape).map_err(no_memory)?,
@@ -230,10 +253,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Plush<K, V, M> {
-    /// Ends the session: all that operations acknowledged is durable already, so only the record count and the clean
-    /// mark are written.
+    /// Ends the session: what was put without a log becomes durable, then the record count and the clean mark are
+    /// written. All else is durable already.
     fn drop(&mut self) {
-        if self.core.pm.writable().is_ok() {
+        if self.core.pm.writable().is_ok() && self.core.checkpoint(1).is_ok() {
             let records = self.core.estimate();
             // A failure leaves the table unclean, which the next opening copes with.
             let _ = superblock::end_session(&self.core.pm, &self.core.table, records);

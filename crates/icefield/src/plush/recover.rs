@@ -19,6 +19,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut resolved = self.redo_journals()?;
         resolved += self.recover_allocators()?;
         self.adopt_epochs()?;
+        if let Some(payloads) = &self.payloads {
+            payloads.resume(&self.pm)?;
+        }
+        let _pin = self.pin();
         match phase {
             Phase::Stable { .. } => self.replay()?,
             Phase::Clearing { set } => {
@@ -129,6 +133,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let epoch = if level == 1 { self.root.epoch((index >> step) as usize) } else { 0 };
                 self.wipe_entry(entry.id, State { size: 0, epoch })?;
             }
+        }
+        if let Some(payloads) = &self.payloads {
+            payloads.release_all(&self.pm)?;
         }
         // P14: no entry brings a record back once the phase is stable.
         self.pm.fence();

@@ -14,8 +14,9 @@
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use super::core::lock;
 use super::layout::{ChunkHead, LOG_WORDS, LogSlot, Shape};
 use super::root::Record;
 use crate::pm::{Medium, Region};
@@ -148,7 +149,7 @@ impl RecoveryLogs {
     /// Hands out the next record of a log; `None` when a chunk must be made ready first.
     #[inline]
     pub(super) fn hand_out(&self, pm: &impl Medium, log: usize) -> Result<Option<Place>> {
-        let mut filling = self.filling(log);
+        let mut filling = self.filling(pm, log);
         if filling.handed_out == self.shape.log_records {
             if filling.turn == filling.ready {
                 return Ok(None);
@@ -201,19 +202,19 @@ impl RecoveryLogs {
 
     /// Whether a chunk must be made ready before anything can be written.
     #[inline]
-    pub(super) fn is_exhausted(&self, log: usize) -> bool {
-        let filling = self.filling(log);
+    pub(super) fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
+        let filling = self.filling(pm, log);
         filling.handed_out == self.shape.log_records && filling.turn == filling.ready
     }
 
     /// Lets one thread at a time make a chunk of a log ready. Comes before every lock of a root entry.
-    pub(super) fn lock_recycling(&self, log: usize) -> MutexGuard<'_, ()> {
-        self.logs[log].recycling.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock_recycling(&self, pm: &impl Medium, log: usize) -> MutexGuard<'_, ()> {
+        lock(pm, &self.logs[log].recycling)
     }
 
     /// What the oldest chunk of an exhausted log holds, which is the next to be begun. While recycling.
     pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Result<Vec<(Record, u64)>> {
-        let filling = *self.filling(log);
+        let filling = *self.filling(pm, log);
         let turn = filling.ready + 1;
         let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
             return Ok(Vec::new());
@@ -231,13 +232,13 @@ impl RecoveryLogs {
     }
 
     /// None of the records of [`RecoveryLogs::oldest`] is needed any more.
-    pub(super) fn make_ready(&self, log: usize) {
-        self.filling(log).ready += 1;
+    pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
+        self.filling(pm, log).ready += 1;
     }
 
-    fn filling(&self, log: usize) -> MutexGuard<'_, Filling> {
+    fn filling(&self, pm: &impl Medium, log: usize) -> MutexGuard<'_, Filling> {
         // Three numbers, changed together after everything that can fail.
-        self.logs[log].filling.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(pm, &self.logs[log].filling)
     }
 
     /// The turns of a log's chunks that were begun, oldest first.
@@ -301,28 +302,28 @@ impl RecoveryLogs {
             self.logs[log].written[chunk].store(filled as u32, Relaxed);
             handed_out = filled as u32;
         }
-        for (slot, flag) in &holes {
+        for &(slot, flag) in &holes {
             slot.0[2].store(pm, flag | NO_EPOCH, Release);
             pm.flush_object(&slot.0[2]);
         }
         // P2: no mixture of old words and those that follow belongs to an epoch.
         pm.fence();
-        for (slot, flag) in &holes {
+        for (slot, flag) in holes {
             for cell in &slot.0[..2] {
-                cell.store(pm, *flag, Release);
+                cell.store(pm, flag, Release);
             }
             pm.flush_object(slot);
         }
         // Durable by the opening's next fence: before the first record of the session.
         let ready = last.max(self.chunks());
-        *self.filling(log) = Filling { turn: last, handed_out, ready };
+        *self.filling(pm, log) = Filling { turn: last, handed_out, ready };
         Ok(())
     }
 
     /// Broken rules of a log, in words.
     pub(super) fn check(&self, pm: &impl Medium, log: usize) -> Result<Vec<String>> {
         let turns = self.turns(pm, log)?;
-        let (last, handed_out) = (*turns.end(), self.filling(log).handed_out as usize);
+        let (last, handed_out) = (*turns.end(), self.filling(pm, log).handed_out as usize);
         let mut faults = Vec::new();
         for turn in turns {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));

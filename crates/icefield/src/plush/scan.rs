@@ -28,9 +28,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Where the range after that of a hash begins.
-    pub(super) fn range_after(&self, hash: u64) -> Option<u64> {
-        let levels = self.level_count();
+    /// Where the range after that of a hash begins, with so many levels.
+    pub(super) fn range_after(&self, levels: usize, hash: u64) -> Option<u64> {
         let next = self.shape.index(levels, hash) + 1;
         let width = 63 - self.shape.prefix(levels);
         (next < self.shape.entries(levels)).then(|| next << width << 1)
@@ -52,11 +51,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         });
         let mut records = self.newest_of(all)?;
         records.retain(|record| !record.dead);
-        Ok((records, self.range_after(from)))
+        Ok((records, self.range_after(levels, from)))
     }
 
     /// How many keys there are.
     pub(super) fn count(&self) -> Result<u64> {
+        let _pin = self.pin();
         let (mut count, mut next) = (0, Some(0));
         while let Some(hash) = next {
             let (records, after) = self.range_at(hash)?;
@@ -69,6 +69,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+        let _pin = self.core.pin();
         let mut next = Some(cursor.0);
         let mut records = Vec::new();
         while let Some(hash) = next
