@@ -1,7 +1,8 @@
 //! Plush end to end: words and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
 
 use icefield::base::hash::HashKind;
-use icefield::{Error, Occupied, Plush, Shape};
+use icefield::pm::sim::{Pick, Sim, SimOptions};
+use icefield::{Durability, Error, Occupied, Plush, Shape};
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
@@ -121,6 +122,80 @@ fn stale_records_take_bounded_space() -> Check {
     assert!(table.stats().pm_bytes <= bytes * 2, "{bytes} {:?}", table.stats());
     let report = table.check()?;
     assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+/// What a crash takes of records without a log: none that a checkpoint, a migration or a clean end came after.
+#[test]
+fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let sim = Sim::new(SimOptions { seed, ..SimOptions::default() });
+        let table = Plush::<u64, u64>::options().shape(TINY).create_on(sim.clone())?;
+        for key in 0..20 {
+            table.put(key, 1)?;
+            table.put_unlogged(key, 2)?;
+        }
+        table.checkpoint(2)?;
+        for key in 0..5 {
+            table.put_unlogged(key, 3)?;
+        }
+        table.put(5, 4)?;
+        let mut image = sim.image();
+        sim.crash_point(|point| point.space().image(Pick::AllOld, &mut image));
+        let again =
+            Plush::<u64, u64>::options().open_on(Sim::from_image(&image, SimOptions::default()))?;
+        for key in 0..20 {
+            let value = again.get(key)?;
+            match key {
+                0..5 => assert!(value == Some(2) || value == Some(3), "key {key}: {value:?}"),
+                5 => assert_eq!(value, Some(4)),
+                _ => assert_eq!(value, Some(2), "key {key}"),
+            }
+            lost += u64::from(value == Some(2) && key < 5);
+        }
+        assert!(again.check()?.is_clean());
+        drop(table);
+        let closed = Sim::from_image(&sim.image(), SimOptions::default());
+        let closed = Plush::<u64, u64>::options().open_on(closed)?;
+        assert_eq!((closed.get(0)?, closed.get(19)?), (Some(3), Some(2)));
+    }
+    println!("{lost} unlogged records were lost, as they may");
+    assert!(lost > 0);
+    Ok(())
+}
+
+#[test]
+fn shrinking_drops_what_is_stale() -> Check {
+    let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;
+    table.bulk_load((0..1_000).map(|key| (key, key)))?;
+    table.retain(|key, _| key % 10 == 0)?;
+    table.shrink_to_fit()?;
+    assert_eq!(table.len()?, 100);
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    table.reserve(1_200)?;
+    assert!(table.capacity() >= 1_300, "{:?}", table.stats());
+    assert_eq!(table.iter().count(), 100);
+    Ok(())
+}
+
+/// A table that is asked to survive power cuts does, as far as a test without one can tell.
+#[test]
+fn disks_are_synced() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let options = || Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
+    let table = options().create(&path)?;
+    for key in 0..50 {
+        table.put(key, "one")?;
+    }
+    let pairs: Vec<(u64, &str)> = (50..100).map(|key| (key, "many")).collect();
+    table.put_batch(&pairs)?;
+    drop(table);
+    let table = options().open(&path)?;
+    assert_eq!(table.len()?, 100);
+    assert!(table.check()?.is_clean());
     Ok(())
 }
 

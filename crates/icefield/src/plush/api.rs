@@ -14,6 +14,7 @@ use super::{Plush, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value, Word};
 use crate::pm::{Mapped, Medium};
+use crate::record::Probe;
 use crate::record::engine::Mode;
 use crate::record::face::public_face;
 use crate::table::{
@@ -62,6 +63,23 @@ impl From<Mode> for Own {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    /// Drops what is stale in the last level, where most of the records are, and gives its buckets back for others.
+    /// Writers of an entry wait while it is compacted, reads go on.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`].
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// table.shrink_to_fit()?;
+    /// assert_eq!(table.get(1)?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&self) -> Result<()> {
+        self.shrink()
+    }
+
     /// The key of a record. The caller is pinned.
     pub(super) fn own_key(&self, record: Record) -> Result<K::Owned> {
         if Core::<K, V, M>::INLINE {
@@ -72,7 +90,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     /// Shows the value behind a word. The caller is pinned.
-    pub(super) fn view_value<R>(&self, word: u64, f: impl FnOnce(Raw<'_>) -> Option<R>) -> Result<R> {
+    pub(super) fn view_value<R>(
+        &self,
+        word: u64,
+        f: impl FnOnce(Raw<'_>) -> Option<R>,
+    ) -> Result<R> {
         if Core::<K, V, M>::INLINE {
             return f(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE));
         }
@@ -127,9 +149,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.pm.writable()?;
         let _pass = core.gate.enter();
         let probe = core.probe(key);
-        core.make_payload_room(&probe, value)?;
+        match self.write_probed(&probe, value, mode) {
+            Err(crate::Error::NoSpace { .. }) if core.collect_in_need()? => {
+                self.write_probed(&probe, value, mode)
+            }
+            other => other,
+        }
+    }
+
+    fn write_probed(
+        &self,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+        mode: Own,
+    ) -> Result<(Option<Owned<V>>, bool)> {
+        let core = &self.core;
+        core.make_payload_room(probe, value)?;
         let _pin = core.pin();
-        let wrote = core.write(&probe, value, mode)?;
+        let wrote = core.write(probe, value, mode)?;
         Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
     }
 
@@ -138,7 +175,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(before.map_or(Ok(()), |value| Err(Occupied(value))))
     }
 
-    fn write_one(&self, key: Arg<'_, K>, value: Arg<'_, V>, mode: Mode) -> Result<Option<Owned<V>>> {
+    fn write_one(
+        &self,
+        key: Arg<'_, K>,
+        value: Arg<'_, V>,
+        mode: Mode,
+    ) -> Result<Option<Owned<V>>> {
         Ok(self.write_with(key, V::raw(value), mode.into())?.0)
     }
 
@@ -205,7 +247,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn shrink(&self) -> Result<()> {
-        self.core.pm.writable()
+        self.core.pm.writable()?;
+        let _pass = self.core.gate.enter();
+        self.core.compact_all()
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {

@@ -15,6 +15,11 @@ use crate::{Error, Result};
 /// Chunks that are looked at before a new one is taken.
 const LOOKS: usize = 2;
 
+/// Percent of a chunk that may be needed for it to be worth freeing.
+const WORTH: u64 = 50;
+/// The same when there is no space.
+const WORTH_IN_NEED: u64 = 90;
+
 /// A payload that no slot refers to yet.
 #[derive(Clone, Copy)]
 pub(super) struct Written {
@@ -59,7 +64,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let _collecting = payloads.lock_collecting(&self.pm);
         for _ in 0..LOOKS {
             let Some(chunk) = payloads.oldest(&self.pm) else { return Ok(()) };
-            let freed = self.collect(chunk);
+            let freed = self.collect(chunk, WORTH);
             if !matches!(freed, Ok(true)) {
                 payloads.keep(&self.pm, chunk);
                 // For want of space the chunk stays as it is: the write to come will tell whether there is any.
@@ -72,8 +77,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Frees a chunk if at most half of it is needed. Whether it did.
-    fn collect(&self, chunk: u32) -> Result<bool> {
+    /// Frees what can be freed when there is no space. Whether there was anything. The caller holds no lock; what it
+    /// frees can be written again when everybody has left who is pinned.
+    #[cold]
+    pub(super) fn collect_in_need(&self) -> Result<bool> {
+        let Some(payloads) = &self.payloads else { return Ok(false) };
+        let _collecting = payloads.lock_collecting(&self.pm);
+        let mut freed = false;
+        for _ in 0..payloads.full_chunks(&self.pm) {
+            let Some(chunk) = payloads.oldest(&self.pm) else { break };
+            match self.collect(chunk, WORTH_IN_NEED) {
+                Ok(true) => freed = true,
+                Ok(false) | Err(Error::NoSpace { .. }) => payloads.keep(&self.pm, chunk),
+                Err(error) => {
+                    payloads.keep(&self.pm, chunk);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Frees a chunk if at most so many percent of it are needed. Whether it did.
+    fn collect(&self, chunk: u32, worth: u64) -> Result<bool> {
         let Some(payloads) = &self.payloads else { return Ok(false) };
         let guard = payloads.pin();
         let records = payloads.records_in(&self.pm, chunk)?;
@@ -81,7 +107,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for &(word, bytes) in &records {
             needed += if self.newest_is(word)? { bytes } else { 0 };
         }
-        if needed * 2 > payloads.chunk_bytes(&self.pm, chunk) {
+        if needed * 100 > payloads.chunk_bytes(&self.pm, chunk) * worth {
             return Ok(false);
         }
         for &(word, _) in &records {

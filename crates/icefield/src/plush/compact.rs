@@ -16,10 +16,26 @@ use crate::base::hash::{Hash, HashKind};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// Compaction is worth its writes when it leaves at most three of four records.
-const WORTH: (usize, usize) = (3, 4);
-/// ... or one of two, when there would be room without it, but for more buckets only.
-const WORTH_EARLY: (usize, usize) = (1, 2);
+/// Of how many records how many may be left for a compaction to be worth its writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// Half: there is room without it, but for more buckets only.
+    Early,
+    /// Three quarters: there is none.
+    Full,
+    /// All but one: there is no space anywhere, or somebody asks for it.
+    Any,
+}
+
+impl Worth {
+    fn is_met(self, before: usize, after: usize) -> bool {
+        match self {
+            Self::Early => after * 2 <= before && before > 0,
+            Self::Full => after * 4 <= before * 3 && before > 0,
+            Self::Any => after < before,
+        }
+    }
+}
 
 /// What of an entry's records is still needed.
 struct Live<'a> {
@@ -31,19 +47,18 @@ struct Live<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Drops what is stale in an entry of the last level, and in those that continue it, when that is worth it: more so
-    /// when there `is_room` without it, but not in the buckets that there are. Whether it was.
+    /// Drops what is stale in an entry of the last level, and in those that continue it, when that is worth it. Whether
+    /// it was.
     pub(super) fn compact(
         &self,
         held: &Held<'_, M>,
         first: EntryRef<'_>,
-        is_room: bool,
+        worth: Worth,
     ) -> Result<bool> {
         let live = self.live(first)?;
         let before: usize = live.iter().map(|live| live.before).sum();
         let after: usize = live.iter().map(|live| live.records.len()).sum();
-        let (part, whole) = if is_room { WORTH_EARLY } else { WORTH };
-        if after * whole > before * part || before == 0 {
+        if !worth.is_met(before, after) {
             return Ok(false);
         }
         self.counts.compactions.add(1);
@@ -70,8 +85,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let (mut records, mut dropped) = (Vec::with_capacity(before), Vec::new());
             for at in (0..before).rev() {
                 let record = self.record(entry, at)?;
-                let is_newest = !self.dangles(record)?
-                    && newest.add(record, |a, b| self.same_key(a, b))?;
+                let is_newest =
+                    !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
                 if is_newest && !record.dead {
                     records.push(record);
                 } else {
@@ -83,6 +98,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         all.reverse();
         Ok(all)
+    }
+
+    /// Drops what is stale in the last level.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        let _pin = self.pin();
+        for entry in 0..self.root.entries() {
+            let held = self.root.lock(&self.pm, entry);
+            let level = self.level_count();
+            let below = self.shape.prefix(level) - self.shape.prefix(0);
+            for index in (entry as u64) << below..(entry as u64 + 1) << below {
+                self.compact(&held, self.level_entry(level, index)?, Worth::Any)?;
+            }
+        }
+        Ok(())
     }
 
     fn unchain_empty(&self, first: EntryRef<'_>) -> Result<()> {
@@ -127,18 +156,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     fn take_journal(&self) -> Result<(&Journal, MutexGuard<'_, ()>)> {
-        let free = self.journal_locks.iter().enumerate().find_map(|(number, lock)| {
-            lock.try_lock().ok().map(|guard| (number, guard))
-        });
+        let free = self
+            .journal_locks
+            .iter()
+            .enumerate()
+            .find_map(|(number, lock)| lock.try_lock().ok().map(|guard| (number, guard)));
         let (number, guard) = free.unwrap_or_else(|| (0, lock(&self.pm, &self.journal_locks[0])));
         Ok((self.journal(number)?, guard))
     }
 
     fn journal(&self, number: usize) -> Result<&Journal> {
         let offset = (number * size_of::<Journal>()) as u64;
-        self.journals.at(offset).ok_or_else(|| {
-            self.corrupt(&self.journals, offset, "the file ends before the journal")
-        })
+        self.journals
+            .at(offset)
+            .ok_or_else(|| self.corrupt(&self.journals, offset, "the file ends before the journal"))
     }
 
     fn write_journal(&self, journal: &Journal, id: EntryId, records: &[Record]) {
@@ -189,7 +220,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.replace(self.entry(id)?, &records)?;
                 redone += 1;
                 journal.seal.store(&self.pm, 0, Release);
-                self.pm.persist(&journal.seal);
+                // Durable by the opening's next fence: before the entry can change.
+                self.pm.flush_object(&journal.seal);
             }
         }
         Ok(redone)

@@ -1,8 +1,8 @@
 //! The table without its operations: regions, entries by number, and how a key is found.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::filter;
@@ -115,8 +115,7 @@ pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether records are in the slots themselves.
-    pub(super) const INLINE: bool =
-        matches!(K::FORM, Form::Word) && matches!(V::FORM, Form::Word);
+    pub(super) const INLINE: bool = matches!(K::FORM, Form::Word) && matches!(V::FORM, Form::Word);
 
     /// The root words.
     pub(super) fn root_words(&self) -> Result<&Root> {
@@ -338,8 +337,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         for level in 1..=self.level_count() {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
+            let candidates = filter::candidates(&self.pm, first.entry, probe.hash);
+            if candidates == 0 {
+                // An entry that is continued knows every key.
+                continue;
+            }
             let found = match self.next_of(first)? {
-                None => self.search_entry(first, probe)?,
+                None => self.search_entry(first, candidates, probe)?,
                 Some(_) => self.search_chain(first, probe)?,
             };
             if found.is_some() {
@@ -362,7 +366,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[cold]
     fn search_chain(&self, first: EntryRef<'_>, probe: &Probe<'_>) -> Result<Option<Record>> {
         for entry in self.chain_of(first)?.into_iter().rev() {
-            let found = self.search_entry(entry, probe)?;
+            let candidates = filter::candidates(&self.pm, entry.entry, probe.hash);
+            let found = self.search_entry(entry, candidates, probe)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -372,11 +377,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// All buckets that the filter names, newest first: a false positive must not hide the key in another one.
     #[inline]
-    fn search_entry(&self, entry: EntryRef<'_>, probe: &Probe<'_>) -> Result<Option<Record>> {
-        let mut candidates = filter::candidates(&self.pm, entry.entry, probe.hash);
-        if candidates == 0 {
-            return Ok(None);
-        }
+    fn search_entry(
+        &self,
+        entry: EntryRef<'_>,
+        mut candidates: u16,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Record>> {
         let size = self.state(entry)?.size;
         let slots = self.shape.slots as usize;
         while candidates != 0 {

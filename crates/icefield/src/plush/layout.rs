@@ -121,7 +121,8 @@ const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) =
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
 
 /// How many records an entry holds, and in its upper 48 bits the `LogEpoch`: up to which epoch of their root entry the
-/// records of the recovery log have arrived here. Level 1 only, 0 elsewhere.
+/// records of the recovery log have arrived here. Level 1 only, 0 elsewhere. 48 bits are nine years of a migration of
+/// one entry every microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) size: usize,
@@ -143,9 +144,13 @@ impl State {
 /// What the table as a whole is doing, and which of their two sets of words the allocators go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    Stable { set: usize },
+    Stable {
+        set: usize,
+    },
     /// Whatever entries and logs hold, the table is empty.
-    Clearing { set: usize },
+    Clearing {
+        set: usize,
+    },
 }
 
 impl Phase {
@@ -244,10 +249,7 @@ impl Shape {
 
     /// As superblock parameters.
     pub(super) fn pack(self) -> [u32; 3] {
-        let bits = self.root_bits
-            | self.first_bits << 8
-            | self.fan_bits << 16
-            | self.slots << 24;
+        let bits = self.root_bits | self.first_bits << 8 | self.fan_bits << 16 | self.slots << 24;
         [bits, self.log_bits | self.log_chunks << 8, self.log_records]
     }
 

@@ -133,8 +133,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let freed = (block, entry.id.pack());
             allocator.free(&self.pm, &words.runs[class], &blocks, freed, || {
                 cell.store(&self.pm, 0, Release);
-                // The run is nobody's before another entry can get it.
-                self.pm.persist(cell);
+                // Durable by the fence for the run's own link, which comes before the list leads to it: it is nobody's
+                // before another entry can get it.
+                self.pm.flush_object(cell);
                 Ok(())
             })?;
         }
@@ -148,8 +149,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         size: usize,
         records: &[Record],
     ) -> Result<()> {
-        let mut filter =
-            if size == 0 { Image::empty() } else { Image::of(&self.pm, entry.entry) };
+        let mut filter = match entry.entry.next.load(&self.pm, Relaxed) {
+            0 if size == 0 => Image::empty(),
+            0 => Image::of(&self.pm, entry.entry),
+            _ => Image::full(),
+        };
         for (at, &record) in (size..).zip(records) {
             let (bucket, slot) = self.slot_of(at);
             filter.add(bucket, self.hash_of(record));
@@ -185,9 +189,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for (number, cell) in entry.dead.iter().enumerate() {
             let before = cell.load(&self.pm, Relaxed);
             let in_word = |at: &usize| at / 64 == number;
-            let word = (size..).zip(records).filter(|(at, _)| in_word(at)).fold(before, |word, (at, record)| {
-                word & !(1 << (at % 64)) | u64::from(record.dead) << (at % 64)
-            });
+            let word = (size..)
+                .zip(records)
+                .filter(|(at, _)| in_word(at))
+                .fold(before, |word, (at, record)| {
+                    word & !(1 << (at % 64)) | u64::from(record.dead) << (at % 64)
+                });
             if word != before {
                 // Relaxed (E3): as above.
                 cell.store(&self.pm, word, Relaxed);
@@ -222,8 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
         let blocks = self.chain_blocks();
-        let claim =
-            self.chain_allocator.claim(&self.pm, words, &blocks, last.id.pack())?;
+        let claim = self.chain_allocator.claim(&self.pm, words, &blocks, last.id.pack())?;
         let entry = match self.entry(EntryId::Chained(claim.block)) {
             Ok(entry) => entry.entry,
             Err(error) => {
@@ -235,7 +241,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.next.store(&self.pm, 0, Relaxed);
         entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
         self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
-        // P4: an empty entry, before anything leads to it.
+        Image::full().store(&self.pm, last.entry);
+        // P4: an empty entry, before anything leads to it; searches come by.
         self.pm.fence();
         last.entry.next.store(&self.pm, claim.block + 1, Release);
         // P5: it is part of the chain.

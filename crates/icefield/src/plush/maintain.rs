@@ -8,13 +8,13 @@ use std::time::Instant;
 use super::Plush;
 use super::core::{Core, EntryRef, lock};
 use super::filter;
-use super::payload_log::PayloadLog;
 use super::layout::{CLASSES, ENTRY_BYTES, class_of};
+use super::payload_log::PayloadLog;
 use crate::Result;
 use crate::key::{Data, Key, Value};
+use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Blocks, Words};
 use crate::pm::superblock;
-use crate::pm::Medium;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
 /// Faults that a report names; a table that is wholly broken has more than anybody reads.
@@ -93,9 +93,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for index in 0..self.shape.entries(level) {
                 let checked = self.level_entry(level, index).and_then(|first| {
                     let chain = self.chain_of(first)?;
-                    chain.into_iter().try_for_each(|entry| {
-                        self.check_entry(level, index, entry, checking)
-                    })
+                    chain
+                        .into_iter()
+                        .try_for_each(|entry| self.check_entry(level, index, entry, checking))
                 });
                 if let Err(error) = checked {
                     checking.fault(format!("I1: {error}"));
@@ -113,6 +113,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let (id, state) = (entry.id, self.state(entry)?);
         self.check_blocks(entry, checking);
+        let is_continued = entry.entry.next.load(&self.pm, Relaxed) != 0;
+        if is_continued && !filter::is_full(&self.pm, entry.entry) {
+            checking.fault(format!("I3: {id:?} is continued, and its filter does not say so"));
+        }
         let is_first = matches!(id, super::layout::EntryId::Level(_));
         if state.epoch != 0 && !(level == 1 && is_first) {
             checking.fault(format!("I4: {id:?} of level {level} has an epoch"));
@@ -262,6 +266,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let _structure = lock(&core.pm, &core.structure);
         let paused = Instant::now();
         let _closed = core.gate.close();
+        if core.pm.writable().is_ok() {
+            // The copy shall have what no log has.
+            core.checkpoint(1)?;
+        }
         let bytes = core.pm.backup_to(path)?;
         Ok(BackupReport { bytes, pause: paused.elapsed() })
     }

@@ -5,13 +5,14 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use super::compact::Worth;
 use super::core::{Core, EntryRef, lock};
 use super::filter;
 use super::layout::State;
 use super::root::{Held, Record};
-use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
+use crate::{Error, Result};
 
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
@@ -232,7 +233,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.counts.moves.add(records.len() as i64);
         let epoch = epoch.unwrap_or(self.state(first)?.epoch);
-        Ok(Target { first, tail, state: State { size: before.size + records.len(), epoch }, added: records.len() })
+        Ok(Target {
+            first,
+            tail,
+            state: State { size: before.size + records.len(), epoch },
+            added: records.len(),
+        })
     }
 
     /// Makes appended records count.
@@ -269,13 +275,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Sees to it that an entry of a level has room for `needed` records, which one entry can hold.
-    fn make_room(
-        &self,
-        held: &Held<'_, M>,
-        level: usize,
-        index: u64,
-        needed: usize,
-    ) -> Result<()> {
+    fn make_room(&self, held: &Held<'_, M>, level: usize, index: u64, needed: usize) -> Result<()> {
         loop {
             let first = self.level_entry(level, index)?;
             let size = self.state(self.tail_of(first)?)?.size;
@@ -291,19 +291,35 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if in_place {
                 return Ok(());
             }
-            if self.compact(held, first, fits)? {
+            let worth = if fits { Worth::Early } else { Worth::Full };
+            if self.compact(held, first, worth)? {
                 continue;
             }
             if fits {
                 return Ok(());
             }
-            if !self.add_level_if_due(level)? {
-                held.begin_change();
-                let extended = self.extend(self.tail_of(first)?);
-                held.end_change();
-                extended?;
+            match self.extend_or_deepen(held, level, first) {
+                // Better late than never.
+                Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => {}
+                other => other?,
             }
         }
+    }
+
+    /// Makes room where an entry of the last level has none, below it or behind it.
+    fn extend_or_deepen(
+        &self,
+        held: &Held<'_, M>,
+        level: usize,
+        first: EntryRef<'_>,
+    ) -> Result<()> {
+        if self.add_level_if_due(level)? {
+            return Ok(());
+        }
+        held.begin_change();
+        let extended = self.extend(self.tail_of(first)?);
+        held.end_change();
+        extended
     }
 
     /// Adds a level below the last one when that is well filled. Whether there is one now.

@@ -61,7 +61,7 @@
 //!
 //! - I1 An entry has the runs for its records, and is the only one to have them; chains end.
 //! - I2 A record is in the entry of its hash, and of the table's types.
-//! - I3 An entry's filter knows its records.
+//! - I3 An entry's filter knows its records; of an entry that is continued, every key.
 //! - I4 Only level 1 has epochs, and none that its root entry has not passed.
 //! - I5 Every block was handed out once, or is free.
 //! - I6 The recovery logs' flags are those of their turns (L1, L2).
@@ -117,11 +117,13 @@
 //!
 //! # 9. Costs
 //!
-//! Outside migrations. Lines of the medium written, flushes, fences.
+//! Lines of the medium written, flushes, fences; outside migrations. With them, media writes are at most
+//! 16 (3 moves + 1.6) bytes a record (§6.1). `tests/costs.rs` asserts all of this from the simulator's counters.
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|
-//! | get | a line of filter per level; where it knows the key a line of state, two to three of the bucket | 0 | 0 | 0 |
+//! | get, hit, two levels | 8.5 at most: a filter line per level; state and bucket where it knows the key | 0 | 0 | 0 |
+//! | get, miss, two levels | 7 at most: a bucket's filter lets about one key of thirteen through | 0 | 0 | 0 |
 //! | put, delete | 0 | 1.4 | 1.4 | 1 |
 //! | insert, update, remove | as get | 1.4 | 1.4 | 1 |
 //! | 32 puts in a batch | 0 | 1.4 each | 1.4 each | 1 in all |

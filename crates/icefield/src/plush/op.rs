@@ -85,7 +85,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if !mode.applies(before) {
             return Ok(Wrote { before, done: false });
         }
-        let written = self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
+        let written =
+            self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
         // P0: the payload, before a log refers to it.
         self.pm.fence();
         let wrote = self.write_word(probe, written.word, mode);

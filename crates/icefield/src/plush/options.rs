@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -117,7 +117,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         core.pm.grow(&core.journals, (JOURNALS * size_of::<Journal>()) as u64)?;
         core.pm.grow(core.logs.region(), shape.log_bytes())?;
         core.root_words()?.levels.store(&core.pm, 1, Release);
-        core.pm.flush_object(&core.root_words()?.levels);
+        // In one line: both are durable.
         core.set_phase(Phase::Stable { set: 0 })?;
         (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, NO_EPOCH + 1));
         core.make_room_for(self.common.capacity)?;
@@ -197,7 +197,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let wanted = bits((records / MAX_RECORDS as u64).next_power_of_two());
         // Slots, fingerprints and the entry's own line.
         let entry_bytes = (MAX_RECORDS * 17 + 64) as u64;
-        let root_bits = wanted.max(usual.root_bits).min(bits(self.dram_limit / entry_bytes)).min(20);
+        let root_bits =
+            wanted.max(usual.root_bits).min(bits(self.dram_limit / entry_bytes)).min(20);
         let log_bits = usual.log_bits.min(root_bits);
         let log_records = LOG_SHARE * (MAX_RECORDS as u32) << (root_bits - log_bits);
         Shape { root_bits, log_bits, log_records: log_records / usual.log_chunks, ..usual }

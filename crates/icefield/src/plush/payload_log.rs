@@ -332,15 +332,17 @@ impl PayloadLog {
     ///
     /// The caller is pinned, and has the word from a slot or a log, or made it up: then the bytes may be anything.
     #[inline]
-    pub(super) fn read<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Option<Payload<'a>>> {
+    pub(super) fn read<'a>(
+        &'a self,
+        pm: &'a impl Medium,
+        word: u64,
+    ) -> Result<Option<Payload<'a>>> {
         if !self.is_current(pm, word)? {
             return Ok(None);
         }
         let place = PayloadRef::unpack(word);
         let at = u64::from(place.chunk) * self.chunk_bytes + place.offset;
-        let corrupt = |detail: &str| {
-            Error::corrupt(pm.path().join(self.region.name()), at, detail)
-        };
+        let corrupt = |detail: &str| Error::corrupt(pm.path().join(self.region.name()), at, detail);
         // SAFETY: a word with the chunk's present epoch was stored after the record had been written (E3), and the
         // chunk is not written again at that place before this thread, which is pinned, has left (Y3).
         let head = unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) };
@@ -385,6 +387,11 @@ impl PayloadLog {
         checksum(word, payload.hash, word_at(head, 0), &content) == word_at(head, 16)
     }
 
+    /// How many chunks or runs are full.
+    pub(super) fn full_chunks(&self, pm: &impl Medium) -> usize {
+        lock(pm, &self.space).full.len()
+    }
+
     /// The oldest full chunk whose records all have their slots. It is the caller's until [`PayloadLog::keep`] or
     /// [`PayloadLog::release`].
     pub(super) fn oldest(&self, pm: &impl Medium) -> Option<u32> {
@@ -424,13 +431,7 @@ impl PayloadLog {
         Ok(records)
     }
 
-    fn whole_record(
-        &self,
-        pm: &impl Medium,
-        at: u64,
-        word: u64,
-        room: u64,
-    ) -> Result<Option<u64>> {
+    fn whole_record(&self, pm: &impl Medium, at: u64, word: u64, room: u64) -> Result<Option<u64>> {
         // SAFETY: the chunk is full and the caller's: nobody writes to it.
         let Some(head) = (unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) }) else {
             return Ok(None);

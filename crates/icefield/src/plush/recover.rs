@@ -13,7 +13,7 @@ use crate::pm::superblock::ROOT_OFFSET;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Settles what a crash left. Only repeats what may have been done, so that a crash in here is no different. Tells
-    /// how many changes were settled; the caller fences.
+    /// how many changes were settled. All of it is durable by the caller's next fence, before anybody writes.
     pub(super) fn recover(&self, phase: Phase) -> Result<u64> {
         self.adopt_levels()?;
         let mut resolved = self.redo_journals()?;
@@ -66,8 +66,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let owned = |block, tag| self.owns_chained(tag, block);
         let blocks = self.chain_blocks();
         resolved += self.chain_allocator.recover(&self.pm, &words.chains, &blocks, owned)?;
-        // The allocators' words, before anybody uses them.
-        self.pm.fence();
         Ok(resolved)
     }
 
@@ -166,7 +164,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn clear(&self) -> Result<()> {
         let words = self.root_words()?;
         let Some(phase) = Phase::unpack(words.phase.load(&self.pm, Acquire)) else {
-            return Err(self.corrupt(&self.table, ROOT_OFFSET, "the phase word is that of no table"));
+            return Err(self.corrupt(
+                &self.table,
+                ROOT_OFFSET,
+                "the phase word is that of no table",
+            ));
         };
         let set = 1 - phase.set();
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {

@@ -330,7 +330,8 @@ impl RecoveryLogs {
             for (at, slot) in self.slots(pm, log, chunk)?.iter().enumerate() {
                 let expected = if turn < last || at < handed_out { flag } else { flag ^ FLAG };
                 if load(pm, slot).iter().any(|word| word & FLAG != expected) {
-                    faults.push(format!("record {at} of chunk {chunk} of log {log} has other flags"));
+                    faults
+                        .push(format!("record {at} of chunk {chunk} of log {log} has other flags"));
                 }
             }
         }

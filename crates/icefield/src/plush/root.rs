@@ -137,9 +137,8 @@ impl RootTable {
 
     /// Bytes of DRAM.
     pub(super) fn bytes(&self) -> u64 {
-        (size_of_val(&*self.heads)
-            + size_of_val(&*self.fingerprints)
-            + size_of_val(&*self.slots)) as u64
+        (size_of_val(&*self.heads) + size_of_val(&*self.fingerprints) + size_of_val(&*self.slots))
+            as u64
     }
 
     fn latch<'a, M>(&'a self, pm: &'a M, entry: usize) -> Latch<'a, M> {
@@ -154,7 +153,11 @@ impl RootTable {
 
     /// Locks an entry unless another thread has it.
     #[inline]
-    pub(super) fn try_lock<'a, M: Medium>(&'a self, pm: &'a M, entry: usize) -> Option<Held<'a, M>> {
+    pub(super) fn try_lock<'a, M: Medium>(
+        &'a self,
+        pm: &'a M,
+        entry: usize,
+    ) -> Option<Held<'a, M>> {
         version_lock::try_lock(self.latch(pm, entry)).map(|guard| Held { entry, guard })
     }
 
@@ -212,7 +215,12 @@ impl RootTable {
         // Relaxed (E4): published by the size.
         slot[0].store(record.key, Relaxed);
         slot[1].store(record.value, Relaxed);
-        set_bits(&self.fingerprints[entry * self.words + at / 8], at % 8 * 8, 0xFF, fingerprint(hash).into());
+        set_bits(
+            &self.fingerprints[entry * self.words + at / 8],
+            at % 8 * 8,
+            0xFF,
+            fingerprint(hash).into(),
+        );
         set_bits(&head.dead[at / 64], at % 64, 1, record.dead.into());
         // Release (E4): the linearization point of every write.
         head.size.store(at as u32 + 1, Release);

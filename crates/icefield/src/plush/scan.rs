@@ -39,8 +39,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let levels = self.level_count();
         let index = self.shape.index(levels, from);
         let size = self.root.size(entry);
-        let mut all: Vec<Record> =
-            (0..size).rev().map(|at| self.root.record(entry, at)).collect();
+        let mut all: Vec<Record> = (0..size).rev().map(|at| self.root.record(entry, at)).collect();
         for level in 1..=levels {
             let first = self.level_entry(level, self.shape.index(level, from))?;
             all.extend(self.newest_first(first)?);
@@ -86,6 +85,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 }
 
 /// An iterator over a table's records, from [`Plush::iter`]; reads ahead a page at a time.
+///
+/// ```
+/// let table = icefield::Plush::<u64, u64>::in_memory()?;
+/// table.put_batch(&[(1, 10), (2, 20)])?;
+/// let sum: u64 = table.iter().map(|record| record.map(|(_, value)| value)).sum::<icefield::Result<u64>>()?;
+/// assert_eq!(sum, 30);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct PlushIter<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     pub(super) table: &'a Plush<K, V, M>,
     pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,

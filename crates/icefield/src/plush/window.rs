@@ -134,7 +134,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             },
         };
         let before = core.present(&self.held[at], probe, mode)?;
-        let mut staged = Staged { index, hash: probe.hash, wrote: Wrote { before, done: false }, write: None };
+        let mut staged =
+            Staged { index, hash: probe.hash, wrote: Wrote { before, done: false }, write: None };
         if mode.applies(before) {
             let Some(write) = self.prepare(at, probe, value, mode)? else { return Ok(Step::Later) };
             staged.wrote.done = true;
@@ -153,9 +154,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         mode: Mode,
     ) -> Result<Option<(Record, Place, Written)>> {
         let (core, held) = (self.core, &self.held[at]);
-        let is_here = |staged: &&Staged| {
-            staged.write.is_some() && core.root_entry(staged.hash) == held.entry
-        };
+        let is_here =
+            |staged: &&Staged| staged.write.is_some() && core.root_entry(staged.hash) == held.entry;
         let staged = self.staged.iter().filter(is_here).count();
         let place = match core.place(held, staged)? {
             Attempt::Done(place) => place,
