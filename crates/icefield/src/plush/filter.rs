@@ -18,7 +18,7 @@ const LINES: u64 = (FILTER_WORDS / LINE_WORDS) as u64;
 /// The line of a hash, and its rows there. From low bits: the high ones choose the entry.
 #[inline]
 fn rows(hash: u64) -> (usize, impl Iterator<Item = usize>) {
-    let line = ((hash & 0xFFFF) * LINES >> 16) as usize;
+    let line = (((hash & 0xFFFF) * LINES) >> 16) as usize;
     (line * LINE_WORDS, (0..ROWS).map(move |row| (hash >> (16 + 5 * row) & 31) as usize))
 }
 

@@ -319,7 +319,7 @@ impl Shape {
 
     /// Bytes of all recovery logs.
     pub(super) fn log_bytes(self) -> u64 {
-        self.chunk_bytes() * u64::from(self.log_chunks) << self.log_bits
+        (self.chunk_bytes() * u64::from(self.log_chunks)) << self.log_bits
     }
 }
 

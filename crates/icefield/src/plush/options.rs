@@ -200,7 +200,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let root_bits =
             wanted.max(usual.root_bits).min(bits(self.dram_limit / entry_bytes)).min(20);
         let log_bits = usual.log_bits.min(root_bits);
-        let log_records = LOG_SHARE * (MAX_RECORDS as u32) << (root_bits - log_bits);
+        let log_records = (LOG_SHARE * MAX_RECORDS as u32) << (root_bits - log_bits);
         Shape { root_bits, log_bits, log_records: log_records / usual.log_chunks, ..usual }
     }
 

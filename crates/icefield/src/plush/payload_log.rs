@@ -48,7 +48,7 @@ impl PayloadRef {
     pub(super) fn pack(self) -> u64 {
         u64::from(self.chunk) << (UNIT_BITS + EPOCH_BITS)
             | self.epoch << UNIT_BITS
-            | self.offset / UNIT_BYTES
+            | (self.offset / UNIT_BYTES)
     }
 
     pub(super) fn unpack(word: u64) -> Self {
