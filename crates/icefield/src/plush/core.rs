@@ -234,9 +234,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let (run, place) = run_of(bucket);
         let block = entry.entry.runs[run].load(&self.pm, Acquire);
         let region = &self.runs[class_of(run)];
-        let number = u64::from(block).wrapping_sub(1) * run_buckets(run) + place as u64;
-        let found = number.checked_mul(size_of::<Bucket>() as u64).and_then(|at| region.at(at));
-        match found.filter(|_| block != 0) {
+        // Who reads without a lock may find no run: the entry has lost it since.
+        let found = block.checked_sub(1).and_then(|block| {
+            let number = u64::from(block) * run_buckets(run) + place as u64;
+            region.at(number * size_of::<Bucket>() as u64)
+        });
+        match found {
             Some(bucket) => Ok(bucket),
             None => Err(self.corrupt(region, 0, format!("{:?} lacks bucket {bucket}", entry.id))),
         }

@@ -9,6 +9,7 @@ use super::root::Record;
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
+use crate::pm::alloc::{Allocator, Words};
 use crate::pm::superblock::ROOT_OFFSET;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -61,12 +62,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let blocks = self.run_blocks(class);
             let owned = |block, tag| self.owns_run(tag, class, block);
             let allocator = &self.run_allocators[class];
+            let room = self.runs[class].len() / blocks.bytes;
+            self.check_handed_out(allocator, &words.runs[class], room)?;
             resolved += allocator.recover(&self.pm, &words.runs[class], &blocks, owned)?;
         }
         let owned = |block, tag| self.owns_chained(tag, block);
         let blocks = self.chain_blocks();
+        let room = self.chains.len() / ENTRY_BYTES;
+        self.check_handed_out(&self.chain_allocator, &words.chains, room)?;
         resolved += self.chain_allocator.recover(&self.pm, &words.chains, &blocks, owned)?;
         Ok(resolved)
+    }
+
+    /// Refuses an allocator that is said to have handed out more blocks than there are.
+    fn check_handed_out(&self, allocator: &Allocator, words: &Words, room: u64) -> Result<()> {
+        let used = allocator.used(&self.pm, words);
+        if used > room {
+            let detail = format!("{used} blocks were handed out, of {room}");
+            return Err(self.corrupt(&self.table, ROOT_OFFSET + 64, detail));
+        }
+        Ok(())
     }
 
     /// Each root entry goes on with the epoch after those that have arrived below.
@@ -179,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pm.fence();
         // P13, commit point: the table is empty.
         self.set_phase(Phase::Clearing { set })?;
-        self.run_allocators.iter().for_each(crate::pm::alloc::Allocator::switch);
+        self.run_allocators.iter().for_each(Allocator::switch);
         self.chain_allocator.switch();
         self.wipe()?;
         // P15: the wipe need not be repeated.

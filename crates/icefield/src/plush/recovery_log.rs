@@ -26,6 +26,8 @@ const FLAG: u64 = 1 << 63;
 const KEY_TOP: u64 = 1 << 62;
 const VALUE_TOP: u64 = 1 << 61;
 const DEAD: u64 = 1 << 60;
+/// No table lives to see a later turn.
+const LAST_TURN: u64 = 1 << 62;
 /// The epoch of records that nobody needs; entries begin with the next.
 pub(super) const NO_EPOCH: u64 = 0;
 
@@ -246,7 +248,7 @@ impl RecoveryLogs {
         let mut last = 0;
         for chunk in 0..self.shape.log_chunks as usize {
             let turn = self.head(pm, log, chunk)?.turn.load(pm, Acquire);
-            if turn > 0 && self.chunk_of(turn) != chunk {
+            if turn > LAST_TURN || turn > 0 && self.chunk_of(turn) != chunk {
                 return Err(self.corrupt(pm, self.offset(log, chunk), "an impossible turn"));
             }
             last = last.max(turn);
