@@ -30,8 +30,8 @@
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). All targets share their fences.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
-//! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted, or
-//!   when that entry's filters do not know the key. (They would not vanish otherwise.)
+//! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
+//!   or when that entry's filters do not know the key. (They would not vanish otherwise.)
 //! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or higher; Listing 2 stores
 //!   the equal one.
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
@@ -42,8 +42,8 @@
 //!
 //! # 3. Layout
 //!
-//! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `levels.ice` (directory entries, one level after
-//! the other), `chains.ice` (entries that continue others), `buckets-1.ice` to `buckets-8.ice` (runs of buckets),
+//! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `levels.ice` (directory entries, one level
+//! after the other), `chains.ice` (entries that continue others), `buckets-1.ice` to `buckets-8.ice` (runs of buckets),
 //! `log.ice` (recovery logs, chunk by chunk), `journals.ice` (compactions in progress), and for types that are no words
 //! `payload.ice` and `payloadmap.ice`. `layout` asserts the offsets.
 //!
@@ -94,7 +94,7 @@
 //! | P3 run of an entry | it has room for records | an intent, which recovery settles |
 //! | P4, P5 continued entry | it has room for records | likewise |
 //! | P6 records and filters of a migration | they may count | slots that do not count; false positives |
-//! | **P7** states of the targets | the records are below (from the root: the log's copies are not needed) | copies above and below, which the next migration merges |
+//! | **P7** states of the targets | the records are below, their log copies not needed | copies above and below |
 //! | P8 size of the source, oldest of a chain first | the records are below only | the same |
 //! | P9 number of levels | there is one more | a longer file |
 //! | **P10** journal | the compaction is rolled forward | a journal that does not fit its seal |
@@ -109,8 +109,8 @@
 //!
 //! # 8. Progress
 //!
-//! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a few
-//! fences. Writers of one root entry exclude one another, also for as long as one of them migrates, which may lead to
+//! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
+//! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates, which may lead to
 //! migrations of all entries below, level by level. Who finds a log full makes a chunk ready while others of that log
 //! wait; it then waits for those who write their last records there, and they wait for nobody. Locks are taken in this
 //! order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.

@@ -74,7 +74,8 @@ pub(super) enum Attempt<T> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns. The caller is pinned.
+    /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns. The caller
+    /// is pinned.
     pub(super) fn write(&self, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
         self.fits(probe, value)?;
         if Self::INLINE {
