@@ -1,6 +1,6 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
 
-use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Iceberg, Result};
+use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Iceberg, Plush, Result};
 
 use crate::args::{Hashing, Medium};
 use crate::limit::Pages;
@@ -10,8 +10,15 @@ use crate::set::Keys;
 use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 
 /// All designs, in the order of results.
-pub(crate) const DESIGNS: &[&dyn Design] =
-    &[&Dash, &IcebergHt, &InMemory::Shared, &InMemory::Local, &InMemory::Set, &InMemory::Map];
+pub(crate) const DESIGNS: &[&dyn Design] = &[
+    &Dash,
+    &IcebergHt,
+    &PlushHt,
+    &InMemory::Shared,
+    &InMemory::Local,
+    &InMemory::Set,
+    &InMemory::Map,
+];
 
 /// A table at `place`, made or opened. A macro, for options have no common trait.
 macro_rules! at {
@@ -145,6 +152,69 @@ impl Design for IcebergHt {
             ("overflow.ice", "overflow"),
             ("blobs.ice", "blob"),
             ("blobmap.ice", "blob"),
+        ]
+    }
+}
+
+/// Plush.
+struct PlushHt;
+
+impl Design for PlushHt {
+    fn name(&self) -> &str {
+        "plush"
+    }
+
+    fn lives_in(&self, _medium: Medium) -> bool {
+        true
+    }
+
+    fn usual_medium(&self) -> Medium {
+        Medium::Pmem
+    }
+
+    fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
+        let options = Plush::<u64, u64>::options()
+            .capacity(setup.capacity)
+            .hash_seed([setup.seed, !setup.seed]);
+        at!(place, options, create, create_on)
+    }
+
+    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+        let options = Plush::<u64, u64>::options();
+        at!(place, options, open, open_on)
+    }
+
+    /// The costs in the header of `icefield::plush` for a table of two levels, and the lines of the root entry.
+    fn cost(&self, call: Call) -> Option<Cost> {
+        Some(match call {
+            // The root entry's line and fingerprints; two filters, a state, and the bucket.
+            Call::Get => Cost { reads: 7, writes: 0, fences: 0 },
+            // No filter knows the key.
+            Call::GetMiss => Cost { reads: 4, writes: 0, fences: 0 },
+            // The log record; blind calls do not look.
+            Call::Put => Cost { reads: 2, writes: 1, fences: 1 },
+            Call::TryInsert | Call::Insert => Cost { reads: 4, writes: 1, fences: 1 },
+            Call::Update | Call::Remove => Cost { reads: 7, writes: 1, fences: 1 },
+            // The pair; the remove finds the insert's record in the root.
+            Call::InsDel => Cost { reads: 4, writes: 2, fences: 2 },
+            // Half of each, rounded up.
+            Call::PutHeavy => Cost { reads: 7, writes: 1, fences: 1 },
+        })
+    }
+
+    fn regions(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("table.ice", "root"),
+            ("levels.ice", "entry"),
+            ("chains.ice", "entry"),
+            ("buckets-1.ice", "bucket"),
+            ("buckets-2.ice", "bucket"),
+            ("buckets-4.ice", "bucket"),
+            ("buckets-8.ice", "bucket"),
+            ("log.ice", "log"),
+            ("journals.ice", "journal"),
+            ("payload.ice", "payload"),
+            ("payloadmap.ice", "payload"),
         ]
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory, Sim};
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, mutate};
 use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
@@ -147,6 +147,7 @@ struct Common {
 enum TableName {
     DashEh,
     Iceberg,
+    Plush,
     /// In memory: `model`, `linear` and `faults`
     Dlht,
     /// In memory: `model` only
@@ -199,6 +200,12 @@ pub fn run(args: &Args) -> Outcome {
         (TableName::Iceberg, Records::Bytes) => {
             torture::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(&args.kind, common, out)
         }
+        (TableName::Plush, Records::Words) => {
+            torture::<Plush<u64, u64, Sim>, Plush<u64, u64>>(&args.kind, common, out)
+        }
+        (TableName::Plush, Records::Bytes) => {
+            torture::<Plush<[u8], [u8], Sim>, Plush<[u8], [u8]>>(&args.kind, common, out)
+        }
         (TableName::Dlht | TableName::DlhtSet | TableName::DlhtLocal, records) => {
             memory::torture(&args.kind, common, records, out)
         }
@@ -211,6 +218,8 @@ fn child(table: TableName, records: Records, orders: &str) -> Outcome {
         (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
         (TableName::Iceberg, Records::Words) => kill::child::<Iceberg<u64, u64>>(orders),
         (TableName::Iceberg, Records::Bytes) => kill::child::<Iceberg<[u8], [u8]>>(orders),
+        (TableName::Plush, Records::Words) => kill::child::<Plush<u64, u64>>(orders),
+        (TableName::Plush, Records::Bytes) => kill::child::<Plush<[u8], [u8]>>(orders),
         (_, _) => Err("a table in memory has nothing to be killed for".to_owned()),
     };
     done.map(|()| true).map_err(Failure::Problem)

@@ -5,7 +5,8 @@ use std::path::Path;
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
 use icefield::{
-    DashEh, DashOptions, Eh, Geometry, Iceberg, IcebergOptions, Key, Result, Value, Yards,
+    DashEh, DashOptions, Eh, Geometry, Iceberg, IcebergOptions, Key, Plush, PlushOptions, Result,
+    Shape, Value, Yards,
 };
 
 use crate::file_subject::{FileOptions, FileSubject};
@@ -173,6 +174,94 @@ fn iceberg_with<K: Key + ?Sized, V: Value + ?Sized>(
     options: IcebergOptions<K, V>,
     how: FileOptions,
 ) -> IcebergOptions<K, V> {
+    let options = options.durability(how.durability);
+    let options = match how.max_bytes {
+        Some(bytes) => options.max_bytes(bytes),
+        None => options,
+    };
+    match how.faults {
+        Some(faults) => options.faults(faults),
+        None => options,
+    }
+}
+
+/// Plush tables whose entries hold so little that migrations, compactions, new levels, chains and the log's next rounds
+/// are a few writes away.
+fn plush_shape(variant: u64) -> Shape {
+    let [root_bits, first_bits, fan_bits, slots, log_bits, log_chunks, log_records] = [
+        [0, 0, 1, 1, 0, 2, 3],
+        [1, 0, 1, 2, 1, 3, 4],
+        [0, 1, 1, 1, 0, 2, 4],
+        [1, 0, 2, 1, 0, 2, 8],
+        [0, 0, 1, 2, 0, 3, 2],
+        [2, 0, 1, 1, 1, 2, 2],
+        [1, 1, 2, 2, 1, 2, 8],
+    ][(variant % 7) as usize];
+    Shape { root_bits, first_bits, fan_bits, slots, log_bits, log_chunks, log_records }
+}
+
+/// Tiny and small tables, and the real ones: for scenarios with hundreds of records.
+fn plush_file_shape(variant: u64) -> Shape {
+    match variant % 4 {
+        0 => Shape { root_bits: 1, slots: 4, log_bits: 1, log_records: 40, ..Shape::default() },
+        1 => Shape { root_bits: 2, fan_bits: 2, log_records: 64, ..Shape::default() },
+        2 => Shape::default(),
+        _ => plush_shape(variant / 4),
+    }
+}
+
+fn plush_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {
+    let seed = [SEED[0] ^ variant, SEED[1]];
+    // Now and then all keys have the same hash, more often crowded ones, so that entries are continued.
+    let hash = match variant % 11 {
+        10 => HashKind::Constant,
+        7..10 => HashKind::Crowded,
+        _ => HashKind::Strong,
+    };
+    let options = Plush::<K, V>::options().shape(plush_shape(variant)).hash(hash);
+    options.hash_seed(seed).blob_chunk_bytes(1 << 10)
+}
+
+fn plush_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {
+    plush_options(variant).shape(plush_file_shape(variant))
+}
+
+impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for Plush<K, V, Sim> {
+    const NAME: &'static str = "plush";
+
+    fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
+        plush_options(variant).max_bytes(SIM_BYTES).create_on(sim)
+    }
+
+    fn open_on(sim: Sim) -> Result<Self> {
+        plush_options(0).max_bytes(SIM_BYTES).open_on(sim)
+    }
+}
+
+impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for Plush<K, V> {
+    const NAME: &'static str = "plush";
+
+    fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
+        plush_with(plush_file_options(how.variant), how).create(path)
+    }
+
+    fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
+        plush_with(plush_file_options(how.variant), how).open(path)
+    }
+
+    fn open_to_read(path: &Path) -> Result<Self> {
+        Self::open_read_only(path)
+    }
+
+    fn in_memory(variant: u64) -> Result<Self> {
+        plush_file_options(variant).in_memory()
+    }
+}
+
+fn plush_with<K: Key + ?Sized, V: Value + ?Sized>(
+    options: PlushOptions<K, V>,
+    how: FileOptions,
+) -> PlushOptions<K, V> {
     let options = options.durability(how.durability);
     let options = match how.max_bytes {
         Some(bytes) => options.max_bytes(bytes),

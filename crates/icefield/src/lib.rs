@@ -20,6 +20,7 @@
 //! |---|---|---|---|
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Iceberg`] | IcebergHT | a directory, or memory | any [`Key`] and [`Value`] |
+//! | [`Plush`] | Plush | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
 //! | [`DlhtMap`] | DLHT, records by reference | memory | anything |
@@ -35,6 +36,7 @@ mod any;
 mod dash;
 mod dlht;
 mod iceberg;
+mod plush;
 
 mod error;
 mod key;
@@ -58,6 +60,9 @@ pub use error::{Error, Result};
 pub use iceberg::Yards;
 pub use iceberg::{Iceberg, IcebergIter, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
+#[doc(hidden)]
+pub use plush::Shape;
+pub use plush::{Plush, PlushIter, PlushOptions};
 pub use pm::Durability;
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::Sim;
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::corrupt::{Counts, scenario, scenario_on_files};
 use icefield_testkit::scratch::Scratch;
@@ -58,6 +58,18 @@ fn damaged_images_of_icebergs() {
 fn damaged_files_of_icebergs() {
     files::<Iceberg<u64, u64>>("files of Iceberg words", 7_000_000);
     files::<Iceberg<[u8], [u8]>>("files of Iceberg bytes", 8_000_000);
+}
+
+#[test]
+fn damaged_images_of_plush() {
+    images::<Plush<u64, u64, Sim>>("images of Plush words", 9_000_000);
+    images::<Plush<[u8], [u8], Sim>>("images of Plush bytes", 10_000_000);
+}
+
+#[test]
+fn damaged_files_of_plush() {
+    files::<Plush<u64, u64>>("files of Plush words", 11_000_000);
+    files::<Plush<[u8], [u8]>>("files of Plush bytes", 12_000_000);
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::cell::Cell;
 
 use icefield::base::hash::{Hash, HashKind};
 use icefield::pm::sim::{Counters, Sim, SimOptions};
-use icefield::{DashEh, DlhtTable, Iceberg, Interleaved, OnFailure, Op, Result, Turns};
+use icefield::{
+    DashEh, DlhtTable, Iceberg, Interleaved, OnFailure, Op, Plush, Result, Shape, Turns,
+};
 
 /// What one call costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,17 @@ struct Cost {
 }
 
 fn total(counters: &Counters) -> Cost {
-    const RECORDS: [&str; 4] = ["segments.ice", "front.ice", "back.ice", "overflow.ice"];
+    const RECORDS: [&str; 9] = [
+        "segments.ice",
+        "front.ice",
+        "back.ice",
+        "overflow.ice",
+        "levels.ice",
+        "buckets-1.ice",
+        "buckets-2.ice",
+        "buckets-4.ice",
+        "buckets-8.ice",
+    ];
     let bucket_lines = counters.line_reads.iter().filter(|(region, _)| RECORDS.contains(region));
     Cost {
         bucket_lines: bucket_lines.map(|(_, lines)| lines).sum(),
@@ -219,6 +231,84 @@ fn a_window_of_32_iceberg_inserts_has_one_fence() {
         total.flushes / 1000
     );
     assert_eq!((total.fences, total.flushes), (1_000, 32_000));
+}
+
+/// A Plush of small levels: 1024 records in the root and in level 1, 16 384 in level 2.
+fn small_plush(sim: &Sim) -> Plush<u64, u64, Sim> {
+    let shape = Shape { root_bits: 2, log_bits: 0, log_records: 512, ..Shape::default() };
+    let options = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]);
+    options.create_on(sim.clone()).expect("room")
+}
+
+fn detail_of(stats: &icefield::Stats, name: &str) -> u64 {
+    stats.details.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn a_put_into_a_plush_writes_its_log_record_and_does_not_look() {
+    let sim = counting();
+    let table =
+        Plush::<u64, u64>::options().hash_seed([1, 2]).create_on(sim.clone()).expect("room");
+    let mut total = Cost::default();
+    for key in 0..1_000_u64 {
+        let cost =
+            cost(&sim, || if key % 2 == 0 { table.put(key, key) } else { table.delete(key) });
+        assert_eq!(cost.bucket_lines, 0);
+        total.fences += cost.fences;
+        total.flushes += cost.flushes;
+        total.writes += cost.writes;
+    }
+    // One fence each, and one for each of the four logs' first chunk.
+    assert_eq!(total.fences, 1_004);
+    assert!(total.flushes <= 1_400 && total.writes <= 1_400, "{total:?}");
+    let pairs: Vec<(u64, u64)> = (0..32).map(|key| (key, key)).collect();
+    assert_eq!(cost(&sim, || table.put_batch(&pairs)).fences, 1);
+}
+
+/// §6.1, with the log's records at 25.6 bytes each: 10 in a media block.
+#[test]
+fn media_writes_of_a_plush_follow_its_moves() {
+    for (records, levels) in [(1_800, 1), (100_000, 3)] {
+        let sim = counting();
+        let table = small_plush(&sim);
+        let before = sim.counters().media_writes;
+        for key in 0..records {
+            table.put(key, key).expect("room");
+        }
+        let stats = table.stats();
+        let bytes = (sim.counters().media_writes - before) * 256;
+        let moves = detail_of(&stats, "moves");
+        let bound = 16.0 * (3.0 * moves as f64 / records as f64 + 1.6);
+        let each = bytes as f64 / records as f64;
+        println!("{records} records, {moves} moves: {each} bytes each, bound {bound}; {stats:?}");
+        assert_eq!(detail_of(&stats, "levels"), levels);
+        assert!(each <= bound, "{each} bytes a record are more than {bound}");
+    }
+}
+
+#[test]
+fn reads_of_a_plush_look_at_one_filter_line_a_level() {
+    let sim = counting();
+    let table = small_plush(&sim);
+    let records = 10_000;
+    for key in 0..records {
+        table.put(key, key).expect("room");
+    }
+    let (mut hits, mut misses) = (0, 0);
+    for key in 0..records {
+        let hit = cost(&sim, || table.get(key));
+        let miss = cost(&sim, || table.get(1_000_000 + key));
+        for read in [hit, miss] {
+            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
+        }
+        hits += hit.bucket_lines;
+        misses += miss.bucket_lines;
+    }
+    let each = |lines: u64| lines as f64 / records as f64;
+    println!("lines: {} a hit, {} a miss; {:?}", each(hits), each(misses), table.stats());
+    assert_eq!(detail_of(&table.stats(), "levels"), 2);
+    assert!(each(hits) <= 8.5, "a hit reads at most 8.5 lines on average");
+    assert!(each(misses) <= 7.0, "a miss reads at most 7 lines on average");
 }
 
 /// How many of 10 000 records are in the front yard, and how many in the overflow yard, at 95 % fill, for the bucket

@@ -1,7 +1,7 @@
 //! Every crash point of every operation, on tiny tables.
 
 use icefield::pm::sim::Sim;
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::crash::{self, CrashOptions};
 
 #[test]
@@ -28,6 +28,20 @@ fn iceberg_words() {
 #[test]
 fn iceberg_bytes() {
     let report = crash::run::<Iceberg<[u8], [u8], Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
+fn plush_words() {
+    let report = crash::run::<Plush<u64, u64, Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
+fn plush_bytes() {
+    let report = crash::run::<Plush<[u8], [u8], Sim>>(&CrashOptions::default());
     println!("{report:?}");
     assert_eq!(report.violations, 0);
 }

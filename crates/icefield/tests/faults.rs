@@ -1,7 +1,7 @@
 //! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for
 //! good.
 
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::faults::scenario;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{FileSubject, dlht};
@@ -24,6 +24,12 @@ fn words_survive_every_failing_call() {
 fn icebergs_survive_every_failing_call() {
     every_call::<Iceberg<u64, u64>>("Iceberg words", 3);
     every_call::<Iceberg<[u8], [u8]>>("Iceberg bytes", 6);
+}
+
+#[test]
+fn plush_survives_every_failing_call() {
+    every_call::<Plush<u64, u64>>("Plush words", 3);
+    every_call::<Plush<[u8], [u8]>>("Plush bytes", 6);
 }
 
 #[test]

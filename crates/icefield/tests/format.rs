@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use icefield::base::hash::{Hash, HashKind};
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush, Shape};
 
 const SEED: [u64; 2] = [11, 22];
 
@@ -151,4 +151,79 @@ fn every_record_of_an_iceberg_is_where_the_document_says() {
     println!("{in_front} in the front yard, {in_back} in the back yard");
     let used = |file: &File| file.0.chunks_exact(16).filter(|slot| slot[..8] != [0; 8]).count();
     assert_eq!((used(&front), used(&back)), (in_front, in_back), "and nothing else is there");
+}
+
+/// The records of a Plush's logs that count, as key, value and epoch.
+fn logged(log: &File, chunks: u64, records: u64) -> Vec<(u64, u64, u64)> {
+    const FLAG: u64 = 1 << 63;
+    let chunk_bytes = (64 + 24 * records).next_multiple_of(256);
+    let mut found = Vec::new();
+    for chunk in 0..log.0.len() as u64 / chunk_bytes {
+        let turn = log.u64(chunk * chunk_bytes);
+        if turn == 0 {
+            continue;
+        }
+        assert_eq!((turn - 1) % chunks, chunk % chunks);
+        let flag = if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 };
+        for record in 0..records {
+            let at = chunk * chunk_bytes + 64 + 24 * record;
+            let [key, value, rest] = [0, 8, 16].map(|word| log.u64(at + word));
+            if [key, value, rest].iter().all(|word| word & FLAG == flag) {
+                assert_eq!(rest >> 60 & 1, 0, "nothing was removed");
+                let [key_top, value_top] = [rest << 1 & FLAG, rest << 2 & FLAG];
+                let epoch = rest & ((1 << 60) - 1);
+                found.push((key & !FLAG | key_top, value & !FLAG | value_top, epoch));
+            }
+        }
+    }
+    found
+}
+
+/// The same for the entries, buckets and logs of Plush.
+#[test]
+fn every_record_of_a_plush_is_where_the_document_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("table.ice");
+    let shape = Shape { root_bits: 2, log_bits: 1, log_records: 200, ..Shape::default() };
+    let table = Plush::<u64, u64>::options().hash_seed(SEED).shape(shape).create(&path);
+    let table = table.expect("room");
+    let records: Vec<(u64, u64)> = (0..6_000).map(|n| (n * 7, !n)).collect();
+    records.iter().for_each(|&(key, value)| table.put(key, value).expect("room"));
+    drop(table);
+    let [root, levels, log] =
+        ["table.ice", "levels.ice", "log.ice"].map(|name| File::read(&path, name));
+    let runs = [1, 2, 4, 8].map(|run| File::read(&path, &format!("buckets-{run}.ice")));
+    let params: Vec<u64> = (0..6).map(|n| root.u64(48 + 8 * n)).collect();
+    assert_eq!(params, [2 | 4 << 16 | 16 << 24, 1 | 4 << 8, 200, 65536, 1, 1]);
+    assert_eq!((root.text(184, 6), root.text(280, 4)), ("plush\0", "u64\0"));
+    assert_eq!((root.u64(4096), root.u64(4104)), (2, 2), "stable, of two levels");
+    let hash = Hash::new(HashKind::Strong, SEED);
+    let logged = logged(&log, 4, 200);
+    let arrived = |hash: u64| levels.u64(256 * (hash >> 62)) >> 16;
+    let (mut in_levels, mut in_log) = (0, 0);
+    for &(key, value) in &records {
+        let hash = hash.word(key);
+        // Level 1 has 4 entries, level 2 has 64.
+        let found = [hash >> 62, 4 + (hash >> 58)].into_iter().any(|entry| {
+            let size = levels.u64(256 * entry) & 0xFFFF;
+            (0..size).any(|record| {
+                let (bucket, slot) = (record / 16, record % 16);
+                let run = if bucket == 0 { 0 } else { bucket.ilog2() + 1 };
+                let first = if bucket == 0 { 0 } else { 1 << bucket.ilog2() };
+                let class = run.saturating_sub(1);
+                let block = u64::from(levels.u32(256 * entry + 8 + 4 * u64::from(run))) - 1;
+                let at = 256 * ((block << class) + bucket - first);
+                let file = &runs[class as usize];
+                (file.u64(at + 8 * slot), file.u64(at + 128 + 8 * slot)) == (key, value)
+            })
+        });
+        let is_needed = |&&(_, _, epoch): &&(u64, u64, u64)| epoch > arrived(hash);
+        let copies =
+            logged.iter().filter(is_needed).filter(|copy| (copy.0, copy.1) == (key, value));
+        assert_eq!(usize::from(found) + copies.count(), 1, "key {key} is in one place");
+        in_levels += u64::from(found);
+        in_log += u64::from(!found);
+    }
+    println!("{in_levels} in the levels, {in_log} in the logs");
+    assert!(in_levels > 4_000 && in_log > 100);
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::FileSubject;
 use icefield_testkit::budget::Budget;
 use icefield_testkit::kill::{self, Counts, ORDERS_VARIABLE};
@@ -16,6 +16,8 @@ fn child_entry() {
     obey::<DashEh<[u8], [u8]>>("bytes");
     obey::<Iceberg<u64, u64>>("iceberg words");
     obey::<Iceberg<[u8], [u8]>>("iceberg bytes");
+    obey::<Plush<u64, u64>>("plush words");
+    obey::<Plush<[u8], [u8]>>("plush bytes");
 }
 
 fn obey<T: FileSubject>(records: &str) {
@@ -63,6 +65,12 @@ fn no_acknowledged_word_is_lost() {
 fn no_acknowledged_record_of_an_iceberg_is_lost() {
     rounds::<Iceberg<u64, u64>>("iceberg words", 20, 120, 3_000_000);
     rounds::<Iceberg<[u8], [u8]>>("iceberg bytes", 20, 120, 4_000_000);
+}
+
+#[test]
+fn no_acknowledged_record_of_a_plush_is_lost() {
+    rounds::<Plush<u64, u64>>("plush words", 20, 120, 5_000_000);
+    rounds::<Plush<[u8], [u8]>>("plush bytes", 20, 120, 6_000_000);
 }
 
 #[test]

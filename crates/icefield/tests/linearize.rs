@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Sim};
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::Subject;
 use icefield_testkit::budget::Budget;
 use icefield_testkit::linear::{Counts, scenario};
@@ -33,6 +33,10 @@ fn every_history_has_an_order() {
     assert!(words.swapped_rejected > 0, "{words:?}");
     let words = histories::<Iceberg<u64, u64, Sim>>("Iceberg words", 14, 90_000, 3_000_000);
     let bytes = histories::<Iceberg<[u8], [u8], Sim>>("Iceberg bytes", 6, 10_000, 4_000_000);
+    assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
+    assert!(words.swapped_rejected > 0, "{words:?}");
+    let words = histories::<Plush<u64, u64, Sim>>("Plush words", 14, 90_000, 5_000_000);
+    let bytes = histories::<Plush<[u8], [u8], Sim>>("Plush bytes", 6, 10_000, 6_000_000);
     assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
     assert!(words.swapped_rejected > 0, "{words:?}");
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool as Memory, Sim};
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::model::{Counts, scenario};
 use icefield_testkit::place::{FilePlace, MemoryPlace, Place, SimPlace};
@@ -81,6 +81,26 @@ fn iceberg_in_files() {
 }
 
 #[test]
+fn plush_simulated() {
+    simulated::<Plush<u64, u64, Sim>>("Plush words on the simulated medium", 6, 21_000_000);
+    simulated::<Plush<[u8], [u8], Sim>>("Plush bytes on the simulated medium", 6, 22_000_000);
+}
+
+#[test]
+fn plush_in_memory() {
+    histories::<Plush<u64, u64>, _>("Plush words in memory", 2, 23_000_000, MemoryPlace);
+    histories::<Plush<[u8], [u8]>, _>("Plush bytes in memory", 2, 24_000_000, MemoryPlace);
+    histories::<Plush<[u8], u64>, _>("Plush byte keys in memory", 2, 25_000_000, MemoryPlace);
+    histories::<Plush<u64, [u8]>, _>("Plush byte values in memory", 2, 26_000_000, MemoryPlace);
+}
+
+#[test]
+fn plush_in_files() {
+    in_files::<Plush<u64, u64>>("Plush words in files", 27_000_000);
+    in_files::<Plush<[u8], [u8]>>("Plush bytes in files", 28_000_000);
+}
+
+#[test]
 fn words_in_memory() {
     histories::<DashEh<u64, u64>, _>("words in memory", 3, 3_000_000, MemoryPlace);
 }
@@ -119,6 +139,11 @@ fn bytes_in_files() {
 #[test]
 fn iceberg_scans_among_writers() {
     scans::<Iceberg<u64, u64, Sim>, Iceberg<[u8], [u8], Sim>>("Iceberg scans among writers");
+}
+
+#[test]
+fn plush_scans_among_writers() {
+    scans::<Plush<u64, u64, Sim>, Plush<[u8], [u8], Sim>>("Plush scans among writers");
 }
 
 #[test]

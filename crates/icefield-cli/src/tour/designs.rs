@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icefield::{DashEh, Durable, Iceberg, Result, Value};
+use icefield::{DashEh, Durable, Iceberg, Plush, Result, Value};
 
 use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
@@ -36,6 +36,15 @@ impl<V: Value + ?Sized> Shown for Iceberg<u64, V> {
     }
 }
 
+impl<V: Value + ?Sized> Shown for Plush<u64, V> {
+    fn create(path: &Path) -> Result<Self> {
+        Self::options().create(path)
+    }
+    fn open(path: &Path) -> Result<Self> {
+        Self::options().open(path)
+    }
+}
+
 /// A table of the tour.
 pub struct Design {
     /// The design's name.
@@ -57,6 +66,8 @@ pub fn designs() -> Vec<Design> {
         design::<DashEh<u64, [u8]>>("dash-eh"),
         design::<Iceberg<u64, u64>>("iceberg"),
         design::<Iceberg<u64, [u8]>>("iceberg"),
+        design::<Plush<u64, u64>>("plush"),
+        design::<Plush<u64, [u8]>>("plush"),
     ]
 }
 

@@ -8,6 +8,7 @@ use super::{AnyOptions, AnyTable};
 use crate::dash::DashEh;
 use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
+use crate::plush::Plush;
 use crate::pm::{Mapped, MappedOptions, superblock};
 use crate::{Error, Result};
 
@@ -75,9 +76,10 @@ macro_rules! design {
 }
 design!(Dash, "dash-eh", DashEh);
 design!(IcebergHt, "iceberg", Iceberg);
+design!(PlushHt, "plush", Plush);
 
 /// Every design that can be created and opened.
-pub(super) const NAMES: &[&str] = &[Dash::NAME, IcebergHt::NAME];
+pub(super) const NAMES: &[&str] = &[Dash::NAME, IcebergHt::NAME, PlushHt::NAME];
 
 /// The design of that name.
 pub(super) fn named(design: &str) -> Option<&'static str> {
@@ -95,6 +97,7 @@ pub(super) fn create(
     let types = Types { key: (key.name(), key.form()), value: (value.name(), value.form()) };
     let table = match design {
         IcebergHt::NAME => create_as::<IcebergHt>(path, types, options),
+        PlushHt::NAME => create_as::<PlushHt>(path, types, options),
         _ => create_as::<Dash>(path, types, options),
     }?;
     Ok(AnyTable { table, design, key, value })
@@ -121,6 +124,7 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
     let forms = (key.form(), value.form());
     let table = match design {
         IcebergHt::NAME => open_as::<IcebergHt>(pm, forms),
+        PlushHt::NAME => open_as::<PlushHt>(pm, forms),
         _ => open_as::<Dash>(pm, forms),
     }?;
     Ok(AnyTable { table, design, key, value })

@@ -186,6 +186,22 @@ impl<C: LockCell> WriteGuard<C> {
         fence(Ordering::Release);
     }
 
+    /// Lets readers in again, who find what was changed, while the lock is held on. Does nothing before
+    /// [`WriteGuard::begin_change`].
+    #[inline]
+    pub fn end_change(&self) {
+        let word = self.word.get();
+        if word & CHANGING == 0 {
+            return;
+        }
+        let unchanging = stepped(word) | WRITER;
+        self.word.set(unchanging);
+        // Release (E2): as an unlock.
+        self.cell.store(unchanging, Ordering::Release);
+        // Release (E3): as a lock.
+        fence(Ordering::Release);
+    }
+
     /// Whether [`WriteGuard::begin_change`] was called.
     #[inline]
     #[must_use]
@@ -250,6 +266,24 @@ mod tests {
         assert!(!validate(&cell, version));
         let version = read_begin(&cell);
         assert!(validate(&cell, version));
+    }
+
+    #[test]
+    fn a_change_that_ends_lets_readers_in_and_no_writer() {
+        let cell = AtomicU32::new(0);
+        let before = read_begin(&cell);
+        let guard = lock(&cell);
+        guard.end_change();
+        assert!(validate(&cell, before));
+        guard.begin_change();
+        guard.end_change();
+        assert!(!guard.is_changing() && !validate(&cell, before));
+        let between = read_begin(&cell);
+        assert!(validate(&cell, between) && try_lock(&cell).is_none());
+        guard.begin_change();
+        assert!(!validate(&cell, between));
+        drop(guard);
+        assert!(!validate(&cell, between) && try_lock(&cell).is_some());
     }
 
     #[test]

@@ -45,6 +45,7 @@ public_face! {
     insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns, 32 operations sharing \
         two fences. After a crash inside it any subset of the keys may have been inserted, per key a \
         prefix.",
+    sync: "Returns at once: every operation is durable when it returns.",
     check: "Checks every invariant and checksum, changing no record. Call it on a quiescent table.",
 }
 
@@ -64,6 +65,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// Segments do not merge.
     fn shrink(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync_now(&self) -> Result<()> {
         Ok(())
     }
 

@@ -63,6 +63,7 @@ common_options! {
     table: Dash,
     name: "Dash",
     unit: "segment",
+    disk: "`Disk` is refused: the order of stores within a line matters here.",
     open: "Opens the table at `path`, in constant time whatever its size and however it was left.",
 }
 

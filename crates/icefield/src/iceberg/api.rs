@@ -41,6 +41,7 @@ public_face! {
     insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns, 32 operations sharing \
         one fence. After a crash inside it any subset of the keys may have been inserted, per key a \
         prefix.",
+    sync: "Returns at once: every operation is durable when it returns.",
     check: "Checks every invariant and checksum, changing no record (but finishing a doubling). Call it on \
         a quiescent table.",
 }
@@ -79,6 +80,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 
     fn shrink(&self) -> Result<()> {
         self.core.shrink()
+    }
+
+    fn sync_now(&self) -> Result<()> {
+        Ok(())
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {

@@ -79,6 +79,7 @@ common_options! {
     table: Iceberg,
     name: "IcebergHT",
     unit: "bucket",
+    disk: "`Disk` is refused: the order of stores within a line matters here.",
     open: "Opens the table at `path`, however it was left: reads all of it, on several threads (§6).",
 }
 

@@ -3,7 +3,7 @@
 
 /// Gives a table its public face. The table has [`BatchEngine`](super::batch::BatchEngine) and, of its own, what follows
 /// here by other names: `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `iterate`, `stats_now`, `scan_page`,
-/// `clear_all`, `read_batch`, `check_all`, `salvage_to`, `backup_to`, `core.pm` and `recovery`. The documents say what
+/// `clear_all`, `read_batch`, `sync_now`, `check_all`, `salvage_to`, `backup_to`, `core.pm` and `recovery`. The documents say what
 /// differs: costs, and the paper's sections.
 macro_rules! public_face {
     (
@@ -23,6 +23,7 @@ macro_rules! public_face {
         clear: $doc_clear:literal,
         reserve: $doc_reserve:literal,
         insert_batch: $doc_insert_batch:literal,
+        sync: $doc_sync:literal,
         check: $doc_check:literal,
     ) => {
         impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?> $table<K, V $(, $policy)?, Mapped> {
@@ -605,17 +606,17 @@ macro_rules! public_face {
                 Table::get_async(self, key)
             }
 
-            /// Returns at once: every operation is durable when it returns.
+            #[doc = $doc_sync]
             ///
             /// # Errors
-            /// None.
+            /// [`Error::Poisoned`](crate::Error::Poisoned) when a sync failed.
             ///
             /// ```
             #[doc = concat!(" icefield::", stringify!($public), "::<u64, u64>::in_memory()?.sync()?;")]
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn sync(&self) -> Result<()> {
-                Ok(())
+                self.sync_now()
             }
 
             #[doc = $doc_check]

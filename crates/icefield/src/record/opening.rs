@@ -26,6 +26,8 @@ pub(crate) struct Common {
     pub(crate) blob_chunk_bytes: u32,
     pub(crate) faults: Option<Arc<FaultPlan>>,
     pub(crate) stored_types: StoredTypes,
+    /// Whether the design is right on media that reorder the stores within a line.
+    pub(crate) allows_disk: bool,
 }
 
 impl Default for Common {
@@ -39,6 +41,7 @@ impl Default for Common {
             blob_chunk_bytes: BlobParams::default().chunk_bytes,
             faults: None,
             stored_types: StoredTypes::default(),
+            allows_disk: false,
         }
     }
 }
@@ -46,7 +49,7 @@ impl Default for Common {
 impl Common {
     /// The medium's options; `table` names who refuses `Disk`.
     pub(crate) fn mapped(&self, table: &str) -> Result<MappedOptions> {
-        if self.durability == Durability::Disk {
+        if self.durability == Durability::Disk && !self.allows_disk {
             return Err(Error::Unsupported(format!(
                 "{table} needs a medium that keeps the order of stores within a cache line: choose durability pmem, \
                  process or auto"
@@ -148,6 +151,7 @@ macro_rules! common_options {
         table: $table:ident,
         name: $name:literal,
         unit: $unit:literal,
+        disk: $doc_disk:literal,
         open: $doc_open:literal,
     ) => {
         impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?> $options<K, V $(, $policy)?> {
@@ -158,7 +162,7 @@ macro_rules! common_options {
                 self
             }
 
-            /// What the table survives; see [`Durability`]. `Disk` is refused: the order of stores within a line matters here.
+            #[doc = concat!("What the table survives; see [`Durability`]. ", $doc_disk)]
             #[must_use]
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.common.durability = durability;

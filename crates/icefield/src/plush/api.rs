@@ -1,0 +1,273 @@
+//! The public face, and what stands behind it.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::core::{Core, raw_of};
+use super::op::Mode as Own;
+use super::options::PlushOptions;
+use super::payload_log::Payload;
+use super::root::Record;
+use super::scan::PlushIter;
+use super::{Plush, RecoveryReport};
+use crate::Result;
+use crate::key::{Data, Key, Raw, Value, Word};
+use crate::pm::{Mapped, Medium};
+use crate::record::Probe;
+use crate::record::engine::Mode;
+use crate::record::face::public_face;
+use crate::table::{
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
+    OnFailure, Op, Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
+};
+
+public_face! {
+    table: Plush,
+    public: Plush,
+    design: "plush",
+    options: PlushOptions,
+    iter: PlushIter,
+    get: "The value of `key` (§5.2). Takes no lock and writes nothing; a filter line for each level, and a bucket \
+        where that says so.",
+    try_insert: "Inserts `key` only if it is absent; else gives the present value. Looks the key up under the lock of \
+        its root entry.",
+    remove: "Removes `key`; gives the value it had (§5.3). Looks the key up first; [`delete`](Self::delete) does not.",
+    len: "How many records there are: exact when quiescent. Reads the whole table: blind writes do not know \
+        whether their keys were there.",
+    capacity: "How many records fit before the table needs another level.",
+    iter: "All records, weakly consistent: every key that is present throughout is seen exactly once, also across \
+        migrations. Reads one entry of the last level, with what lies above it, at a time.",
+    scan: "About `n` records from `cursor` on, as [`iter`](Self::iter) sees them. Cursors survive new levels and \
+        reopening.",
+    clear: "Removes every record by one durable store: a crash leaves all or none of them. Others wait while the \
+        directory is emptied.",
+    reserve: "Makes room for `additional` more records, adding levels ahead.",
+    insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns. After a crash inside it \
+        any subset of the keys may have been inserted, per key a prefix.",
+    sync: "Makes durable what was put without a log; everything else is durable when its call returns.",
+    check: "Checks every invariant and checksum, changing nothing. Call it on a quiescent table.",
+}
+
+/// The value of a removal.
+const NOTHING: Raw<'_> = Raw::Word(0);
+
+impl From<Mode> for Own {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::TryInsert => Self::TryInsert,
+            Mode::Upsert => Self::Upsert,
+            Mode::Update => Self::Update,
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    /// Drops what is stale in the last level, where most of the records are, and gives its buckets back for others.
+    /// Writers of an entry wait while it is compacted, reads go on.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`].
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// table.put(1, 10)?;
+    /// table.shrink_to_fit()?;
+    /// assert_eq!(table.get(1)?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&self) -> Result<()> {
+        self.shrink()
+    }
+
+    /// The key of a record. The caller is pinned.
+    pub(super) fn own_key(&self, record: Record) -> Result<K::Owned> {
+        if Core::<K, V, M>::INLINE {
+            return K::own(Raw::Word(record.key)).ok_or_else(|| self.no_such(K::TYPE));
+        }
+        let payload = self.payload(record.value)?;
+        raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
+    }
+
+    /// Shows the value behind a word. The caller is pinned.
+    pub(super) fn view_value<R>(
+        &self,
+        word: u64,
+        f: impl FnOnce(Raw<'_>) -> Option<R>,
+    ) -> Result<R> {
+        if Core::<K, V, M>::INLINE {
+            return f(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE));
+        }
+        let payload = self.payload(word)?;
+        raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
+    }
+
+    /// The value behind a word. The caller is pinned.
+    pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
+        self.view_value(word, V::own)
+    }
+
+    fn payload(&self, word: u64) -> Result<Payload<'_>> {
+        self.core.payload(word)?.ok_or_else(|| self.no_such("payload"))
+    }
+
+    #[cold]
+    fn no_such(&self, what: &str) -> crate::Error {
+        let core = &self.core;
+        core.corrupt(&core.levels, 0, format!("a stored word is no {what}"))
+    }
+
+    /// Options for a table of another one's types.
+    pub(super) fn options_like(identity: &crate::pm::superblock::Identity) -> PlushOptions<K, V> {
+        PlushOptions::default().types_of(identity)
+    }
+
+    fn get_owned(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        self.core.find(&probe)?.map(|word| self.own_value(word)).transpose()
+    }
+
+    fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        let Some(word) = self.core.find(&probe)? else { return Ok(None) };
+        self.view_value(word, |raw| V::view(raw, f)).map(Some)
+    }
+
+    fn contains_key(&self, key: Arg<'_, K>) -> Result<bool> {
+        let (_pin, probe) = (self.core.pin(), self.core.probe(key));
+        Ok(self.core.find(&probe)?.is_some())
+    }
+
+    /// One write; the value before, for those modes that look, and whether anything was written.
+    fn write_with(
+        &self,
+        key: Arg<'_, K>,
+        value: Raw<'_>,
+        mode: Own,
+    ) -> Result<(Option<Owned<V>>, bool)> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let _pass = core.gate.enter();
+        let probe = core.probe(key);
+        match self.write_probed(&probe, value, mode) {
+            Err(crate::Error::NoSpace { .. }) if core.collect_in_need()? => {
+                self.write_probed(&probe, value, mode)
+            }
+            other => other,
+        }
+    }
+
+    fn write_probed(
+        &self,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+        mode: Own,
+    ) -> Result<(Option<Owned<V>>, bool)> {
+        let core = &self.core;
+        core.make_payload_room(probe, value)?;
+        let _pin = core.pin();
+        let wrote = core.write(probe, value, mode)?;
+        Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
+    }
+
+    fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
+        let (before, _) = self.write_with(key, V::raw(value), Own::TryInsert)?;
+        Ok(before.map_or(Ok(()), |value| Err(Occupied(value))))
+    }
+
+    fn write_one(
+        &self,
+        key: Arg<'_, K>,
+        value: Arg<'_, V>,
+        mode: Mode,
+    ) -> Result<Option<Owned<V>>> {
+        Ok(self.write_with(key, V::raw(value), mode.into())?.0)
+    }
+
+    fn put_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        self.write_with(key, V::raw(value), Own::Put).map(|_| ())
+    }
+
+    fn remove_one(&self, key: Arg<'_, K>) -> Result<Option<Owned<V>>> {
+        Ok(self.write_with(key, NOTHING, Own::Remove)?.0)
+    }
+
+    fn delete_one(&self, key: Arg<'_, K>) -> Result<()> {
+        self.write_with(key, NOTHING, Own::Delete).map(|_| ())
+    }
+
+    /// Shows the value to `f` without a lock, then does what it decided if the value word is still the same.
+    fn compute_one(
+        &self,
+        key: Arg<'_, K>,
+        mut f: impl FnMut(Option<&V>) -> Decision<Owned<V>>,
+    ) -> Result<Computed<Owned<V>>> {
+        self.core.pm.writable()?;
+        let probe = self.core.probe(key);
+        loop {
+            let pin = self.core.pin();
+            let before = self.core.find(&probe)?;
+            let owned = before.map(|word| self.own_value(word)).transpose()?;
+            let decision = match before {
+                None => f(None),
+                Some(word) => self.view_value(word, |raw| V::view(raw, |value| f(Some(value))))?,
+            };
+            let (value, mode) = match &decision {
+                Decision::Keep => return Ok(Computed::Kept(owned)),
+                Decision::Put(value) => (<V as Data>::raw(V::arg(value)), Own::PutStill(before)),
+                // As good as a look: it is absent.
+                Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
+                Decision::Remove => (NOTHING, Own::RemoveStill(before)),
+            };
+            let done = self.write_with(key, value, mode)?.1;
+            drop(pin);
+            if done {
+                return Ok(match decision {
+                    Decision::Put(_) => Computed::Put(owned),
+                    _ => Computed::Removed(owned),
+                });
+            }
+        }
+    }
+
+    fn count(&self) -> Result<u64> {
+        let changes = self.core.changes();
+        let counted = self.core.count()?;
+        self.core.note_count(changes, counted);
+        Ok(counted)
+    }
+
+    fn room(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    fn make_room_for(&self, additional: u64) -> Result<()> {
+        self.core.pm.writable()?;
+        self.core.make_room_for(self.core.estimate().saturating_add(additional))
+    }
+
+    fn shrink(&self) -> Result<()> {
+        self.core.pm.writable()?;
+        let _pass = self.core.gate.enter();
+        self.core.compact_all()
+    }
+
+    fn prefetch_key(&self, key: Arg<'_, K>) {
+        self.core.prefetch(self.core.probe(key).hash);
+    }
+
+    fn iterate(&self) -> PlushIter<'_, K, V, M> {
+        PlushIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
+    }
+
+    fn clear_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let _structure = super::core::lock(&core.pm, &core.structure);
+        let _closed = core.gate.close();
+        let held: Vec<_> =
+            (0..core.root.entries()).map(|entry| core.root.lock(&core.pm, entry)).collect();
+        held.iter().for_each(super::root::Held::begin_change);
+        core.clear()
+    }
+}

@@ -1,0 +1,242 @@
+//! Compaction in place (past the paper): an entry of the last level drops what is stale, so that updates and removals
+//! do not fill the table for ever.
+//!
+//! What the entry shall hold goes into a journal first. From the moment it is durable there, the entry may be in any
+//! state: opening does the rest again.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::core::{Core, EntryRef, lock};
+use super::layout::{EntryId, Journal, State};
+use super::migrate::Newest;
+use super::root::{Held, Record};
+use crate::Result;
+use crate::base::hash::{Hash, HashKind};
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+
+/// Of how many records how many may be left for a compaction to be worth its writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// Half: there is room without it, but for more buckets only.
+    Early,
+    /// Three quarters: there is none.
+    Full,
+    /// All but one: there is no space anywhere, or somebody asks for it.
+    Any,
+}
+
+impl Worth {
+    fn is_met(self, before: usize, after: usize) -> bool {
+        match self {
+            Self::Early => after * 2 <= before && before > 0,
+            Self::Full => after * 4 <= before * 3 && before > 0,
+            Self::Any => after < before,
+        }
+    }
+}
+
+/// What of an entry's records is still needed.
+struct Live<'a> {
+    entry: EntryRef<'a>,
+    before: usize,
+    /// Oldest first.
+    records: Vec<Record>,
+    dropped: Vec<Record>,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Drops what is stale in an entry of the last level, and in those that continue it, when that is worth it. Whether
+    /// it was.
+    pub(super) fn compact(
+        &self,
+        held: &Held<'_, M>,
+        first: EntryRef<'_>,
+        worth: Worth,
+    ) -> Result<bool> {
+        let live = self.live(first)?;
+        let before: usize = live.iter().map(|live| live.before).sum();
+        let after: usize = live.iter().map(|live| live.records.len()).sum();
+        if !worth.is_met(before, after) {
+            return Ok(false);
+        }
+        self.counts.compactions.add(1);
+        // Oldest first: whoever says that a key was removed goes last.
+        for live in &live {
+            if live.records.len() < live.before {
+                self.rewrite(held, live.entry, &live.records)?;
+                live.dropped.iter().for_each(|&record| self.note_dropped(record));
+            }
+        }
+        held.begin_change();
+        let result = self.unchain_empty(first);
+        held.end_change();
+        result.map(|()| true)
+    }
+
+    /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
+    fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<Live<'a>>> {
+        let mut newest = Newest::with_capacity(self.shape.records());
+        let mut all = Vec::new();
+        for entry in self.chain_of(first)?.into_iter().rev() {
+            let before = self.state(entry)?.size;
+            newest.reserve(before);
+            let (mut records, mut dropped) = (Vec::with_capacity(before), Vec::new());
+            for at in (0..before).rev() {
+                let record = self.record(entry, at)?;
+                let is_newest =
+                    !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
+                if is_newest && !record.dead {
+                    records.push(record);
+                } else {
+                    dropped.push(record);
+                }
+            }
+            records.reverse();
+            all.push(Live { entry, before, records, dropped });
+        }
+        all.reverse();
+        Ok(all)
+    }
+
+    /// Drops what is stale in the last level.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        let _pin = self.pin();
+        for entry in 0..self.root.entries() {
+            let held = self.root.lock(&self.pm, entry);
+            let level = self.level_count();
+            let below = self.shape.prefix(level) - self.shape.prefix(0);
+            for index in (entry as u64) << below..(entry as u64 + 1) << below {
+                self.compact(&held, self.level_entry(level, index)?, Worth::Any)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unchain_empty(&self, first: EntryRef<'_>) -> Result<()> {
+        let mut before = first;
+        while let Some(next) = self.next_of(before)? {
+            if self.state(next)?.size == 0 {
+                self.unchain(before, next)?;
+            } else {
+                before = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the records of an entry by some of them.
+    fn rewrite(&self, held: &Held<'_, M>, entry: EntryRef<'_>, records: &[Record]) -> Result<()> {
+        let (journal, _lock) = self.take_journal()?;
+        self.write_journal(journal, entry.id, records);
+        // P10, commit point of the compaction: from here on it is rolled forward.
+        self.pm.fence();
+        held.begin_change();
+        let replaced = self.replace(entry, records).map(|()| {
+            journal.seal.store(&self.pm, 0, Release);
+            // P12: the entry may change again.
+            self.pm.persist(&journal.seal);
+        });
+        let replaced = replaced.and_then(|()| self.give_back(entry, records.len()));
+        held.end_change();
+        replaced
+    }
+
+    /// Stores all that an entry shall hold, and makes it durable.
+    fn replace(&self, entry: EntryRef<'_>, records: &[Record]) -> Result<()> {
+        let State { epoch, .. } = self.state(entry)?;
+        if !records.is_empty() {
+            self.write_records(entry, 0, records)?;
+        }
+        self.store_state(entry, State { size: records.len(), epoch });
+        // P11: the entry needs its journal no more.
+        self.pm.fence();
+        Ok(())
+    }
+
+    fn take_journal(&self) -> Result<(&Journal, MutexGuard<'_, ()>)> {
+        let free = self
+            .journal_locks
+            .iter()
+            .enumerate()
+            .find_map(|(number, lock)| lock.try_lock().ok().map(|guard| (number, guard)));
+        let (number, guard) = free.unwrap_or_else(|| (0, lock(&self.pm, &self.journal_locks[0])));
+        Ok((self.journal(number)?, guard))
+    }
+
+    fn journal(&self, number: usize) -> Result<&Journal> {
+        let offset = (number * size_of::<Journal>()) as u64;
+        self.journals
+            .at(offset)
+            .ok_or_else(|| self.corrupt(&self.journals, offset, "the file ends before the journal"))
+    }
+
+    fn write_journal(&self, journal: &Journal, id: EntryId, records: &[Record]) {
+        let pm = &self.pm;
+        journal.entry.store(pm, id.pack().into(), Relaxed);
+        journal.records.store(pm, records.len() as u64, Relaxed);
+        for (slot, record) in journal.slots.iter().zip(records) {
+            slot[0].store(pm, record.key, Relaxed);
+            slot[1].store(pm, record.value, Relaxed);
+        }
+        for (number, word) in journal.dead.iter().enumerate() {
+            let bits = (0..64).map(|bit| {
+                u64::from(records.get(number * 64 + bit).is_some_and(|record| record.dead)) << bit
+            });
+            word.store(pm, bits.sum(), Relaxed);
+        }
+        journal.seal.store(pm, seal(id, records), Release);
+        let bytes = 64 + records.len() * size_of_val(&journal.slots[0]);
+        pm.flush(std::ptr::from_ref(journal).cast(), bytes);
+    }
+
+    /// What a valid journal says.
+    fn read_journal(&self, journal: &Journal) -> Option<(EntryId, Vec<Record>)> {
+        let pm = &self.pm;
+        let sealed = journal.seal.load(pm, Acquire);
+        let count = journal.records.load(pm, Relaxed);
+        if sealed == 0 || count > self.shape.records() as u64 {
+            return None;
+        }
+        let id = EntryId::unpack(journal.entry.load(pm, Relaxed) as u32);
+        let records: Vec<Record> = (0..count as usize)
+            .map(|at| Record {
+                key: journal.slots[at][0].load(pm, Relaxed),
+                value: journal.slots[at][1].load(pm, Relaxed),
+                dead: journal.dead[at / 64].load(pm, Relaxed) >> (at % 64) & 1 == 1,
+            })
+            .collect();
+        (seal(id, &records) == sealed).then_some((id, records))
+    }
+
+    /// Rolls compactions forward that a crash interrupted; tells how many there were. Only repeats what may have been
+    /// done.
+    pub(super) fn redo_journals(&self) -> Result<u64> {
+        let mut redone = 0;
+        for number in 0..self.journal_locks.len() {
+            let journal = self.journal(number)?;
+            if let Some((id, records)) = self.read_journal(journal) {
+                self.replace(self.entry(id)?, &records)?;
+                redone += 1;
+                journal.seal.store(&self.pm, 0, Release);
+                // Durable by the opening's next fence: before the entry can change.
+                self.pm.flush_object(&journal.seal);
+            }
+        }
+        Ok(redone)
+    }
+}
+
+/// The checksum of a journal; never 0.
+fn seal(id: EntryId, records: &[Record]) -> u64 {
+    let mut bytes = Vec::with_capacity(16 + records.len() * 17);
+    bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());
+    for record in records {
+        bytes.extend_from_slice(&record.key.to_le_bytes());
+        bytes.extend_from_slice(&record.value.to_le_bytes());
+        bytes.push(record.dead.into());
+    }
+    // Not a secret: only accidents are to be told from journals.
+    Hash::new(HashKind::Strong, [0x504C_5553, 0x4A4F_5552]).bytes(&bytes).max(1)
+}

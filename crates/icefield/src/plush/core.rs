@@ -1,0 +1,448 @@
+//! The table without its operations: regions, entries by number, and how a key is found.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use super::filter;
+use super::layout::{
+    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, Root, SLOTS, Shape, State, class_of,
+    run_buckets, run_of,
+};
+use super::payload_log::{Payload, PayloadLog};
+use super::recovery_log::RecoveryLogs;
+use super::root::{Held, Record, RootTable};
+use crate::base::counter::ShardedCounter;
+use crate::base::gate::Gate;
+use crate::base::hash::Hash;
+use crate::base::reclaim::Guard;
+use crate::key::{Form, Key, Raw, Value};
+use crate::pm::alloc::Allocator;
+use crate::pm::superblock::ROOT_OFFSET;
+use crate::pm::{Medium, Region};
+use crate::record::Probe;
+use crate::{Error, Result};
+
+/// What all parts of the table share.
+pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
+    pub(super) shape: Shape,
+    pub(super) hash: Hash,
+    pub(super) root: RootTable,
+    pub(super) logs: RecoveryLogs,
+    /// Present when either type does not fit into a slot.
+    pub(super) payloads: Option<PayloadLog>,
+    pub(super) table: Region,
+    /// The levels' entries, one level after the other.
+    pub(super) levels: Region,
+    /// Entries that continue others.
+    pub(super) chains: Region,
+    /// Runs of buckets, by class.
+    pub(super) runs: [Region; CLASSES],
+    pub(super) journals: Region,
+    pub(super) run_allocators: [Allocator; CLASSES],
+    pub(super) chain_allocator: Allocator,
+    /// How many levels there are.
+    pub(super) level_count: AtomicUsize,
+    /// One thread at a time adds a level.
+    pub(super) growing: Mutex<()>,
+    /// One thread at a time uses a journal.
+    pub(super) journal_locks: [Mutex<()>; super::layout::JOURNALS],
+    /// Writers pass it; steps that concern the whole table close it.
+    pub(super) gate: Gate,
+    /// One such step at a time.
+    pub(super) structure: Mutex<()>,
+    /// Records that were added less those that were merged away, since the last exact count.
+    pub(super) estimate: ShardedCounter,
+    /// The last exact count of records, behind how many writes there had been.
+    pub(super) exact: [AtomicU64; 2],
+    pub(super) counts: Counts,
+    pub(super) types: PhantomData<fn(&K, &V)>,
+    /// Last, so that everything that leads into its mappings is dropped before.
+    pub(super) pm: M,
+}
+
+/// Events, counted for `stats` and the benchmarks.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Records moved from one level to the next.
+    pub(super) moves: ShardedCounter,
+    pub(super) migrations: ShardedCounter,
+    /// Records written.
+    pub(super) writes: ShardedCounter,
+    pub(super) compactions: ShardedCounter,
+}
+
+/// An entry and its number.
+#[derive(Clone, Copy)]
+pub(super) struct EntryRef<'a> {
+    pub(super) id: EntryId,
+    pub(super) entry: &'a Entry,
+}
+
+/// Locks a mutex whose holder may store to the medium and wait there.
+pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    let mut rounds = 0;
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            // What these mutexes guard is whole after any panic, or a crash could have left it so.
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                pm.wait(rounds);
+                rounds = rounds.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// The bytes of a key or value in the payload log.
+pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8] {
+    if let Raw::Word(word) = raw {
+        *buffer = word.to_le_bytes();
+        return buffer;
+    }
+    raw.bytes()
+}
+
+/// The inverse of [`bytes_of`]; `None` for bytes that are no word where one is expected.
+pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
+    match form {
+        Form::Word => bytes.try_into().ok().map(|word| Raw::Word(u64::from_le_bytes(word))),
+        _ => Some(Raw::Slice(bytes)),
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Whether records are in the slots themselves.
+    pub(super) const INLINE: bool = matches!(K::FORM, Form::Word) && matches!(V::FORM, Form::Word);
+
+    /// The root words.
+    pub(super) fn root_words(&self) -> Result<&Root> {
+        self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
+            self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
+        })
+    }
+
+    /// A fault in one of the table's files.
+    #[cold]
+    pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
+        Error::corrupt(self.pm.path().join(region.name()), offset, detail)
+    }
+
+    /// How many levels there are.
+    #[inline]
+    pub(super) fn level_count(&self) -> usize {
+        self.pm.beside();
+        // Acquire: pairs with the Release in `add_level`; the new entries are there.
+        self.level_count.load(Acquire)
+    }
+
+    /// Stores, persists and tells what the table is doing.
+    pub(super) fn set_phase(&self, phase: Phase) -> Result<()> {
+        let cell = &self.root_words()?.phase;
+        cell.store(&self.pm, phase.pack(), Release);
+        self.pm.persist(cell);
+        Ok(())
+    }
+
+    /// A key on its way through the table.
+    #[inline]
+    pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
+        let key = K::raw(key);
+        let hash = match K::FORM {
+            Form::Word => self.hash.word(key.word()),
+            _ => self.hash.bytes(key.bytes()),
+        };
+        Probe { hash, key }
+    }
+
+    /// Keeps the payload log's chunks from being written again that can be reached now.
+    #[inline]
+    pub(super) fn pin(&self) -> Option<Guard<'_>> {
+        self.payloads.as_ref().map(PayloadLog::pin)
+    }
+
+    /// The root entry of a hash.
+    #[inline]
+    pub(super) fn root_entry(&self, hash: u64) -> usize {
+        self.shape.index(0, hash) as usize
+    }
+
+    /// Locks the root entry of a hash. The caller holds no other.
+    #[inline]
+    pub(super) fn hold(&self, hash: u64) -> Held<'_, M> {
+        self.root.lock(&self.pm, self.root_entry(hash))
+    }
+
+    /// The number of a level's entry.
+    pub(super) fn level_entry(&self, level: usize, index: u64) -> Result<EntryRef<'_>> {
+        let number = self.shape.entries_above(level) + index;
+        self.entry(EntryId::Level(number as u32))
+    }
+
+    /// An entry by its number.
+    #[inline]
+    pub(super) fn entry(&self, id: EntryId) -> Result<EntryRef<'_>> {
+        let (region, number) = match id {
+            EntryId::Level(number) => (&self.levels, number),
+            EntryId::Chained(block) => (&self.chains, block),
+        };
+        let offset = u64::from(number) * ENTRY_BYTES;
+        match region.at(offset) {
+            Some(entry) => Ok(EntryRef { id, entry }),
+            None => Err(self.corrupt(region, offset, "the file ends before the entry")),
+        }
+    }
+
+    /// The entry that continues one.
+    pub(super) fn next_of(&self, entry: EntryRef<'_>) -> Result<Option<EntryRef<'_>>> {
+        match entry.entry.next.load(&self.pm, Acquire) {
+            0 => Ok(None),
+            next => self.entry(EntryId::Chained(next - 1)).map(Some),
+        }
+    }
+
+    /// An entry and those that continue it, oldest records first.
+    pub(super) fn chain_of<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<EntryRef<'a>>> {
+        let bound = self.chains.len() / ENTRY_BYTES + 1;
+        let mut chain = vec![first];
+        let mut last = first;
+        while let Some(next) = self.next_of(last)? {
+            if chain.len() as u64 > bound {
+                return Err(self.corrupt(&self.chains, 0, "a chain that does not end"));
+            }
+            chain.push(next);
+            last = next;
+        }
+        Ok(chain)
+    }
+
+    /// How many records an entry has, and up to which epoch.
+    #[inline]
+    pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
+        let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
+        if state.size > self.shape.records() {
+            return Err(self.corrupt(&self.levels, 0, format!("{:?} holds too much", entry.id)));
+        }
+        Ok(state)
+    }
+
+    /// A bucket of an entry.
+    #[inline]
+    pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<&Bucket> {
+        let (run, place) = run_of(bucket);
+        let block = entry.entry.runs[run].load(&self.pm, Acquire);
+        let region = &self.runs[class_of(run)];
+        // Who reads without a lock may find no run: the entry has lost it since.
+        let found = block.checked_sub(1).and_then(|block| {
+            let number = u64::from(block) * run_buckets(run) + place as u64;
+            region.at(number * size_of::<Bucket>() as u64)
+        });
+        match found {
+            Some(bucket) => Ok(bucket),
+            None => Err(self.corrupt(region, 0, format!("{:?} lacks bucket {bucket}", entry.id))),
+        }
+    }
+
+    /// Which bucket and slot a record of an entry is in.
+    #[inline]
+    pub(super) fn slot_of(&self, at: usize) -> (usize, usize) {
+        (at / self.shape.slots as usize, at % self.shape.slots as usize)
+    }
+
+    /// A record of an entry by its place.
+    pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<Record> {
+        let (bucket, slot) = self.slot_of(at);
+        let bucket = self.bucket(entry, bucket)?;
+        Ok(Record {
+            key: bucket.keys[slot].load(&self.pm, Relaxed),
+            // Acquire (E3): what a reference leads to was written before.
+            value: bucket.values[slot].load(&self.pm, Acquire),
+            dead: self.is_dead(entry.entry, at),
+        })
+    }
+
+    #[inline]
+    fn is_dead(&self, entry: &Entry, at: usize) -> bool {
+        // A peek: the word's other bits may just be changing, for records that do not count yet.
+        self.pm.peek(|| entry.dead[at / 64].load(&self.pm, Relaxed)) >> (at % 64) & 1 == 1
+    }
+
+    /// The hash of a record's key.
+    #[inline]
+    pub(super) fn hash_of(&self, record: Record) -> u64 {
+        if Self::INLINE { self.hash.word(record.key) } else { record.key }
+    }
+
+    /// Whether a record is the probed key's. The caller is pinned.
+    #[inline]
+    pub(super) fn holds(&self, record: Record, probe: &Probe<'_>) -> Result<bool> {
+        if Self::INLINE {
+            return Ok(record.key == probe.key.word());
+        }
+        if record.key != probe.hash {
+            return Ok(false);
+        }
+        let mut buffer = [0; 8];
+        let payload = self.payload(record.value)?;
+        Ok(payload.is_some_and(|payload| payload.key == bytes_of(&probe.key, &mut buffer)))
+    }
+
+    /// What the payload log has of a record; `None` when that has been freed, as the record is stale.
+    pub(super) fn payload(&self, word: u64) -> Result<Option<Payload<'_>>> {
+        match &self.payloads {
+            Some(payloads) => payloads.read(&self.pm, word),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether what a record refers to has been freed: it is stale.
+    #[inline]
+    pub(super) fn dangles(&self, record: Record) -> Result<bool> {
+        match &self.payloads {
+            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.value)?),
+            None => Ok(false),
+        }
+    }
+
+    /// Whether two records with equal key words are of one key. The caller is pinned.
+    #[inline]
+    pub(super) fn same_key(&self, a: Record, b: Record) -> Result<bool> {
+        if a.key != b.key || Self::INLINE || a.value == b.value {
+            return Ok(a.key == b.key);
+        }
+        let [a, b] = [self.payload(a.value)?, self.payload(b.value)?];
+        Ok(a.zip(b).is_some_and(|(a, b)| a.key == b.key))
+    }
+
+    /// The newest record of a key, without a lock (§5.2).
+    #[inline]
+    pub(super) fn lookup(&self, probe: &Probe<'_>) -> Result<Option<Record>> {
+        let entry = self.root_entry(probe.hash);
+        loop {
+            let version = self.root.read_begin(&self.pm, entry);
+            let found = self.search(entry, probe);
+            // Hits, misses and faults alike count only when nothing changed meanwhile.
+            if self.root.validate(&self.pm, entry, version) {
+                return found;
+            }
+            self.pm.forget_reads();
+        }
+    }
+
+    /// The newest record of a key: in the root, else in the levels from top to bottom. Under the lock, or validated.
+    #[inline]
+    pub(super) fn search(&self, entry: usize, probe: &Probe<'_>) -> Result<Option<Record>> {
+        let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        for level in 1..=self.level_count() {
+            let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
+            let candidates = filter::candidates(&self.pm, first.entry, probe.hash);
+            if candidates == 0 {
+                // An entry that is continued knows every key.
+                continue;
+            }
+            let found = match self.next_of(first)? {
+                None => self.search_entry(first, candidates, probe)?,
+                Some(_) => self.search_chain(first, probe)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks for what a read of a key with this hash will look at first.
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.root.prefetch(self.root_entry(hash));
+        for level in 1..=self.level_count() {
+            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
+                filter::prefetch(entry.entry, hash);
+            }
+        }
+    }
+
+    #[cold]
+    fn search_chain(&self, first: EntryRef<'_>, probe: &Probe<'_>) -> Result<Option<Record>> {
+        for entry in self.chain_of(first)?.into_iter().rev() {
+            let candidates = filter::candidates(&self.pm, entry.entry, probe.hash);
+            let found = self.search_entry(entry, candidates, probe)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All buckets that the filter names, newest first: a false positive must not hide the key in another one.
+    #[inline]
+    fn search_entry(
+        &self,
+        entry: EntryRef<'_>,
+        mut candidates: u16,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Record>> {
+        let size = self.state(entry)?.size;
+        let slots = self.shape.slots as usize;
+        while candidates != 0 {
+            let number = (15 - candidates.leading_zeros()) as usize;
+            candidates &= !(1 << number);
+            let used = size.saturating_sub(number * slots).min(slots);
+            if used > 0
+                && let Some(record) = self.search_bucket(entry, number, used, probe)?
+            {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn search_bucket(
+        &self,
+        entry: EntryRef<'_>,
+        number: usize,
+        used: usize,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Record>> {
+        let bucket = self.bucket(entry, number)?;
+        let wanted = self.key_word(probe);
+        for slot in (0..used.min(SLOTS)).rev() {
+            if bucket.keys[slot].load(&self.pm, Relaxed) == wanted {
+                let at = number * self.shape.slots as usize + slot;
+                let record = self.record(entry, at)?;
+                if self.holds(record, probe)? {
+                    return Ok(Some(record));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The key word of a probed key's records.
+    #[inline]
+    pub(super) fn key_word(&self, probe: &Probe<'_>) -> u64 {
+        if Self::INLINE { probe.key.word() } else { probe.hash }
+    }
+
+    /// The records of an entry and of those that continue it, newest first.
+    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        for entry in self.chain_of(first)?.into_iter().rev() {
+            for at in (0..self.state(entry)?.size).rev() {
+                records.push(self.record(entry, at)?);
+            }
+        }
+        Ok(records)
+    }
+
+    /// How many runs an entry needs for so many records.
+    pub(super) fn runs_for(&self, records: usize) -> usize {
+        let buckets = records.div_ceil(self.shape.slots as usize);
+        buckets.checked_sub(1).map_or(0, |last| run_of(last).0 + 1).min(RUNS)
+    }
+}

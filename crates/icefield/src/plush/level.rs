@@ -1,0 +1,268 @@
+//! An entry of a level: how it gets buckets, takes records and gives buckets back.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::core::{Core, EntryRef};
+use super::filter::Image;
+use super::layout::{Bucket, ENTRY_BYTES, Entry, EntryId, State, class_of, run_buckets};
+use super::root::Record;
+use crate::key::{Key, Value};
+use crate::pm::alloc::Blocks;
+use crate::pm::{Cell64, Medium, Region};
+use crate::{Error, Result};
+
+/// The runs of a class as blocks of the allocator: a free one's first word leads to the next.
+pub(super) struct RunBlocks<'a, M> {
+    pub(super) pm: &'a M,
+    pub(super) region: &'a Region,
+    pub(super) bytes: u64,
+}
+
+impl<M: Medium> RunBlocks<'_, M> {
+    fn link(&self, block: u32) -> Result<&Cell64> {
+        let offset = u64::from(block) * self.bytes;
+        self.region.at(offset).ok_or_else(|| {
+            let file = self.pm.path().join(self.region.name());
+            Error::corrupt(file, offset, "the file ends before the run")
+        })
+    }
+}
+
+impl<M: Medium> Blocks for RunBlocks<'_, M> {
+    fn next(&self, block: u32) -> Result<u64> {
+        Ok(self.link(block)?.load(self.pm, Acquire))
+    }
+
+    fn set_next(&self, block: u32, next: u64) -> Result<()> {
+        let link = self.link(block)?;
+        link.store(self.pm, next, Release);
+        self.pm.persist(link);
+        Ok(())
+    }
+
+    fn reserve(&self, count: u64) -> Result<()> {
+        grow(self.pm, self.region, count, self.bytes)
+    }
+}
+
+/// The chained entries as blocks of the allocator.
+pub(super) struct ChainBlocks<'a, M> {
+    pub(super) pm: &'a M,
+    pub(super) region: &'a Region,
+}
+
+impl<M: Medium> ChainBlocks<'_, M> {
+    fn link(&self, block: u32) -> Result<&Cell64> {
+        let offset = u64::from(block) * ENTRY_BYTES;
+        let entry: Option<&Entry> = self.region.at(offset);
+        // A word of the filter: the state of a free entry says that it is empty.
+        entry.map(|entry| &entry.filter[0]).ok_or_else(|| {
+            let file = self.pm.path().join(self.region.name());
+            Error::corrupt(file, offset, "the file ends before the entry")
+        })
+    }
+}
+
+impl<M: Medium> Blocks for ChainBlocks<'_, M> {
+    fn next(&self, block: u32) -> Result<u64> {
+        Ok(self.link(block)?.load(self.pm, Acquire))
+    }
+
+    fn set_next(&self, block: u32, next: u64) -> Result<()> {
+        let link = self.link(block)?;
+        link.store(self.pm, next, Release);
+        self.pm.persist(link);
+        Ok(())
+    }
+
+    fn reserve(&self, count: u64) -> Result<()> {
+        grow(self.pm, self.region, count, ENTRY_BYTES)
+    }
+}
+
+/// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
+fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
+    let too_much =
+        || Error::NoSpace { path: pm.path().join(region.name()), needed_bytes: u64::MAX };
+    let needed = count.checked_mul(block_bytes).ok_or_else(too_much)?;
+    if needed <= region.len() {
+        return Ok(());
+    }
+    let slack = (needed / 8).min(64 << 20);
+    let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
+    pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    pub(super) fn run_blocks(&self, class: usize) -> RunBlocks<'_, M> {
+        let bytes = size_of::<Bucket>() as u64 * run_buckets(class + 1);
+        RunBlocks { pm: &self.pm, region: &self.runs[class], bytes }
+    }
+
+    pub(super) fn chain_blocks(&self) -> ChainBlocks<'_, M> {
+        ChainBlocks { pm: &self.pm, region: &self.chains }
+    }
+
+    /// Gives an entry the runs that it needs for so many records.
+    pub(super) fn provide(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
+        for run in 0..self.runs_for(records) {
+            let cell = &entry.entry.runs[run];
+            if cell.load(&self.pm, Acquire) == 0 {
+                let (class, words) = (class_of(run), self.root_words()?);
+                let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+                let words = &words.runs[class];
+                let claim = allocator.claim(&self.pm, words, &blocks, entry.id.pack())?;
+                // The allocator's words are durable before the run has an owner.
+                self.pm.fence();
+                cell.store(&self.pm, claim.block + 1, Release);
+                // P3: the run is the entry's.
+                self.pm.persist(cell);
+                allocator.commit(&self.pm, words, claim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the runs from an entry that it does not need for so many records. Readers are kept away.
+    pub(super) fn give_back(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
+        for run in (self.runs_for(records)..entry.entry.runs.len()).rev() {
+            let cell = &entry.entry.runs[run];
+            let Some(block) = cell.load(&self.pm, Acquire).checked_sub(1) else { continue };
+            let (class, words) = (class_of(run), self.root_words()?);
+            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+            let freed = (block, entry.id.pack());
+            allocator.free(&self.pm, &words.runs[class], &blocks, freed, || {
+                cell.store(&self.pm, 0, Release);
+                // Durable by the fence for the run's own link, which comes before the list leads to it: it is nobody's
+                // before another entry can get it.
+                self.pm.flush_object(cell);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes records behind those of an entry, which has the runs for them. Flushed; they do not count yet.
+    pub(super) fn write_records(
+        &self,
+        entry: EntryRef<'_>,
+        size: usize,
+        records: &[Record],
+    ) -> Result<()> {
+        let mut filter = match entry.entry.next.load(&self.pm, Relaxed) {
+            0 if size == 0 => Image::empty(),
+            0 => Image::of(&self.pm, entry.entry),
+            _ => Image::full(),
+        };
+        for (at, &record) in (size..).zip(records) {
+            let (bucket, slot) = self.slot_of(at);
+            filter.add(bucket, self.hash_of(record));
+            let bucket = self.bucket(entry, bucket)?;
+            // Relaxed (E3): the lock word tells readers.
+            bucket.keys[slot].store(&self.pm, record.key, Relaxed);
+            // Release (E3): what a reference leads to was written before.
+            bucket.values[slot].store(&self.pm, record.value, Release);
+        }
+        self.flush_records(entry, size, records.len())?;
+        self.write_dead(entry.entry, size, records);
+        filter.store(&self.pm, entry.entry);
+        Ok(())
+    }
+
+    fn flush_records(&self, entry: EntryRef<'_>, size: usize, records: usize) -> Result<()> {
+        let mut at = size;
+        while at < size + records {
+            let (number, slot) = self.slot_of(at);
+            let end = (self.shape.slots as usize).min(slot + size + records - at);
+            let bucket = self.bucket(entry, number)?;
+            for words in [&bucket.keys[slot..end], &bucket.values[slot..end]] {
+                self.pm.flush(words.as_ptr().cast(), size_of_val(words));
+            }
+            at += end - slot;
+        }
+        Ok(())
+    }
+
+    /// The bits of records that say that their key was removed; flushed.
+    fn write_dead(&self, entry: &Entry, size: usize, records: &[Record]) {
+        let mut changed = false;
+        for (number, cell) in entry.dead.iter().enumerate() {
+            let before = cell.load(&self.pm, Relaxed);
+            let in_word = |at: &usize| at / 64 == number;
+            let word = (size..)
+                .zip(records)
+                .filter(|(at, _)| in_word(at))
+                .fold(before, |word, (at, record)| {
+                    word & !(1 << (at % 64)) | u64::from(record.dead) << (at % 64)
+                });
+            if word != before {
+                // Relaxed (E3): as above.
+                cell.store(&self.pm, word, Relaxed);
+                changed = true;
+            }
+        }
+        if changed {
+            self.pm.flush_object(&entry.dead);
+        }
+    }
+
+    /// Stores how many records of an entry count; flushed. Readers are kept away.
+    pub(super) fn store_state(&self, entry: EntryRef<'_>, state: State) {
+        entry.entry.state.store(&self.pm, state.pack(), Release);
+        self.pm.flush_object(&entry.entry.state);
+    }
+
+    /// Whether an entry refers to a run of a class, for the allocator.
+    pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
+        let entry = self.entry(EntryId::unpack(tag))?.entry;
+        let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
+        Ok(runs.any(|run| entry.runs[run].load(&self.pm, Acquire) == block + 1))
+    }
+
+    /// Whether an entry is continued by a chained one, for the allocator.
+    pub(super) fn owns_chained(&self, tag: u32, block: u32) -> Result<bool> {
+        let entry = self.entry(EntryId::unpack(tag))?.entry;
+        Ok(entry.next.load(&self.pm, Acquire) == block + 1)
+    }
+
+    /// Continues an entry by an empty one.
+    pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
+        let words = &self.root_words()?.chains;
+        let blocks = self.chain_blocks();
+        let claim = self.chain_allocator.claim(&self.pm, words, &blocks, last.id.pack())?;
+        let entry = match self.entry(EntryId::Chained(claim.block)) {
+            Ok(entry) => entry.entry,
+            Err(error) => {
+                self.chain_allocator.abandon(&self.pm, words, &blocks, claim)?;
+                return Err(error);
+            }
+        };
+        entry.state.store(&self.pm, 0, Relaxed);
+        entry.next.store(&self.pm, 0, Relaxed);
+        entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
+        self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
+        Image::full().store(&self.pm, last.entry);
+        // P4: an empty entry, before anything leads to it; searches come by.
+        self.pm.fence();
+        last.entry.next.store(&self.pm, claim.block + 1, Release);
+        // P5: it is part of the chain.
+        self.pm.persist(&last.entry.next);
+        self.chain_allocator.commit(&self.pm, words, claim);
+        Ok(())
+    }
+
+    /// Takes an empty chained entry out of its chain. Readers are kept away.
+    pub(super) fn unchain(&self, before: EntryRef<'_>, empty: EntryRef<'_>) -> Result<()> {
+        let EntryId::Chained(block) = empty.id else { return Ok(()) };
+        self.give_back(empty, 0)?;
+        let words = &self.root_words()?.chains;
+        let freed = (block, before.id.pack());
+        self.chain_allocator.free(&self.pm, words, &self.chain_blocks(), freed, || {
+            let next = empty.entry.next.load(&self.pm, Acquire);
+            before.entry.next.store(&self.pm, next, Release);
+            // The chain goes on without it before another one can get it.
+            self.pm.persist(&before.entry.next);
+            Ok(())
+        })
+    }
+}

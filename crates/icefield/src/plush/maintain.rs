@@ -1,0 +1,300 @@
+//! Looking after a table: `check`, `salvage`, `backup`, `stats`, room.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Instant;
+
+use super::Plush;
+use super::core::{Core, EntryRef, lock};
+use super::filter;
+use super::layout::{CLASSES, ENTRY_BYTES, class_of};
+use super::payload_log::PayloadLog;
+use crate::Result;
+use crate::key::{Data, Key, Value};
+use crate::pm::Medium;
+use crate::pm::alloc::{Allocator, Blocks, Words};
+use crate::pm::superblock;
+use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+
+/// Faults that a report names; a table that is wholly broken has more than anybody reads.
+const MAX_FAULTS: usize = 100;
+
+/// A check on its way through the table.
+#[derive(Default)]
+struct Checking {
+    report: CheckReport,
+    /// Blocks that entries refer to, by class.
+    owned: [HashSet<u32>; CLASSES],
+    chained: HashSet<u32>,
+}
+
+impl Checking {
+    fn fault(&mut self, text: String) {
+        if self.report.faults.len() < MAX_FAULTS {
+            self.report.faults.push(text);
+        }
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// How many records fit before the table needs another level.
+    pub(super) fn capacity(&self) -> u64 {
+        let entries: u64 = (0..=self.level_count()).map(|level| self.shape.entries(level)).sum();
+        entries * self.shape.records() as u64
+    }
+
+    /// Adds levels until so many records fit.
+    pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
+        let _growing = lock(&self.pm, &self.growing);
+        while self.capacity() < records && self.level_count() < self.shape.max_levels() {
+            self.add_level(self.level_count())?;
+        }
+        Ok(())
+    }
+
+    /// Adds a level below the last one, which is `level`. One thread at a time.
+    pub(super) fn add_level(&self, level: usize) -> Result<()> {
+        let entries = self.shape.entries_above(level + 2);
+        self.pm.grow(&self.levels, entries * ENTRY_BYTES)?;
+        let cell = &self.root_words()?.levels;
+        cell.store(&self.pm, level as u64 + 1, Release);
+        // P9: the level is there.
+        self.pm.persist(cell);
+        self.level_count.store(level + 1, Release);
+        Ok(())
+    }
+
+    /// A word that differs whenever something was written since.
+    pub(super) fn changes(&self) -> u64 {
+        self.counts.writes.sum() as u64
+    }
+
+    /// What a count gave, if nothing was written meanwhile.
+    pub(super) fn note_count(&self, changes: u64, counted: u64) {
+        if self.changes() == changes {
+            self.exact[1].store(counted, Relaxed);
+            self.exact[0].store(changes, Release);
+        }
+    }
+
+    /// About how many records there are.
+    pub(super) fn estimate(&self) -> u64 {
+        let counted = [self.exact[0].load(Acquire), self.exact[1].load(Relaxed)];
+        if counted[0] == self.changes() {
+            return counted[1];
+        }
+        u64::try_from(self.estimate.sum()).unwrap_or(0)
+    }
+
+    /// I1 to I4, for all entries.
+    fn check_levels(&self, checking: &mut Checking) {
+        for level in 1..=self.level_count() {
+            for index in 0..self.shape.entries(level) {
+                let checked = self.level_entry(level, index).and_then(|first| {
+                    let chain = self.chain_of(first)?;
+                    chain
+                        .into_iter()
+                        .try_for_each(|entry| self.check_entry(level, index, entry, checking))
+                });
+                if let Err(error) = checked {
+                    checking.fault(format!("I1: {error}"));
+                }
+            }
+        }
+    }
+
+    fn check_entry(
+        &self,
+        level: usize,
+        index: u64,
+        entry: EntryRef<'_>,
+        checking: &mut Checking,
+    ) -> Result<()> {
+        let (id, state) = (entry.id, self.state(entry)?);
+        self.check_blocks(entry, checking);
+        let is_continued = entry.entry.next.load(&self.pm, Relaxed) != 0;
+        if is_continued && !filter::is_full(&self.pm, entry.entry) {
+            checking.fault(format!("I3: {id:?} is continued, and its filter does not say so"));
+        }
+        let is_first = matches!(id, super::layout::EntryId::Level(_));
+        if state.epoch != 0 && !(level == 1 && is_first) {
+            checking.fault(format!("I4: {id:?} of level {level} has an epoch"));
+        }
+        let parent = (index >> (self.shape.prefix(level) - self.shape.prefix(0))) as usize;
+        if level == 1 && state.epoch >= self.root.epoch(parent) {
+            checking.fault(format!("I4: {id:?} is ahead of its root entry"));
+        }
+        for at in 0..state.size {
+            let record = self.record(entry, at)?;
+            let hash = self.hash_of(record);
+            let (bucket, _) = self.slot_of(at);
+            if self.shape.index(level, hash) != index {
+                checking.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
+            }
+            if filter::candidates(&self.pm, entry.entry, hash) >> bucket & 1 == 0 {
+                checking.fault(format!("I3: record {at} of {id:?} is not in the filter"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_blocks(&self, entry: EntryRef<'_>, checking: &mut Checking) {
+        for (run, cell) in entry.entry.runs.iter().enumerate() {
+            let block = cell.load(&self.pm, Relaxed);
+            if block != 0 && !checking.owned[class_of(run)].insert(block - 1) {
+                checking.fault(format!("I1: run {run} of {:?} has two owners", entry.id));
+            }
+        }
+        if let super::layout::EntryId::Chained(block) = entry.id
+            && !checking.chained.insert(block)
+        {
+            checking.fault(format!("I1: {:?} has two owners", entry.id));
+        }
+    }
+
+    /// I5, for the blocks of one allocator.
+    fn check_allocator(
+        &self,
+        allocator: &Allocator,
+        words: &Words,
+        blocks: &impl Blocks,
+        (owned, room): (&HashSet<u32>, u64),
+        report: &mut CheckReport,
+    ) -> Result<()> {
+        let used = allocator.used(&self.pm, words);
+        if used > room {
+            report.faults.push(format!("I5: {used} blocks were handed out, of {room}"));
+            return Ok(());
+        }
+        let mut seen = owned.clone();
+        for block in allocator.free_blocks(&self.pm, words, blocks)? {
+            if !seen.insert(block) {
+                report.faults.push(format!("I5: block {block} is free and in use, or free twice"));
+            }
+        }
+        if let Some(block) = seen.iter().find(|&&block| u64::from(block) >= used) {
+            report.faults.push(format!("I5: block {block} was never handed out"));
+        }
+        report.leaked += used.saturating_sub(seen.len() as u64);
+        Ok(())
+    }
+
+    fn check_space(&self, checking: &mut Checking) -> Result<()> {
+        let words = self.root_words()?;
+        for class in 0..CLASSES {
+            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+            let room = self.runs[class].len() / blocks.bytes;
+            let owned = (&checking.owned[class], room);
+            let report = &mut checking.report;
+            self.check_allocator(allocator, &words.runs[class], &blocks, owned, report)?;
+        }
+        let blocks = self.chain_blocks();
+        let report = &mut checking.report;
+        let (allocator, room) = (&self.chain_allocator, self.chains.len() / ENTRY_BYTES);
+        let owned = (&checking.chained, room);
+        self.check_allocator(allocator, &words.chains, &blocks, owned, report)
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    pub(super) fn check_all(&self) -> Result<CheckReport> {
+        let core = &self.core;
+        let mut checking = Checking::default();
+        core.check_levels(&mut checking);
+        core.check_space(&mut checking)?;
+        for log in 0..core.logs.count() {
+            for fault in core.logs.check(&core.pm, log)? {
+                checking.fault(format!("I6: {fault}"));
+            }
+        }
+        let _pin = core.pin();
+        let mut next = Some(0);
+        while let Some(hash) = next {
+            let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
+                checking.fault(format!("I2: {error}"));
+                (Vec::new(), core.range_after(core.level_count(), hash))
+            });
+            for record in records {
+                if let Some(payloads) = &core.payloads
+                    && let Some(fault) = payloads.fault(&core.pm, record.value)?
+                {
+                    checking.fault(format!("I7: a record with hash {:#x}: {fault}", record.key));
+                }
+                if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
+                    checking.fault(format!("I2: {error}"));
+                }
+                checking.report.records += 1;
+            }
+            next = after;
+        }
+        Ok(checking.report)
+    }
+
+    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+        let (_, identity) = superblock::read(&self.core.pm)?;
+        let rescued = Self::options_like(&identity).create(path)?;
+        let mut report = SalvageReport::default();
+        let _pin = self.core.pin();
+        let mut next = Some(0);
+        while let Some(hash) = next {
+            match self.core.range_at(hash) {
+                Ok((records, after)) => {
+                    for record in records {
+                        let owned = self.own_key(record);
+                        match owned.and_then(|key| Ok((key, self.own_value(record.value)?))) {
+                            Ok((key, value)) => {
+                                rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
+                                report.records += 1;
+                            }
+                            Err(error) => report.lost.push(error.to_string()),
+                        }
+                    }
+                    next = after;
+                }
+                Err(error) => {
+                    report.lost.push(error.to_string());
+                    next = self.core.range_after(self.core.level_count(), hash);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
+        let core = &self.core;
+        let _structure = lock(&core.pm, &core.structure);
+        let paused = Instant::now();
+        let _closed = core.gate.close();
+        if core.pm.writable().is_ok() {
+            // The copy shall have what no log has.
+            core.checkpoint(1)?;
+        }
+        let bytes = core.pm.backup_to(path)?;
+        Ok(BackupReport { bytes, pause: paused.elapsed() })
+    }
+
+    pub(super) fn stats_now(&self) -> Stats {
+        let core = &self.core;
+        let regions = [&core.table, &core.levels, &core.chains, &core.journals, core.logs.region()];
+        let bytes = regions.into_iter().chain(&core.runs).map(crate::pm::Region::len).sum();
+        let bytes: u64 = bytes;
+        let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
+        let count = |counter: &crate::base::counter::ShardedCounter| counter.sum() as u64;
+        Stats {
+            len_estimate: core.estimate(),
+            capacity: core.capacity(),
+            pm_bytes: bytes,
+            dram_bytes: core.root.bytes(),
+            durability: Some(core.pm.durability()),
+            details: vec![
+                ("levels", core.level_count() as u64),
+                ("root entries", core.root.entries() as u64),
+                ("migrations", count(&core.counts.migrations)),
+                ("moves", count(&core.counts.moves)),
+                ("compactions", count(&core.counts.compactions)),
+                ("log bytes", core.logs.region().len()),
+            ],
+        }
+    }
+}

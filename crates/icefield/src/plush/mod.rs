@@ -1,0 +1,174 @@
+//! Plush (Vogel, van Renen, Imamura, Giceva, Neumann, Kemper: *Plush: A Write-Optimized Persistent Log-Structured
+//! Hash-Table*, VLDB 2022): levels of hash tables behind a root in DRAM and a log, for writing much to media that write
+//! in blocks.
+//!
+//! # 1. What and when
+//!
+//! Best at: blind writes (`put`, `delete`), which append one record to a log and one to DRAM and never look; media
+//! writes, as records move in whole blocks; DRAM, of which it takes what it is told, whatever the number of records;
+//! opening, which reads the logs and level 1, whatever the number of records. Worst at: reads, which look into every
+//! level; `len`, which reads the whole table; a write now and then that migrates several entries in a row; ordered
+//! access (there is none). Nothing relies on the order of stores to one line, so `Durability::Disk` will do.
+//!
+//! # 2. Origin
+//!
+//! The paper's section, our file; then what differs, and why.
+//!
+//! - §4.1 root and levels (`root`, `level`, `migrate`): a directory entry with everything that a migration stores of it
+//!   is one block: size, epoch, references, filter. The paper's is five lines. Its buckets come in runs of 1, 1, 2, 4
+//!   and 8, so that five references do and an entry of few records takes little space. Another 256 bits say which
+//!   records are tombstones: every value can be stored.
+//! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of them, and *all* buckets that they name are
+//!   searched, newest first (Listing 3 searches one: a false positive would hide the key).
+//! - §4.2 recovery logs (`recovery_log`): torn records are told by flags (the key's and the value's own top bits are in
+//!   the third word, so that all 2^64 of each fit). What a crash leaves of a chunk is settled when the table is opened:
+//!   otherwise flags of two rounds ago would count again. Compaction does not copy: the few root entries that have not
+//!   moved on are migrated (§4.2 copies their records behind newer ones of the same keys, which a replay would undo).
+//! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
+//!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
+//!   Records of words are in the slots, all others in the payload log.
+//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). All targets share their fences.
+//! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
+//!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
+//! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
+//!   or when that entry's filters do not know the key. (They would not vanish otherwise.)
+//! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or higher; Listing 2 stores
+//!   the equal one.
+//! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
+//! - Past the paper. Compaction in place (`compact`): an entry of the last level that is full of stale records drops
+//!   them, and gives buckets back, so that updates do not fill the table for ever. Continued entries (`level::extend`):
+//!   an entry that overflows in a level which is hardly filled gets another one, not the whole table a level, so that
+//!   keys with equal hashes take bounded space. `clear` in one durable store. Batches share a fence (`window`).
+//!
+//! # 3. Layout
+//!
+//! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `levels.ice` (directory entries, one level
+//! after the other), `chains.ice` (entries that continue others), `buckets-1.ice` to `buckets-8.ice` (runs of buckets),
+//! `log.ice` (recovery logs, chunk by chunk), `journals.ice` (compactions in progress), and for types that are no words
+//! `payload.ice` and `payloadmap.ice`. `layout` asserts the offsets.
+//!
+//! ```text
+//! hash     63 root | level 1 | level 2 | ... | filter rows 16 | filter line 0
+//! entry    state | 5 runs | next | 256 dead bits | 3 lines of 32 filter rows, each one bit a bucket
+//! bucket   16 keys | 16 values
+//! log      turn | records: key, value, {dead, epoch}; a flag in the top bit of each word
+//! payload  lengths | hash | checksum | key | value
+//! ```
+//!
+//! # 4. Invariants
+//!
+//! For a quiescent table; [`Plush::check`] reports breaches under these numbers.
+//!
+//! - I1 An entry has the runs for its records, and is the only one to have them; chains end.
+//! - I2 A record is in the entry of its hash, and of the table's types.
+//! - I3 An entry's filter knows its records; of an entry that is continued, every key.
+//! - I4 Only level 1 has epochs, and none that its root entry has not passed.
+//! - I5 Every block was handed out once, or is free.
+//! - I6 The recovery logs' flags are those of their turns (L1, L2).
+//! - I7 What the newest record of a key refers to is in the payload log, and whole.
+//!
+//! # 5. Operations
+//!
+//! Each with its linearization point. *get*: for a hit, the moment at which it has loaded the size of the root entry or
+//! the state of the level's entry; for a miss, of the root entry: nothing changed below until it was validated. *put*,
+//! *delete* and whatever writes: the store of the root entry's size, after the log record is durable. *insert* and
+//! others that look do so under the root entry's lock. *compute*: as what it decides; when nothing, as *get*. *clear*:
+//! under all locks. *scan*: each range of hashes, as *get* reads. *len*: none; exact when quiescent.
+//!
+//! # 6. Ordering
+//!
+//! | | store | load | what it publishes |
+//! |---|---|---|---|
+//! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
+//! | E3 | value of a slot (Release) | the same (Acquire) | the payload behind a reference |
+//! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
+//! | E5 | epoch of a root entry (Release) | the same (Acquire) | that former records are durable below |
+//!
+//! # 7. Crash
+//!
+//! | persist point | what holds from here on | a crash just before leaves |
+//! |---|---|---|
+//! | P0 payload | a log record may refer to it | a hole in a chunk, which `collect` skips |
+//! | P1 chunk's turn | its records count by the new flag | a chunk whose records are not needed |
+//! | **P2** log record (every write) | the change is kept | a torn record, which does not count |
+//! | P3 run of an entry | it has room for records | an intent, which recovery settles |
+//! | P4, P5 continued entry | it has room for records | likewise |
+//! | P6 records and filters of a migration | they may count | slots that do not count; false positives |
+//! | **P7** states of the targets | the records are below, their log copies not needed | copies above and below |
+//! | P8 size of the source, oldest of a chain first | the records are below only | the same |
+//! | P9 number of levels | there is one more | a longer file |
+//! | **P10** journal | the compaction is rolled forward | a journal that does not fit its seal |
+//! | P11 the entry, compacted | | a journal to do again |
+//! | P12 journal's end | the entry may change | the same |
+//! | **P13** phase word, clearing | the table is empty | the table as before |
+//! | P14 all entries empty, their epochs past the logs | | a wipe to repeat |
+//! | P15 phase word, stable | the `clear` is over | the same |
+//!
+//! A migration leaves nothing to settle: what is there twice is hidden once. Recovery replays, per log, what has not
+//! arrived in level 1; an entry of the root has never more than fits.
+//!
+//! # 8. Progress
+//!
+//! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
+//! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates, which may lead to
+//! migrations of all entries below, level by level. Who finds a log full makes a chunk ready while others of that log
+//! wait; it then waits for those who write their last records there, and they wait for nobody. Locks are taken in this
+//! order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
+//!
+//! # 9. Costs
+//!
+//! Lines of the medium written, flushes, fences; outside migrations. With them, media writes are at most
+//! 16 (3 moves + 1.6) bytes a record (§6.1). `tests/costs.rs` asserts all of this from the simulator's counters.
+//!
+//! | operation | lines read | lines written | flushes | fences |
+//! |---|---|---|---|---|
+//! | get, hit, two levels | 8.5 at most: a filter line per level; state and bucket where it knows the key | 0 | 0 | 0 |
+//! | get, miss, two levels | 7 at most: a bucket's filter lets about one key of thirteen through | 0 | 0 | 0 |
+//! | put, delete | 0 | 1.4 | 1.4 | 1 |
+//! | insert, update, remove | as get | 1.4 | 1.4 | 1 |
+//! | 32 puts in a batch | 0 | 1.4 each | 1.4 each | 1 in all |
+//! | records in the payload log | + the payload's lines | + the payload's lines | + the payload's lines | 1 more |
+
+mod api;
+mod batch;
+mod collect;
+mod compact;
+mod core;
+mod filter;
+mod layout;
+mod level;
+mod maintain;
+mod migrate;
+mod op;
+mod options;
+mod payload_log;
+mod recover;
+mod recovery_log;
+mod root;
+mod scan;
+mod unlogged;
+mod window;
+
+use crate::key::{Key, Value};
+use crate::pm::{Mapped, Medium};
+use crate::table::RecoveryReport;
+
+use self::core::Core;
+
+#[doc(hidden)]
+pub use layout::Shape;
+pub use options::PlushOptions;
+pub use scan::PlushIter;
+
+/// Plush: a durable, concurrent hash table for writing.
+///
+/// ```
+/// let table = icefield::Plush::<u64, u64>::in_memory()?;
+/// table.put(1, 42)?;
+/// assert_eq!(table.get(1)?, Some(42));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub struct Plush<K: Key + ?Sized, V: Value + ?Sized, M: Medium = Mapped> {
+    recovery: RecoveryReport,
+    core: Core<K, V, M>,
+}

@@ -1,0 +1,227 @@
+//! The operations on one key (§5.1 to §5.3).
+
+use super::core::Core;
+use super::recovery_log::{NO_EPOCH, Place};
+use super::root::{Held, Record};
+use crate::Result;
+use crate::key::{Key, Raw, Value};
+use crate::pm::Medium;
+use crate::record::Probe;
+
+/// What to do with a key, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Insert or replace, without a look.
+    Put,
+    /// Insert or replace.
+    Upsert,
+    /// Insert only if absent.
+    TryInsert,
+    /// Replace only if present.
+    Update,
+    /// Remove, without a look.
+    Delete,
+    /// Remove if present.
+    Remove,
+    /// Insert or replace if the value word is still this.
+    PutStill(Option<u64>),
+    /// Remove if the value word is still this.
+    RemoveStill(Option<u64>),
+}
+
+impl Mode {
+    /// Whether what is present decides, or is told.
+    pub(super) fn looks(self) -> bool {
+        !matches!(self, Self::Put | Self::Delete)
+    }
+
+    pub(super) fn removes(self) -> bool {
+        matches!(self, Self::Delete | Self::Remove | Self::RemoveStill(_))
+    }
+
+    /// Whether there is something to do, given the value word that is present.
+    pub(super) fn applies(self, present: Option<u64>) -> bool {
+        match self {
+            Self::Put | Self::Upsert | Self::Delete => true,
+            Self::TryInsert => present.is_none(),
+            Self::Update | Self::Remove => present.is_some(),
+            Self::PutStill(before) | Self::RemoveStill(before) => present == before,
+        }
+    }
+
+    /// The record that does it.
+    pub(super) fn record(self, key: u64, value: u64) -> Record {
+        Record { key, value, dead: self.removes() }
+    }
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrote {
+    /// The value word that was present; `None` also for those who do not look.
+    pub(super) before: Option<u64>,
+    /// Whether anything was written.
+    pub(super) done: bool,
+}
+
+/// What came of an attempt to write under the lock.
+pub(super) enum Attempt<T> {
+    Done(T),
+    /// The log has no room: it gets some when no lock is held.
+    LogFull,
+    /// The root entry was full and has been emptied.
+    Emptied,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns. The caller
+    /// is pinned.
+    pub(super) fn write(&self, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+        self.fits(probe, value)?;
+        if Self::INLINE {
+            return self.write_word(probe, value.word(), mode);
+        }
+        // Without a lock: whether the payload will be needed at all.
+        let before = if mode.looks() { self.find(probe)? } else { None };
+        if !mode.applies(before) {
+            return Ok(Wrote { before, done: false });
+        }
+        let written =
+            self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
+        // P0: the payload, before a log refers to it.
+        self.pm.fence();
+        let wrote = self.write_word(probe, written.word, mode);
+        self.finish_payload(written);
+        wrote
+    }
+
+    /// Links one record, unless `mode` says that there is nothing to do.
+    pub(super) fn write_word(&self, probe: &Probe<'_>, value: u64, mode: Mode) -> Result<Wrote> {
+        loop {
+            self.make_log_ready(self.logs.log_of(self.root_entry(probe.hash)))?;
+            let held = self.hold(probe.hash);
+            match self.try_write(&held, probe, value, mode)? {
+                Attempt::Done(wrote) => return Ok(wrote),
+                Attempt::LogFull | Attempt::Emptied => {}
+            }
+        }
+    }
+
+    fn try_write(
+        &self,
+        held: &Held<'_, M>,
+        probe: &Probe<'_>,
+        value: u64,
+        mode: Mode,
+    ) -> Result<Attempt<Wrote>> {
+        let before = self.present(held, probe, mode)?;
+        if !mode.applies(before) {
+            return Ok(Attempt::Done(Wrote { before, done: false }));
+        }
+        let record = mode.record(self.key_word(probe), value);
+        Ok(match self.log(held, record)? {
+            Attempt::Done(place) => {
+                // P2, commit point: from here on a crash keeps the record.
+                self.pm.fence();
+                if let Err(error) = self.pm.writable() {
+                    // It could not be made durable: nobody may see it.
+                    self.logs.finish(place);
+                    return Err(error);
+                }
+                self.admit(held, probe.hash, record, place);
+                Attempt::Done(Wrote { before, done: true })
+            }
+            Attempt::LogFull => Attempt::LogFull,
+            Attempt::Emptied => Attempt::Emptied,
+        })
+    }
+
+    /// The value word of a key under its lock, for those modes that look.
+    pub(super) fn present(
+        &self,
+        held: &Held<'_, M>,
+        probe: &Probe<'_>,
+        mode: Mode,
+    ) -> Result<Option<u64>> {
+        if !mode.looks() {
+            return Ok(None);
+        }
+        let found = self.search(held.entry, probe)?;
+        Ok(found.filter(|record| !record.dead).map(|record| record.value))
+    }
+
+    /// Writes a record to the log of a root entry that has room for it. Flushed.
+    pub(super) fn log(&self, held: &Held<'_, M>, record: Record) -> Result<Attempt<Place>> {
+        let place = match self.place(held, 0)? {
+            Attempt::Done(place) => place,
+            other => return Ok(other),
+        };
+        let written = self.logs.write(&self.pm, &place, record, self.root.epoch(held.entry));
+        if let Err(error) = written {
+            self.logs.finish(place);
+            return Err(error);
+        }
+        Ok(Attempt::Done(place))
+    }
+
+    /// A place in the log for a record of a root entry for which so many are staged. When all that is in it is there to
+    /// stay, a full entry is emptied.
+    pub(super) fn place(&self, held: &Held<'_, M>, staged: usize) -> Result<Attempt<Place>> {
+        if self.root.size(held.entry) + staged == self.shape.records() {
+            if staged == 0 {
+                self.migrate_root(held)?;
+            }
+            return Ok(Attempt::Emptied);
+        }
+        let place = self.logs.hand_out(&self.pm, self.logs.log_of(held.entry))?;
+        Ok(place.map_or(Attempt::LogFull, Attempt::Done))
+    }
+
+    /// Fills a place that was handed out in vain with a record that nobody needs.
+    pub(super) fn waste(&self, place: Place) {
+        let nothing = Record { key: 0, value: 0, dead: true };
+        // A failure leaves a hole, as a crash would.
+        let _ = self.logs.write(&self.pm, &place, nothing, NO_EPOCH);
+        self.logs.finish(place);
+    }
+
+    /// A durable record becomes visible.
+    #[inline]
+    pub(super) fn admit(&self, held: &Held<'_, M>, hash: u64, record: Record, place: Place) {
+        self.root.push(held.entry, hash, record);
+        self.counts.writes.add(1);
+        self.estimate.add(if record.dead { -1 } else { 1 });
+        self.logs.finish(place);
+    }
+
+    /// Sees to it that a log can be written to. Holds no lock of a root entry.
+    pub(super) fn make_log_ready(&self, log: usize) -> Result<()> {
+        if !self.logs.is_exhausted(&self.pm, log) {
+            return Ok(());
+        }
+        let _recycling = self.logs.lock_recycling(&self.pm, log);
+        if !self.logs.is_exhausted(&self.pm, log) {
+            return Ok(());
+        }
+        // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
+        // ones of the same keys).
+        for (record, epoch) in self.logs.oldest(&self.pm, log)? {
+            let entry = self.root_entry(self.hash_of(record));
+            if self.root.epoch(entry) <= epoch {
+                let held = self.root.lock(&self.pm, entry);
+                if self.root.epoch(entry) <= epoch {
+                    self.migrate_root(&held)?;
+                }
+            }
+        }
+        self.logs.make_ready(&self.pm, log);
+        Ok(())
+    }
+
+    /// The value word of a key, without a lock.
+    #[inline]
+    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<u64>> {
+        let found = self.lookup(probe)?;
+        Ok(found.filter(|record| !record.dead).map(|record| record.value))
+    }
+}

@@ -1,0 +1,267 @@
+//! Making and opening tables.
+
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::Plush;
+use super::core::{Core, Counts};
+use super::layout::{ENTRY_BYTES, JOURNALS, Journal, MAX_RECORDS, Phase, Root, Shape};
+use super::payload_log::PayloadLog;
+use super::recovery_log::{NO_EPOCH, RecoveryLogs};
+use super::root::RootTable;
+use crate::base::counter::ShardedCounter;
+use crate::base::gate::Gate;
+use crate::base::hash::{Hash, HashKind};
+use crate::key::{Form, Key, Value};
+use crate::pm::alloc::Allocator;
+use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
+use crate::pm::{Durability, FaultPlan, Mapped, Medium, Region};
+use crate::record::opening::{Common, common_options, impossible, report};
+use crate::record::types::{StoredTypes, check_types};
+use crate::{Error, Result};
+
+/// The design's name.
+const DESIGN: &str = "plush";
+/// DRAM for the root, unless somebody says otherwise.
+const DRAM_LIMIT: u64 = 256 << 20;
+/// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled.
+const ROOT_SHARE: u64 = 16;
+/// Records that the recovery logs hold for each that the root holds, so that a chunk's root entries have moved on when
+/// it is begun anew (§4.2).
+const LOG_SHARE: u32 = 2;
+
+/// How a Plush table is made or opened: a builder, from [`Plush::options`].
+///
+/// ```
+/// use icefield::{Durability, Plush};
+/// let directory = tempfile::tempdir()?;
+/// let table = Plush::<u64, u64>::options()
+///     .capacity(100_000)
+///     .durability(Durability::Process)
+///     .create(directory.path().join("orders.ice"))?;
+/// assert!(table.capacity() >= 100_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct PlushOptions<K: ?Sized, V: ?Sized> {
+    common: Common,
+    shape: Option<Shape>,
+    dram_limit: u64,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+impl<K: ?Sized, V: ?Sized> Clone for PlushOptions<K, V> {
+    fn clone(&self) -> Self {
+        Self { common: self.common.clone(), ..*self }
+    }
+}
+
+impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
+    fn default() -> Self {
+        Self {
+            common: Common { allows_disk: true, ..Common::default() },
+            shape: None,
+            dram_limit: DRAM_LIMIT,
+            types: PhantomData,
+        }
+    }
+}
+
+common_options! {
+    options: PlushOptions,
+    table: Plush,
+    name: "Plush",
+    unit: "root",
+    disk: "`Disk` syncs once a call, or once for 32 records of a batch.",
+    open: "Opens the table at `path`, however it was left: reads its recovery logs, whatever its size (§5.4).",
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
+    /// The most DRAM that a new table's root may take, in bytes; 256 MiB by default. The root is sized for
+    /// [`capacity`](Self::capacity), and stays as it is.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
+    /// assert!(table.stats().dram_bytes <= 1 << 20);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dram_limit(mut self, bytes: u64) -> Self {
+        self.dram_limit = bytes;
+        self
+    }
+
+    /// How large a new table's parts are, for tests and measurements.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shape(mut self, shape: Shape) -> Self {
+        self.shape = Some(shape);
+        self
+    }
+
+    /// Makes a table on a medium.
+    ///
+    /// # Errors
+    /// As [`PlushOptions::create`].
+    pub fn create_on<M: Medium>(self, pm: M) -> Result<Plush<K, V, M>> {
+        let started = Instant::now();
+        let shape = self.new_shape()?;
+        let identity = self.common.identity::<K, V>(DESIGN, shape.pack());
+        let table = superblock::create(&pm)?;
+        let core = self.core(pm, table.clone(), &identity, shape, 0)?;
+        core.pm.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
+        core.pm.grow(&core.journals, (JOURNALS * size_of::<Journal>()) as u64)?;
+        core.pm.grow(core.logs.region(), shape.log_bytes())?;
+        core.root_words()?.levels.store(&core.pm, 1, Release);
+        // In one line: both are durable.
+        core.set_phase(Phase::Stable { set: 0 })?;
+        (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, NO_EPOCH + 1));
+        core.make_room_for(self.common.capacity)?;
+        superblock::seal(&core.pm, &table, &identity)?;
+        core.pm.publish_created()?;
+        let session = superblock::begin_session(&core.pm, &table)?;
+        // A new table has nothing to recover.
+        let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
+        Ok(Plush { core, recovery })
+    }
+
+    /// Opens the table on a medium.
+    ///
+    /// # Errors
+    /// As [`PlushOptions::open`].
+    pub fn open_on<M: Medium>(mut self, pm: M) -> Result<Plush<K, V, M>> {
+        let started = Instant::now();
+        let (table, identity) = superblock::read(&pm)?;
+        check_types::<K, V>(&pm, &identity, DESIGN)?;
+        let shape = Shape::unpack(self.common.adopt(&pm, &identity)?)
+            .ok_or_else(|| impossible(&pm, "shape"))?;
+        let root: Option<&Root> = table.at(ROOT_OFFSET);
+        let phase = root.and_then(|root| Phase::unpack(root.phase.load(&pm, Acquire)));
+        let Some(phase) = phase else {
+            let file = pm.path().join(table.name());
+            return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is that of no table"));
+        };
+        self.check_lengths(&pm, shape)?;
+        let core = self.core(pm, table.clone(), &identity, shape, phase.set())?;
+        // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
+        let resolved = core.recover(phase)?;
+        let session = superblock::begin_session(&core.pm, &table)?;
+        if session.was_clean {
+            core.note_count(core.changes(), session.records);
+        }
+        let recovery = report(session, resolved, started);
+        Ok(Plush { core, recovery })
+    }
+
+    /// Refuses files that are too short for the shape, before anything is made as large as that says.
+    fn check_lengths(&self, pm: &impl Medium, shape: Shape) -> Result<()> {
+        let limit = self.common.limit();
+        let log_bytes = shape.log_bytes();
+        let journal_bytes = (JOURNALS * size_of::<Journal>()) as u64;
+        for (name, max_bytes, bytes) in [
+            ("levels.ice", limit, shape.entries(1) * ENTRY_BYTES),
+            ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
+            ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
+        ] {
+            let region = pm.region(name, max_bytes)?;
+            if region.len() < bytes {
+                let detail = format!("{bytes} bytes are expected");
+                return Err(Error::corrupt(pm.path().join(name), region.len(), detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// The shape of a new table.
+    fn new_shape(&self) -> Result<Shape> {
+        let shape = self.shape.unwrap_or_else(|| self.planned_shape());
+        if !shape.is_valid() {
+            let detail = format!("{shape:?} is not possible");
+            return Err(Error::InvalidOption { option: "shape", detail });
+        }
+        if self.common.capacity > 1 << 38 {
+            let detail = format!("{} records are more than 2^38", self.common.capacity);
+            return Err(Error::InvalidOption { option: "capacity", detail });
+        }
+        Ok(shape)
+    }
+
+    fn planned_shape(&self) -> Shape {
+        let usual = Shape::default();
+        let records = self.common.capacity / ROOT_SHARE;
+        let bits = |entries: u64| entries.max(1).ilog2();
+        let wanted = bits((records / MAX_RECORDS as u64).next_power_of_two());
+        // Slots, fingerprints and the entry's own line.
+        let entry_bytes = (MAX_RECORDS * 17 + 64) as u64;
+        let root_bits =
+            wanted.max(usual.root_bits).min(bits(self.dram_limit / entry_bytes)).min(20);
+        let log_bits = usual.log_bits.min(root_bits);
+        let log_records = (LOG_SHARE * MAX_RECORDS as u32) << (root_bits - log_bits);
+        Shape { root_bits, log_bits, log_records: log_records / usual.log_chunks, ..usual }
+    }
+
+    fn core<M: Medium>(
+        &self,
+        pm: M,
+        table: Region,
+        identity: &Identity,
+        shape: Shape,
+        set: usize,
+    ) -> Result<Core<K, V, M>> {
+        let limit = self.common.limit();
+        let no_memory = |source| Error::io(pm.path(), source);
+        let log_bytes = shape.log_bytes().next_multiple_of(4096);
+        let journal_bytes = (JOURNALS * size_of::<Journal>()).next_multiple_of(4096) as u64;
+        let payloads = if Core::<K, V, M>::INLINE {
+            None
+        } else {
+            Some(PayloadLog::open(&pm, self.common.blob_chunk_bytes.into(), limit)?)
+        };
+        Ok(Core {
+            payloads,
+            shape,
+            hash: Hash::new(self.common.hash, identity.hash_seed),
+            root: RootTable::new(shape).map_err(no_memory)?,
+            logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape),
+            table,
+            levels: pm.region("levels.ice", limit)?,
+            chains: pm.region("chains.ice", limit)?,
+            runs: [
+                pm.region("buckets-1.ice", limit)?,
+                pm.region("buckets-2.ice", limit)?,
+                pm.region("buckets-4.ice", limit)?,
+                pm.region("buckets-8.ice", limit)?,
+            ],
+            journals: pm.region("journals.ice", journal_bytes)?,
+            run_allocators: std::array::from_fn(|_| Allocator::new(set)),
+            chain_allocator: Allocator::new(set),
+            level_count: AtomicUsize::new(1),
+            growing: Mutex::new(()),
+            journal_locks: std::array::from_fn(|_| Mutex::new(())),
+            gate: Gate::default(),
+            structure: Mutex::new(()),
+            estimate: ShardedCounter::default(),
+            exact: [AtomicU64::new(u64::MAX), AtomicU64::new(0)],
+            counts: Counts::default(),
+            types: PhantomData,
+            pm,
+        })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Plush<K, V, M> {
+    /// Ends the session: what was put without a log becomes durable, then the record count and the clean mark are
+    /// written. All else is durable already.
+    fn drop(&mut self) {
+        if self.core.pm.writable().is_ok() && self.core.checkpoint(1).is_ok() {
+            let records = self.core.estimate();
+            // A failure leaves the table unclean, which the next opening copes with.
+            let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
+        }
+        self.core.pm.close();
+    }
+}

@@ -1,0 +1,203 @@
+//! Opening an existing table (§5.4): compactions are rolled forward, the root is filled from the recovery logs.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::core::Core;
+use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
+use super::recovery_log::NO_EPOCH;
+use super::root::Record;
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::pm::alloc::{Allocator, Words};
+use crate::pm::superblock::ROOT_OFFSET;
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Settles what a crash left. Only repeats what may have been done, so that a crash in here is no different. Tells
+    /// how many changes were settled. All of it is durable by the caller's next fence, before anybody writes.
+    pub(super) fn recover(&self, phase: Phase) -> Result<u64> {
+        self.adopt_levels()?;
+        let mut resolved = self.redo_journals()?;
+        resolved += self.recover_allocators()?;
+        self.adopt_epochs()?;
+        if let Some(payloads) = &self.payloads {
+            payloads.resume(&self.pm)?;
+        }
+        let _pin = self.pin();
+        match phase {
+            Phase::Stable { .. } => self.replay()?,
+            Phase::Clearing { set } => {
+                self.outlive_logs()?;
+                self.wipe()?;
+                self.set_phase(Phase::Stable { set })?;
+                resolved += 1;
+            }
+        }
+        for log in 0..self.logs.count() {
+            self.logs.resume(&self.pm, log)?;
+        }
+        Ok(resolved)
+    }
+
+    /// The levels that the root words tell of.
+    fn adopt_levels(&self) -> Result<()> {
+        let levels = self.root_words()?.levels.load(&self.pm, Acquire);
+        if levels == 0 || levels > self.shape.max_levels() as u64 {
+            let detail = format!("a table of {levels} levels");
+            return Err(self.corrupt(&self.table, ROOT_OFFSET + 8, detail));
+        }
+        let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
+        if self.levels.len() < bytes {
+            let detail = format!("{levels} levels take {bytes} bytes");
+            return Err(self.corrupt(&self.levels, self.levels.len(), detail));
+        }
+        self.level_count.store(levels as usize, Release);
+        Ok(())
+    }
+
+    fn recover_allocators(&self) -> Result<u64> {
+        let words = self.root_words()?;
+        let mut resolved = 0;
+        for class in 0..CLASSES {
+            let blocks = self.run_blocks(class);
+            let owned = |block, tag| self.owns_run(tag, class, block);
+            let allocator = &self.run_allocators[class];
+            let room = self.runs[class].len() / blocks.bytes;
+            self.check_handed_out(allocator, &words.runs[class], room)?;
+            resolved += allocator.recover(&self.pm, &words.runs[class], &blocks, owned)?;
+        }
+        let owned = |block, tag| self.owns_chained(tag, block);
+        let blocks = self.chain_blocks();
+        let room = self.chains.len() / ENTRY_BYTES;
+        self.check_handed_out(&self.chain_allocator, &words.chains, room)?;
+        resolved += self.chain_allocator.recover(&self.pm, &words.chains, &blocks, owned)?;
+        Ok(resolved)
+    }
+
+    /// Refuses an allocator that is said to have handed out more blocks than there are.
+    fn check_handed_out(&self, allocator: &Allocator, words: &Words, room: u64) -> Result<()> {
+        let used = allocator.used(&self.pm, words);
+        if used > room {
+            let detail = format!("{used} blocks were handed out, of {room}");
+            return Err(self.corrupt(&self.table, ROOT_OFFSET + 64, detail));
+        }
+        Ok(())
+    }
+
+    /// Each root entry goes on with the epoch after those that have arrived below.
+    fn adopt_epochs(&self) -> Result<()> {
+        let step = self.shape.step(0);
+        for entry in 0..self.root.entries() {
+            let mut arrived = NO_EPOCH;
+            for child in 0..1 << step {
+                let child = self.level_entry(1, ((entry as u64) << step) + child)?;
+                arrived = arrived.max(self.state(child)?.epoch);
+            }
+            self.root.set_epoch(entry, arrived + 1);
+        }
+        Ok(())
+    }
+
+    /// Fills the root with the log's records that have not arrived below.
+    fn replay(&self) -> Result<()> {
+        for log in 0..self.logs.count() {
+            self.logs.replay(&self.pm, log, |record, epoch| self.replay_one(record, epoch))?;
+        }
+        Ok(())
+    }
+
+    fn replay_one(&self, record: Record, epoch: u64) -> Result<()> {
+        let hash = self.hash_of(record);
+        let entry = self.root_entry(hash);
+        let target = self.level_entry(1, self.shape.index(1, hash))?;
+        // Equal epochs have arrived, too: that is when the target took it over.
+        if epoch <= self.state(target)?.epoch {
+            return Ok(());
+        }
+        if self.root.is_full(entry) {
+            let detail = format!("more records of root entry {entry} than it can have had");
+            return Err(self.corrupt(self.logs.region(), 0, detail));
+        }
+        self.root.push(entry, hash, record);
+        self.estimate.add(if record.dead { -1 } else { 1 });
+        self.root.set_epoch(entry, self.root.epoch(entry).max(epoch));
+        Ok(())
+    }
+
+    /// Raises the epochs above those of all records in the logs.
+    fn outlive_logs(&self) -> Result<()> {
+        for log in 0..self.logs.count() {
+            self.logs.replay(&self.pm, log, |record, epoch| {
+                let entry = self.root_entry(self.hash_of(record));
+                self.root.set_epoch(entry, self.root.epoch(entry).max(epoch));
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Empties all levels, so that what the logs hold has arrived; then the root. While nobody writes, after the phase
+    /// word says that the table is empty.
+    pub(super) fn wipe(&self) -> Result<()> {
+        let step = self.shape.step(0);
+        for level in 1..=self.level_count() {
+            for index in 0..self.shape.entries(level) {
+                let entry = self.level_entry(level, index)?;
+                let epoch = if level == 1 { self.root.epoch((index >> step) as usize) } else { 0 };
+                self.wipe_entry(entry.id, State { size: 0, epoch })?;
+            }
+        }
+        if let Some(payloads) = &self.payloads {
+            payloads.release_all(&self.pm)?;
+        }
+        // P14: no entry brings a record back once the phase is stable.
+        self.pm.fence();
+        for entry in 0..self.root.entries() {
+            self.root.empty(entry);
+            self.root.set_epoch(entry, self.root.epoch(entry) + 1);
+        }
+        self.estimate.add(-self.estimate.sum());
+        self.counts.writes.add(1);
+        Ok(())
+    }
+
+    fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
+        let entry = self.entry(id)?.entry;
+        for cell in entry.runs.iter().chain([&entry.next]) {
+            if cell.load(&self.pm, Relaxed) != 0 {
+                cell.store(&self.pm, 0, Release);
+            }
+        }
+        if entry.state.load(&self.pm, Relaxed) != state.pack() {
+            entry.state.store(&self.pm, state.pack(), Release);
+        }
+        self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
+        Ok(())
+    }
+
+    /// Removes every record by one durable store. While nobody writes and readers are kept away.
+    pub(super) fn clear(&self) -> Result<()> {
+        let words = self.root_words()?;
+        let Some(phase) = Phase::unpack(words.phase.load(&self.pm, Acquire)) else {
+            return Err(self.corrupt(
+                &self.table,
+                ROOT_OFFSET,
+                "the phase word is that of no table",
+            ));
+        };
+        let set = 1 - phase.set();
+        for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
+            allocator.prepare_switch(&self.pm, words, None);
+        }
+        self.chain_allocator.prepare_switch(&self.pm, &words.chains, None);
+        // The other set of the allocators' words, before the phase word says that it counts.
+        self.pm.fence();
+        // P13, commit point: the table is empty.
+        self.set_phase(Phase::Clearing { set })?;
+        self.run_allocators.iter().for_each(Allocator::switch);
+        self.chain_allocator.switch();
+        self.wipe()?;
+        // P15: the wipe need not be repeated.
+        self.set_phase(Phase::Stable { set })
+    }
+}

@@ -1,0 +1,391 @@
+//! Recovery logs (§4.2): where a record is durable from its write until it has left the root.
+//!
+//! A log is a ring of chunks that are filled strictly one after the other, each from its first record to its last.
+//! A record is three words, each with a flag bit; it counts when the flags of all three are those of its chunk's turn
+//! (§4.2, after Mnemosyne). The flag changes from one round of the ring to the next. What makes it safe:
+//!
+//! - L1: of a chunk that is being filled, the records not handed out yet have the other flag, all three words.
+//! - L2: of every other chunk that was ever begun, all words have the flag of its turn.
+//! - L3: a chunk is begun anew when none of its records is needed: their root entries have moved on, durably.
+//!
+//! A crash leaves holes: records handed out and not wholly written. Opening restores L1 and L2: a hole below the last
+//! record becomes one that belongs to no epoch, its epoch word first, so that no mixture of old and new words counts;
+//! above it, the flags are turned back.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard};
+
+use super::core::lock;
+use super::layout::{ChunkHead, LOG_WORDS, LogSlot, Shape};
+use super::root::Record;
+use crate::pm::{Medium, Region};
+use crate::{Error, Result};
+
+const FLAG: u64 = 1 << 63;
+const KEY_TOP: u64 = 1 << 62;
+const VALUE_TOP: u64 = 1 << 61;
+const DEAD: u64 = 1 << 60;
+/// No table lives to see a later turn.
+const LAST_TURN: u64 = 1 << 62;
+/// The epoch of records that nobody needs; entries begin with the next.
+pub(super) const NO_EPOCH: u64 = 0;
+
+/// All recovery logs of a table.
+pub(super) struct RecoveryLogs {
+    region: Region,
+    shape: Shape,
+    logs: Box<[Log]>,
+}
+
+struct Log {
+    filling: Mutex<Filling>,
+    /// One thread at a time makes the next chunk ready.
+    recycling: Mutex<()>,
+    /// Records written, by chunk.
+    written: Box<[AtomicU32]>,
+}
+
+#[derive(Clone, Copy)]
+struct Filling {
+    /// Chunks begun so far; the last of them is being filled.
+    turn: u64,
+    /// Records of it that were handed out.
+    handed_out: u32,
+    /// Up to which turn chunks may be begun.
+    ready: u64,
+}
+
+/// A record's place in a log, handed out to one thread.
+#[must_use = "a place that is never written holds its chunk up for ever"]
+pub(super) struct Place {
+    log: usize,
+    chunk: usize,
+    record: u32,
+    flag: u64,
+}
+
+/// The flag of a turn: in the first round that which fresh files do not have.
+fn flag_of(turn: u64, chunks: u64) -> u64 {
+    if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 }
+}
+
+fn encode(record: Record, epoch: u64, flag: u64) -> [u64; LOG_WORDS] {
+    let tops = (record.key & FLAG) >> 1 | (record.value & FLAG) >> 2;
+    let dead = if record.dead { DEAD } else { 0 };
+    [record.key & !FLAG | flag, record.value & !FLAG | flag, flag | tops | dead | epoch]
+}
+
+/// `None` when the words do not belong to this turn, all three.
+fn decode([key, value, rest]: [u64; LOG_WORDS], flag: u64) -> Option<(Record, u64)> {
+    if [key, value, rest].iter().any(|word| word & FLAG != flag) {
+        return None;
+    }
+    let record = Record {
+        key: key & !FLAG | (rest & KEY_TOP) << 1,
+        value: value & !FLAG | (rest & VALUE_TOP) << 2,
+        dead: rest & DEAD != 0,
+    };
+    Some((record, rest & (DEAD - 1)))
+}
+
+impl RecoveryLogs {
+    /// Those of a table whose region is as long as it must be.
+    pub(super) fn new(region: Region, shape: Shape) -> Self {
+        let log = || Log {
+            filling: Mutex::new(Filling {
+                turn: 0,
+                handed_out: shape.log_records,
+                ready: shape.log_chunks.into(),
+            }),
+            recycling: Mutex::new(()),
+            written: (0..shape.log_chunks).map(|_| AtomicU32::new(0)).collect(),
+        };
+        Self { region, shape, logs: (0..1 << shape.log_bits).map(|_| log()).collect() }
+    }
+
+    pub(super) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// How many logs there are.
+    pub(super) fn count(&self) -> usize {
+        self.logs.len()
+    }
+
+    /// The log of a root entry.
+    #[inline]
+    pub(super) fn log_of(&self, entry: usize) -> usize {
+        entry & (self.logs.len() - 1)
+    }
+
+    fn chunks(&self) -> u64 {
+        self.shape.log_chunks.into()
+    }
+
+    fn chunk_of(&self, turn: u64) -> usize {
+        ((turn - 1) % self.chunks()) as usize
+    }
+
+    fn offset(&self, log: usize, chunk: usize) -> u64 {
+        (log as u64 * self.chunks() + chunk as u64) * self.shape.chunk_bytes()
+    }
+
+    fn head(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&ChunkHead> {
+        let offset = self.offset(log, chunk);
+        self.region.at(offset).ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
+    }
+
+    fn slots(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&[LogSlot]> {
+        let offset = self.offset(log, chunk) + size_of::<ChunkHead>() as u64;
+        let slots = self.region.slice_at(offset, self.shape.log_records as usize);
+        slots.ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
+    }
+
+    #[cold]
+    fn corrupt(&self, pm: &impl Medium, offset: u64, detail: &str) -> Error {
+        let detail = format!("a recovery log's chunk: {detail}");
+        Error::corrupt(pm.path().join(self.region.name()), offset, detail)
+    }
+
+    /// Hands out the next record of a log; `None` when a chunk must be made ready first.
+    #[inline]
+    pub(super) fn hand_out(&self, pm: &impl Medium, log: usize) -> Result<Option<Place>> {
+        let mut filling = self.filling(pm, log);
+        if filling.handed_out == self.shape.log_records {
+            if filling.turn == filling.ready {
+                return Ok(None);
+            }
+            self.begin_chunk(pm, log, &mut filling)?;
+        }
+        let record = filling.handed_out;
+        filling.handed_out += 1;
+        let flag = flag_of(filling.turn, self.chunks());
+        Ok(Some(Place { log, chunk: self.chunk_of(filling.turn), record, flag }))
+    }
+
+    #[cold]
+    fn begin_chunk(&self, pm: &impl Medium, log: usize, filling: &mut Filling) -> Result<()> {
+        let turn = filling.turn + 1;
+        let chunk = self.chunk_of(turn);
+        let head = self.head(pm, log, chunk)?;
+        self.logs[log].written[chunk].store(0, Relaxed);
+        head.turn.store(pm, turn, Release);
+        // P1: the records to come count by this turn's flag; those there are do not any more (L3).
+        pm.persist(&head.turn);
+        *filling = Filling { turn, handed_out: 0, ..*filling };
+        Ok(())
+    }
+
+    /// Writes a record to its place. Flushed: durable by the thread's next fence.
+    #[inline]
+    pub(super) fn write(
+        &self,
+        pm: &impl Medium,
+        place: &Place,
+        record: Record,
+        epoch: u64,
+    ) -> Result<()> {
+        let slot = &self.slots(pm, place.log, place.chunk)?[place.record as usize];
+        for (cell, word) in slot.0.iter().zip(encode(record, epoch, place.flag)) {
+            // Relaxed: each word says by its flag whether it is there.
+            cell.store(pm, word, Relaxed);
+        }
+        pm.flush_object(slot);
+        Ok(())
+    }
+
+    /// The record is durable, and in the root if it is needed.
+    #[inline]
+    pub(super) fn finish(&self, place: Place) {
+        // Release: pairs with the Acquire in `oldest`.
+        self.logs[place.log].written[place.chunk].fetch_add(1, Release);
+    }
+
+    /// Whether a chunk must be made ready before anything can be written.
+    #[inline]
+    pub(super) fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
+        let filling = self.filling(pm, log);
+        filling.handed_out == self.shape.log_records && filling.turn == filling.ready
+    }
+
+    /// Lets one thread at a time make a chunk of a log ready. Comes before every lock of a root entry.
+    pub(super) fn lock_recycling(&self, pm: &impl Medium, log: usize) -> MutexGuard<'_, ()> {
+        lock(pm, &self.logs[log].recycling)
+    }
+
+    /// What the oldest chunk of an exhausted log holds, which is the next to be begun. While recycling.
+    pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Result<Vec<(Record, u64)>> {
+        let filling = *self.filling(pm, log);
+        let turn = filling.ready + 1;
+        let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
+            return Ok(Vec::new());
+        };
+        let chunk = self.chunk_of(turn);
+        let mut rounds = 0;
+        // Acquire: pairs with the Release in `finish`. Who has a place waits for nobody.
+        while self.logs[log].written[chunk].load(Acquire) != self.shape.log_records {
+            pm.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        }
+        let flag = flag_of(past, self.chunks());
+        let slots = self.slots(pm, log, chunk)?;
+        Ok(slots.iter().filter_map(|slot| decode(load(pm, slot), flag)).collect())
+    }
+
+    /// None of the records of [`RecoveryLogs::oldest`] is needed any more.
+    pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
+        self.filling(pm, log).ready += 1;
+    }
+
+    fn filling(&self, pm: &impl Medium, log: usize) -> MutexGuard<'_, Filling> {
+        // Three numbers, changed together after everything that can fail.
+        lock(pm, &self.logs[log].filling)
+    }
+
+    /// The turns of a log's chunks that were begun, oldest first.
+    fn turns(&self, pm: &impl Medium, log: usize) -> Result<std::ops::RangeInclusive<u64>> {
+        let mut last = 0;
+        for chunk in 0..self.shape.log_chunks as usize {
+            let turn = self.head(pm, log, chunk)?.turn.load(pm, Acquire);
+            if turn > LAST_TURN || turn > 0 && self.chunk_of(turn) != chunk {
+                return Err(self.corrupt(pm, self.offset(log, chunk), "an impossible turn"));
+            }
+            last = last.max(turn);
+        }
+        let first = last.saturating_sub(self.chunks() - 1).max(1);
+        for turn in first..=last {
+            let chunk = self.chunk_of(turn);
+            if self.head(pm, log, chunk)?.turn.load(pm, Relaxed) != turn {
+                return Err(self.corrupt(pm, self.offset(log, chunk), "a turn is missing"));
+            }
+        }
+        Ok(first..=last)
+    }
+
+    /// Shows every record of a log to `visit`, in the order in which they were written.
+    pub(super) fn replay(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+        mut visit: impl FnMut(Record, u64) -> Result<()>,
+    ) -> Result<()> {
+        for turn in self.turns(pm, log)? {
+            let flag = flag_of(turn, self.chunks());
+            for slot in self.slots(pm, log, self.chunk_of(turn))? {
+                if let Some((record, epoch)) = decode(load(pm, slot), flag) {
+                    visit(record, epoch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores L1 and L2 and goes on where the log was left. Only repeats what may have been done.
+    pub(super) fn resume(&self, pm: &impl Medium, log: usize) -> Result<()> {
+        let turns = self.turns(pm, log)?;
+        let last = *turns.end();
+        if last == 0 {
+            return Ok(());
+        }
+        let mut holes = Vec::new();
+        let mut handed_out = 0;
+        for turn in turns {
+            let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
+            let slots = self.slots(pm, log, chunk)?;
+            let is_whole = |slot: &LogSlot| decode(load(pm, slot), flag).is_some();
+            let filled = match turn == last {
+                true => slots.iter().rposition(is_whole).map_or(0, |at| at + 1),
+                false => slots.len(),
+            };
+            let (below, above) = slots.split_at(filled);
+            holes.extend(below.iter().filter(|slot| !is_whole(slot)).map(|slot| (slot, flag)));
+            above.iter().for_each(|slot| turn_back(pm, slot, flag));
+            self.logs[log].written[chunk].store(filled as u32, Relaxed);
+            handed_out = filled as u32;
+        }
+        for &(slot, flag) in &holes {
+            slot.0[2].store(pm, flag | NO_EPOCH, Release);
+            pm.flush_object(&slot.0[2]);
+        }
+        // P2: no mixture of old words and those that follow belongs to an epoch.
+        pm.fence();
+        for (slot, flag) in holes {
+            for cell in &slot.0[..2] {
+                cell.store(pm, flag, Release);
+            }
+            pm.flush_object(slot);
+        }
+        // Durable by the opening's next fence: before the first record of the session.
+        let ready = last.max(self.chunks());
+        *self.filling(pm, log) = Filling { turn: last, handed_out, ready };
+        Ok(())
+    }
+
+    /// Broken rules of a log, in words.
+    pub(super) fn check(&self, pm: &impl Medium, log: usize) -> Result<Vec<String>> {
+        let turns = self.turns(pm, log)?;
+        let (last, handed_out) = (*turns.end(), self.filling(pm, log).handed_out as usize);
+        let mut faults = Vec::new();
+        for turn in turns {
+            let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
+            for (at, slot) in self.slots(pm, log, chunk)?.iter().enumerate() {
+                let expected = if turn < last || at < handed_out { flag } else { flag ^ FLAG };
+                if load(pm, slot).iter().any(|word| word & FLAG != expected) {
+                    faults
+                        .push(format!("record {at} of chunk {chunk} of log {log} has other flags"));
+                }
+            }
+        }
+        Ok(faults)
+    }
+}
+
+fn load(pm: &impl Medium, slot: &LogSlot) -> [u64; LOG_WORDS] {
+    std::array::from_fn(|word| slot.0[word].load(pm, Relaxed))
+}
+
+/// Takes the flag of the turn from a record that was not wholly written.
+fn turn_back(pm: &impl Medium, slot: &LogSlot, flag: u64) {
+    let mut turned = false;
+    for cell in &slot.0 {
+        if cell.load(pm, Relaxed) & FLAG == flag {
+            cell.store(pm, flag ^ FLAG, Release);
+            turned = true;
+        }
+    }
+    if turned {
+        pm.flush_object(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive_packing_in_both_rounds() {
+        let edges = [0, 1, FLAG - 1, FLAG, u64::MAX];
+        for flag in [0, FLAG] {
+            for key in edges {
+                for value in edges {
+                    for dead in [false, true] {
+                        let record = Record { key, value, dead };
+                        let words = encode(record, (1 << 48) - 1, flag);
+                        assert_eq!(decode(words, flag), Some((record, (1 << 48) - 1)));
+                        assert_eq!(decode(words, flag ^ FLAG), None);
+                        let mut torn = words;
+                        torn[1] ^= FLAG;
+                        assert_eq!(decode(torn, flag), None);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn flags_change_from_round_to_round() {
+        let flags: Vec<_> = (1..=8).map(|turn| flag_of(turn, 2) != 0).collect();
+        assert_eq!(flags, [true, true, false, false, true, true, false, false]);
+    }
+}

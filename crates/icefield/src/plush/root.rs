@@ -1,0 +1,311 @@
+//! The root (§4.1): the level in DRAM, which takes every write first, and the locks of everything below it.
+//!
+//! An entry's records are appended, the newest last, and leave all at once. Whatever the levels hold for the hashes of
+//! an entry changes only under its lock.
+
+use std::io;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::layout::{MAX_RECORDS, Shape};
+use crate::base::memory::ZeroedArray;
+use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
+use crate::pm::Medium;
+
+/// A record: two words, and whether it says that its key was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The key, or its hash where records are in the payload log.
+    pub(super) key: u64,
+    /// The value, or where in the payload log the record is.
+    pub(super) value: u64,
+    pub(super) dead: bool,
+}
+
+/// The entries.
+pub(super) struct RootTable {
+    heads: Box<[Head]>,
+    /// One byte a record.
+    fingerprints: ZeroedArray<AtomicU64>,
+    slots: ZeroedArray<[AtomicU64; 2]>,
+    /// Records of an entry.
+    records: usize,
+    /// Words of its fingerprints.
+    words: usize,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Head {
+    /// `base::version_lock`.
+    lock: AtomicU32,
+    size: AtomicU32,
+    /// The epoch that the entry's next log records belong to.
+    epoch: AtomicU64,
+    dead: [AtomicU64; MAX_RECORDS / 64],
+    /// Whether there are records that no log has.
+    unlogged: AtomicU32,
+}
+
+/// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
+pub(super) struct Latch<'a, M> {
+    word: &'a AtomicU32,
+    pm: &'a M,
+}
+
+impl<M> Clone for Latch<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Latch<'_, M> {}
+
+impl<M: Medium> LockCell for Latch<'_, M> {
+    #[inline(always)]
+    fn load(self, order: Ordering) -> u32 {
+        self.pm.beside();
+        self.word.load(order)
+    }
+
+    #[inline(always)]
+    fn store(self, word: u32, order: Ordering) {
+        self.pm.beside();
+        self.word.store(word, order);
+    }
+
+    #[inline(always)]
+    fn cas_weak(
+        self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.pm.beside();
+        self.word.compare_exchange_weak(current, new, success, failure)
+    }
+
+    fn wait(self, rounds: u32) {
+        self.pm.wait(rounds);
+    }
+}
+
+/// An entry of the root, locked: nothing with one of its hashes changes meanwhile.
+pub(super) struct Held<'a, M: Medium> {
+    pub(super) entry: usize,
+    guard: WriteGuard<Latch<'a, M>>,
+}
+
+impl<M: Medium> Held<'_, M> {
+    /// Makes readers wait until the lock is let go.
+    #[inline]
+    pub(super) fn begin_change(&self) {
+        self.guard.begin_change();
+    }
+
+    /// Lets readers in again.
+    #[inline]
+    pub(super) fn end_change(&self) {
+        self.guard.end_change();
+    }
+}
+
+const LANES: u64 = 0x0101_0101_0101_0101;
+
+#[inline]
+fn fingerprint(hash: u64) -> u8 {
+    (hash >> 8) as u8
+}
+
+impl RootTable {
+    pub(super) fn new(shape: Shape) -> io::Result<Self> {
+        let (entries, records) = (1_usize << shape.root_bits, shape.records());
+        let words = records.div_ceil(8);
+        Ok(Self {
+            heads: (0..entries).map(|_| Head::default()).collect(),
+            fingerprints: ZeroedArray::new(entries * words)?,
+            slots: ZeroedArray::new(entries * records)?,
+            records,
+            words,
+        })
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Bytes of DRAM.
+    pub(super) fn bytes(&self) -> u64 {
+        (size_of_val(&*self.heads) + size_of_val(&*self.fingerprints) + size_of_val(&*self.slots))
+            as u64
+    }
+
+    fn latch<'a, M>(&'a self, pm: &'a M, entry: usize) -> Latch<'a, M> {
+        Latch { word: &self.heads[entry].lock, pm }
+    }
+
+    /// Locks an entry. The caller holds no other.
+    #[inline]
+    pub(super) fn lock<'a, M: Medium>(&'a self, pm: &'a M, entry: usize) -> Held<'a, M> {
+        Held { entry, guard: version_lock::lock(self.latch(pm, entry)) }
+    }
+
+    /// Locks an entry unless another thread has it.
+    #[inline]
+    pub(super) fn try_lock<'a, M: Medium>(
+        &'a self,
+        pm: &'a M,
+        entry: usize,
+    ) -> Option<Held<'a, M>> {
+        version_lock::try_lock(self.latch(pm, entry)).map(|guard| Held { entry, guard })
+    }
+
+    /// Begins to read what belongs to an entry.
+    #[inline]
+    pub(super) fn read_begin(&self, pm: &impl Medium, entry: usize) -> Version {
+        version_lock::read_begin(self.latch(pm, entry))
+    }
+
+    /// Whether what was read belongs together.
+    #[inline]
+    pub(super) fn validate(&self, pm: &impl Medium, entry: usize, version: Version) -> bool {
+        version_lock::validate(self.latch(pm, entry), version)
+    }
+
+    /// How many records an entry has.
+    #[inline]
+    pub(super) fn size(&self, entry: usize) -> usize {
+        // Acquire (E4): pairs with the Release in `push`; the records come with it.
+        self.heads[entry].size.load(Acquire) as usize
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self, entry: usize) -> bool {
+        self.size(entry) == self.records
+    }
+
+    #[inline]
+    pub(super) fn epoch(&self, entry: usize) -> u64 {
+        // Acquire (E5): pairs with the Release in `set_epoch`; what left in earlier epochs is durable below.
+        self.heads[entry].epoch.load(Acquire)
+    }
+
+    /// Under the lock, or before anybody else knows the table.
+    pub(super) fn set_epoch(&self, entry: usize, epoch: u64) {
+        self.heads[entry].epoch.store(epoch, Release);
+    }
+
+    pub(super) fn has_unlogged(&self, entry: usize) -> bool {
+        // Relaxed: asked under the lock.
+        self.heads[entry].unlogged.load(Relaxed) != 0
+    }
+
+    /// A record comes that no log has. Under the lock.
+    pub(super) fn note_unlogged(&self, entry: usize) {
+        self.heads[entry].unlogged.store(1, Relaxed);
+    }
+
+    /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
+    #[inline]
+    pub(super) fn push(&self, entry: usize, hash: u64, record: Record) {
+        let head = &self.heads[entry];
+        let at = head.size.load(Relaxed) as usize;
+        let slot = &self.slots[entry * self.records + at];
+        // Relaxed (E4): published by the size.
+        slot[0].store(record.key, Relaxed);
+        slot[1].store(record.value, Relaxed);
+        set_bits(
+            &self.fingerprints[entry * self.words + at / 8],
+            at % 8 * 8,
+            0xFF,
+            fingerprint(hash).into(),
+        );
+        set_bits(&head.dead[at / 64], at % 64, 1, record.dead.into());
+        // Release (E4): the linearization point of every write.
+        head.size.store(at as u32 + 1, Release);
+    }
+
+    /// Drops all records of an entry: they have arrived below. Under the lock, readers being kept away.
+    pub(super) fn empty(&self, entry: usize) {
+        self.heads[entry].size.store(0, Relaxed);
+        self.heads[entry].unlogged.store(0, Relaxed);
+    }
+
+    /// A record by its place.
+    #[inline]
+    pub(super) fn record(&self, entry: usize, at: usize) -> Record {
+        let slot = &self.slots[entry * self.records + at];
+        // Relaxed (E4): the size was loaded before; what a change has replaced since fails the validation.
+        Record {
+            key: slot[0].load(Relaxed),
+            value: slot[1].load(Relaxed),
+            dead: self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1,
+        }
+    }
+
+    /// The newest record with the fingerprint of the hash that `holds` the key.
+    #[inline]
+    pub(super) fn newest<E>(
+        &self,
+        entry: usize,
+        hash: u64,
+        mut holds: impl FnMut(Record) -> Result<bool, E>,
+    ) -> Result<Option<Record>, E> {
+        let size = self.size(entry);
+        for word in (0..size.div_ceil(8)).rev() {
+            let lanes = self.fingerprints[entry * self.words + word].load(Relaxed);
+            let differing = lanes ^ (LANES * u64::from(fingerprint(hash)));
+            // A high bit for each zero byte, and for some bytes above one: the key decides.
+            let mut found = differing.wrapping_sub(LANES) & !differing & (LANES << 7);
+            while found != 0 {
+                let lane = (63 - found.leading_zeros()) as usize / 8;
+                found &= !(0xFF << (lane * 8));
+                let at = word * 8 + lane;
+                if at < size {
+                    let record = self.record(entry, at);
+                    if holds(record)? {
+                        return Ok(Some(record));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks for an entry ahead of time.
+    pub(super) fn prefetch(&self, entry: usize) {
+        crate::base::pipeline::prefetch_read(&self.heads[entry]);
+        crate::base::pipeline::prefetch_read(&self.fingerprints[entry * self.words]);
+    }
+}
+
+/// Replaces some bits of a word that only the holder of a lock changes.
+#[inline]
+fn set_bits(word: &AtomicU64, shift: usize, mask: u64, bits: u64) {
+    // Relaxed (E4): published by the size.
+    word.store(word.load(Relaxed) & !(mask << shift) | bits << shift, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_of_equal_keys_is_found() {
+        let shape = Shape { root_bits: 1, ..Shape::default() };
+        let root = RootTable::new(shape).expect("memory");
+        for n in 0..256_u64 {
+            let record = Record { key: n % 10, value: n, dead: n % 3 == 0 };
+            root.push(1, record.key * 77, record);
+        }
+        assert!(root.is_full(1) && root.size(0) == 0);
+        for key in 0..10 {
+            let found = root.newest::<()>(1, key * 77, |record| Ok(record.key == key));
+            let newest = (0..256).rev().find(|n| n % 10 == key).expect("one of ten");
+            assert_eq!(found, Ok(Some(Record { key, value: newest, dead: newest % 3 == 0 })));
+        }
+        root.empty(1);
+        assert_eq!(root.newest::<()>(1, 77, |_| Ok(true)), Ok(None));
+    }
+}

@@ -1,0 +1,152 @@
+//! Relaxed writes (§5.7): records that no log has, and the checkpoint that makes them durable.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Plush;
+use super::core::Core;
+use super::root::Record;
+use crate::Result;
+use crate::key::{Data, Key, Raw, Value};
+use crate::pm::Medium;
+use crate::record::Probe;
+use crate::table::{Arg, Owned};
+
+/// Root entries that a thread takes at a time.
+const ENTRIES_AT_A_TIME: usize = 8;
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Writes one record to the root only.
+    fn write_unlogged(&self, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+        self.fits(probe, value)?;
+        let written = self.write_payload(probe, value)?;
+        if self.payloads.is_some() {
+            // Whoever moves the record on fences for itself only.
+            self.pm.fence();
+        }
+        let record = Record { key: self.key_word(probe), value: written.word, dead: false };
+        let admitted = self.admit_unlogged(probe.hash, record);
+        self.finish_payload(written);
+        admitted
+    }
+
+    fn admit_unlogged(&self, hash: u64, record: Record) -> Result<()> {
+        loop {
+            let held = self.hold(hash);
+            if self.root.is_full(held.entry) {
+                self.migrate_root(&held)?;
+                continue;
+            }
+            self.root.note_unlogged(held.entry);
+            self.root.push(held.entry, hash, record);
+            self.counts.writes.add(1);
+            self.estimate.add(1);
+            return Ok(());
+        }
+    }
+
+    /// Moves every record that no log has to level 1, on several threads.
+    pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            let _pin = self.pin();
+            loop {
+                // Relaxed: the entries' locks order everything else.
+                let first = next.fetch_add(ENTRIES_AT_A_TIME, Relaxed);
+                if first >= self.root.entries() {
+                    return Ok(());
+                }
+                for entry in first..(first + ENTRIES_AT_A_TIME).min(self.root.entries()) {
+                    let held = self.root.lock(&self.pm, entry);
+                    if self.root.has_unlogged(entry) {
+                        self.migrate_root(&held)?;
+                    }
+                }
+            }
+        };
+        let helpers = threads.min(self.root.entries() / ENTRIES_AT_A_TIME).saturating_sub(1);
+        if helpers == 0 {
+            return work();
+        }
+        std::thread::scope(|scope| {
+            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            helpers.into_iter().fold(own, |result, helper| match helper.join() {
+                Ok(done) => result.and(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    /// [`put`](Self::put) without a log (§5.7): the record is durable after the next [`checkpoint`](Self::checkpoint),
+    /// [`sync`](Self::sync) or clean shutdown, and may be so earlier. After a crash before that each key has one of its
+    /// values since the last of these, or the one it had then. Reads tell of it at once.
+    ///
+    /// # Errors
+    /// As [`try_insert`](Self::try_insert).
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// for key in 0..1000 {
+    ///     table.put_unlogged(key, key)?;
+    /// }
+    /// table.checkpoint(1)?; // Durable from here on.
+    /// assert_eq!(table.get(7)?, Some(7));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn put_unlogged(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<()> {
+        let core = &self.core;
+        core.pm.writable()?;
+        let _pass = core.gate.enter();
+        let (probe, value) = (core.probe(key), V::raw(value));
+        core.make_payload_room(&probe, value)?;
+        let _pin = core.pin();
+        core.write_unlogged(&probe, value)
+    }
+
+    /// Makes everything durable that was put without a log before, on so many threads. Root entries without such
+    /// records stay as they are.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; what could not move stays unlogged.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<str, u64>::in_memory()?;
+    /// table.put_unlogged("answer", 42)?;
+    /// table.checkpoint(2)?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn checkpoint(&self, threads: usize) -> Result<()> {
+        self.core.pm.writable()?;
+        let _pass = self.core.gate.enter();
+        self.core.checkpoint(threads)
+    }
+
+    /// [`put_unlogged`](Self::put_unlogged) of each record, then a [`checkpoint`](Self::checkpoint) (§5.7).
+    ///
+    /// # Errors
+    /// As these; what came before the failure may be there.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// table.bulk_load((0..1000).map(|key| (key, key * 2)))?;
+    /// assert_eq!(table.get(500)?, Some(1000));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn bulk_load(&self, records: impl IntoIterator<Item = (Owned<K>, Owned<V>)>) -> Result<()> {
+        for (key, value) in records {
+            self.put_unlogged(K::arg(&key), <V as Data>::arg(&value))?;
+        }
+        self.checkpoint(1)
+    }
+
+    pub(super) fn sync_now(&self) -> Result<()> {
+        match self.core.pm.writable() {
+            // Nothing can have been put.
+            Err(crate::Error::ReadOnly) => Ok(()),
+            _ => self.checkpoint(1),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Plush end to end: words and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
+
+use icefield::base::hash::HashKind;
+use icefield::pm::sim::{Pick, Sim, SimOptions};
+use icefield::{Durability, Error, Occupied, Plush, Shape};
+
+type Check = Result<(), Box<dyn std::error::Error>>;
+
+const TINY: Shape = Shape {
+    root_bits: 1,
+    first_bits: 0,
+    fan_bits: 1,
+    slots: 2,
+    log_bits: 0,
+    log_chunks: 2,
+    log_records: 8,
+};
+
+#[test]
+fn words_sink_through_the_levels_and_stay() -> Check {
+    for shape in [Shape::default(), TINY] {
+        let table = Plush::<u64, u64>::options().shape(shape).in_memory()?;
+        let keys = if shape == TINY { 5_000 } else { 200_000 };
+        for key in 0..keys {
+            table.put(key, key * 3)?;
+        }
+        for key in 0..keys {
+            assert_eq!(table.get(key)?, Some(key * 3), "key {key}");
+        }
+        assert_eq!(table.try_insert(7, 0)?, Err(Occupied(21)));
+        assert_eq!(table.get(keys)?, None);
+        assert_eq!(table.len()?, keys);
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+        for key in (0..keys).step_by(2) {
+            assert_eq!(table.remove(key)?, Some(key * 3));
+        }
+        assert_eq!(table.iter().count() as u64, keys / 2);
+        println!("{:?}", table.stats());
+        table.clear()?;
+        assert_eq!(table.len()?, 0);
+        assert_eq!(table.insert(1, 1)?, None);
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_key_and_every_value_can_be_stored() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let edges = [0, 1, 2, 0x80, 1 << 63, u64::MAX - 1, u64::MAX];
+    let table = Plush::<u64, u64>::options().shape(TINY).create(&path)?;
+    for key in edges {
+        for value in edges {
+            table.put(key, value)?;
+            assert_eq!(table.get(key)?, Some(value));
+        }
+        assert_eq!(table.remove(key)?, Some(u64::MAX));
+        assert_eq!((table.get(key)?, table.remove(key)?), (None, None));
+        assert_eq!(table.try_insert(key, !key)?, Ok(()));
+        assert_eq!(table.try_insert(key, 5)?, Err(Occupied(!key)));
+        assert_eq!(table.update(key, key)?, Some(!key));
+    }
+    assert!(table.check()?.is_clean());
+    drop(table);
+    let table = Plush::<u64, u64>::open(&path)?;
+    assert_eq!(table.len()?, edges.len() as u64);
+    let mut records = table.iter().collect::<Result<Vec<_>, _>>()?;
+    records.sort_unstable();
+    assert_eq!(records, edges.map(|key| (key, key)));
+    table.clear()?;
+    assert_eq!(table.get(0)?, None);
+    Ok(())
+}
+
+#[test]
+fn equal_hashes_continue_their_entry() -> Check {
+    for shape in [TINY, Shape::default()] {
+        let table =
+            Plush::<u64, u64>::options().shape(shape).hash(HashKind::Constant).in_memory()?;
+        let keys = if shape == TINY { 500 } else { 10_000 };
+        for round in 0..2 {
+            for key in 0..keys {
+                table.put(key, key + round)?;
+            }
+        }
+        for key in (0..keys).step_by(7) {
+            assert_eq!(table.get(key)?, Some(key + 1));
+        }
+        assert_eq!(table.get(keys)?, None);
+        assert!(table.stats().pm_bytes < 16 << 20, "{:?}", table.stats());
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(report.records, keys);
+        for key in 0..keys {
+            assert_eq!(table.remove(key)?, Some(key + 1));
+        }
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+/// Updates and removals for ever: space stays bounded.
+#[test]
+fn stale_records_take_bounded_space() -> Check {
+    let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;
+    for round in 0..200 {
+        for key in 0..100 {
+            table.put(key, round)?;
+        }
+    }
+    let bytes = table.stats().pm_bytes;
+    for round in 0..2_000 {
+        for key in 0..100 {
+            table.put(key, round)?;
+        }
+    }
+    println!("{:?}", table.stats());
+    assert!(table.stats().pm_bytes <= bytes * 2, "{bytes} {:?}", table.stats());
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+/// What a crash takes of records without a log: none that a checkpoint, a migration or a clean end came after.
+#[test]
+fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let sim = Sim::new(SimOptions { seed, ..SimOptions::default() });
+        let table = Plush::<u64, u64>::options().shape(TINY).create_on(sim.clone())?;
+        for key in 0..20 {
+            table.put(key, 1)?;
+            table.put_unlogged(key, 2)?;
+        }
+        table.checkpoint(2)?;
+        for key in 0..5 {
+            table.put_unlogged(key, 3)?;
+        }
+        table.put(5, 4)?;
+        let mut image = sim.image();
+        sim.crash_point(|point| point.space().image(Pick::AllOld, &mut image));
+        let again =
+            Plush::<u64, u64>::options().open_on(Sim::from_image(&image, SimOptions::default()))?;
+        for key in 0..20 {
+            let value = again.get(key)?;
+            match key {
+                0..5 => assert!(value == Some(2) || value == Some(3), "key {key}: {value:?}"),
+                5 => assert_eq!(value, Some(4)),
+                _ => assert_eq!(value, Some(2), "key {key}"),
+            }
+            lost += u64::from(value == Some(2) && key < 5);
+        }
+        assert!(again.check()?.is_clean());
+        drop(table);
+        let closed = Sim::from_image(&sim.image(), SimOptions::default());
+        let closed = Plush::<u64, u64>::options().open_on(closed)?;
+        assert_eq!((closed.get(0)?, closed.get(19)?), (Some(3), Some(2)));
+    }
+    println!("{lost} unlogged records were lost, as they may");
+    assert!(lost > 0);
+    Ok(())
+}
+
+#[test]
+fn shrinking_drops_what_is_stale() -> Check {
+    let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;
+    table.bulk_load((0..1_000).map(|key| (key, key)))?;
+    table.retain(|key, _| key % 10 == 0)?;
+    table.shrink_to_fit()?;
+    assert_eq!(table.len()?, 100);
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    table.reserve(1_200)?;
+    assert!(table.capacity() >= 1_300, "{:?}", table.stats());
+    assert_eq!(table.iter().count(), 100);
+    Ok(())
+}
+
+/// A table that is asked to survive power cuts does, as far as a test without one can tell.
+#[test]
+fn disks_are_synced() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let options = || Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
+    let table = options().create(&path)?;
+    for key in 0..50 {
+        table.put(key, "one")?;
+    }
+    let pairs: Vec<(u64, &str)> = (50..100).map(|key| (key, "many")).collect();
+    table.put_batch(&pairs)?;
+    drop(table);
+    let table = options().open(&path)?;
+    assert_eq!(table.len()?, 100);
+    assert!(table.check()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn threads_write_together() -> Check {
+    for shape in [TINY, Shape::default()] {
+        let table = Plush::<u64, u64>::options().shape(shape).in_memory()?;
+        let keys = if shape == TINY { 500 } else { 20_000 };
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                let table = &table;
+                scope.spawn(move || -> icefield::Result<()> {
+                    for key in 0..keys {
+                        table.fetch_add(key, 1)?;
+                        table.put((thread + 1) * 1_000_000 + key, key)?;
+                    }
+                    Ok(())
+                });
+            }
+        });
+        for key in 0..keys {
+            assert_eq!(table.get(key)?, Some(3), "key {key}");
+        }
+        assert_eq!(table.len()?, keys * 4);
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn bytes_of_any_length() -> Check {
+    for shape in [TINY, Shape::default()] {
+        let table = Plush::<[u8], [u8]>::options().shape(shape).in_memory()?;
+        let count = if shape == TINY { 300 } else { 5_000 };
+        let key = |n: u32| format!("key number {n}").into_bytes();
+        let value = |n: u32| vec![n as u8; (n as usize * 37) % 3000];
+        for n in 0..count {
+            assert_eq!(table.insert(&key(n), &value(n))?, None);
+        }
+        for n in 0..count {
+            assert_eq!(table.get(&key(n))?, Some(value(n)));
+            assert_eq!(table.get_with(&key(n), |bytes| bytes.len())?, Some(value(n).len()));
+        }
+        for n in (0..count).step_by(3) {
+            assert_eq!(table.insert(&key(n), b"new")?, Some(value(n)));
+            assert_eq!(table.remove(&key(n + 1))?, Some(value(n + 1)).filter(|_| n + 1 < count));
+        }
+        let big = vec![7; 16 << 20];
+        table.put(b"big", &big)?;
+        assert_eq!(table.get(b"big")?, Some(big));
+        let long = vec![0; (16 << 20) + 1];
+        assert!(matches!(table.put(b"big", &long), Err(Error::ValueTooLong { .. })));
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+/// Chunks of the payload log are freed and written again, however often the same keys are updated.
+#[test]
+fn payloads_take_bounded_space() -> Check {
+    let table = Plush::<str, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 12).in_memory()?;
+    for n in 0..50 {
+        table.put(&format!("stays {n}"), &[n; 100])?;
+    }
+    for round in 0..3_000_u32 {
+        for n in 0..10 {
+            table.put(&format!("changes {n}"), &[round as u8; 100])?;
+        }
+    }
+    println!("{:?}", table.stats());
+    assert!(table.stats().pm_bytes < 4 << 20, "{:?}", table.stats());
+    for n in 0..50 {
+        assert_eq!(table.get(&format!("stays {n}"))?, Some(vec![n; 100]));
+    }
+    for n in 0..10 {
+        assert_eq!(table.get(&format!("changes {n}"))?, Some(vec![2_999_u32 as u8; 100]));
+    }
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn reopens_after_closing_and_after_forgetting() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let table = Plush::<str, u64>::create(&path)?;
+    for n in 0..30_000 {
+        table.put(&format!("key {n}"), n)?;
+    }
+    assert!(
+        matches!(Plush::<str, u64>::open(&path), Err(Error::Locked { pid }) if pid == std::process::id())
+    );
+    drop(table);
+    assert!(matches!(Plush::<u64, u64>::open(&path), Err(Error::TypeMismatch { .. })));
+    let reader = Plush::<str, u64>::open_read_only(&path)?;
+    let another = Plush::<str, u64>::open_read_only(&path)?;
+    assert_eq!(reader.get("key 77")?, Some(77));
+    assert_eq!(another.iter().count(), 30_000);
+    assert!(matches!(reader.put("x", 1), Err(Error::ReadOnly)));
+    drop((reader, another));
+    let table = Plush::<str, u64>::open(&path)?;
+    assert!(table.recovery().was_clean);
+    assert_eq!(table.len()?, 30_000);
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    let copy = directory.path().join("copy.ice");
+    table.backup(&copy)?;
+    assert_eq!(Plush::<str, u64>::open(&copy)?.len()?, 30_000);
+    let rescued = directory.path().join("rescued.ice");
+    assert_eq!(table.salvage(&rescued)?.records, 30_000);
+    assert_eq!(Plush::<str, u64>::open(&rescued)?.get("key 2999")?, Some(2_999));
+    Ok(())
+}
