@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use icefield::Durability;
+use icefield::{Durability, Yards};
 use icefield_testkit::workload::Distribution;
 
 /// What to measure and how. The defaults are those of a full run; `--quick` makes a small one.
@@ -54,7 +54,8 @@ pub struct Args {
     /// Where files are made [default: /dev/shm]
     #[arg(long)]
     pub dir: Option<PathBuf>,
-    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]
+    /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; of all its slots
+    /// in space, amplification and levels, where the table can be told to fill them [default: 0.95 in levels]
     #[arg(long, value_parser = share)]
     pub fill: Option<f64>,
     /// Shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]
@@ -63,6 +64,9 @@ pub struct Args {
     /// Stash buckets per segment, 2 to 4 [default: the table's; 2 and 4 in load-factor]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=4))]
     pub stash_buckets: Vec<u32>,
+    /// Slots of IcebergHT's front and back buckets, e.g. `64/8,32/4` [default: the table's; the paper's six in levels]
+    #[arg(long, value_delimiter = ',', value_parser = yards)]
+    pub yards: Vec<Yards>,
     /// How DLHT spreads keys over bins [default: strong]
     #[arg(long)]
     pub hash: Option<Hashing>,
@@ -114,6 +118,7 @@ impl Args {
             fill: None,
             insert_ratio: Vec::new(),
             stash_buckets: Vec::new(),
+            yards: Vec::new(),
             hash: None,
             link_ratio: Vec::new(),
             ycsb_writes: YcsbWrites::Update,
@@ -299,6 +304,15 @@ fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no count such as 8000000, 8M or 200k"))
 }
 
+/// Bucket sizes: `64/8`.
+fn yards(text: &str) -> Result<Yards, String> {
+    let parsed = text.split_once('/').and_then(|(front, back)| {
+        let (front, back) = (front.parse().ok()?, back.parse().ok()?);
+        ((1..=64).contains(&front) && (1..=8).contains(&back)).then_some(Yards { front, back })
+    });
+    parsed.ok_or_else(|| format!("`{text}` is no pair of sizes from 1/1 to 64/8"))
+}
+
 /// A share: `0.2` or `20%`.
 fn share(text: &str) -> Result<f64, String> {
     let number = match text.strip_suffix('%') {
@@ -329,6 +343,8 @@ mod tests {
         assert_eq!(share("20%"), Ok(0.2));
         assert_eq!(share("1"), Ok(1.0));
         assert!(share("20").is_err());
+        assert_eq!(yards("32/6"), Ok(Yards { front: 32, back: 6 }));
+        assert!(["", "64", "65/8", "64/9", "0/1", "8/0"].iter().all(|text| yards(text).is_err()));
         assert_eq!("32".parse(), Ok(Batch::Of(32)));
         assert_eq!("stream".parse(), Ok(Batch::Stream));
         assert!("0".parse::<Batch>().is_err());

@@ -113,10 +113,18 @@ impl Design for IcebergHt {
         Medium::Pmem
     }
 
+    fn offers_yards(&self) -> bool {
+        true
+    }
+
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        let options = Iceberg::<u64, u64>::options()
+        let mut options = Iceberg::<u64, u64>::options()
             .capacity(setup.capacity)
-            .hash_seed([setup.seed, !setup.seed]);
+            .hash_seed([setup.seed, !setup.seed])
+            .yards(setup.yards.unwrap_or_default());
+        if setup.filled_up {
+            options = options.max_load(1.0);
+        }
         at!(place, options, create, create_on)
     }
 

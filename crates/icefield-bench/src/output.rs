@@ -213,7 +213,7 @@ fn extra_text(row: &Row) -> String {
             "{name}={} calls with {} flushes, {} fences",
             class["calls"], class["flushes"], class["fences"]
         )),
-        Value::Object(_) if name != "lines" => None,
+        Value::Object(_) if !matches!(name.as_str(), "lines" | "usual") => None,
         Value::Array(_) => None,
         value => Some(format!("{name}={}", plain(value))),
     };

@@ -207,6 +207,8 @@ impl Session {
         Setup {
             capacity,
             stash_buckets: self.args.stash_buckets.first().copied(),
+            yards: self.args.yards.first().copied(),
+            filled_up: false,
             hash: self.args.hash.unwrap_or_default(),
             link_ratio: self.args.link_ratio.first().copied(),
             fixed_size: self.fixed_size,

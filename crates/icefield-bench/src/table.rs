@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use icefield::pm::sim::Sim;
-use icefield::{Durability, Result, Stats};
+use icefield::{Durability, Result, Stats, Yards};
 
 use crate::args::{Batch, Hashing, Medium};
 use crate::keys::Tally;
@@ -155,6 +155,11 @@ pub(crate) trait Design: Sync {
         false
     }
 
+    /// Whether it has front and back buckets, whose sizes can be chosen.
+    fn offers_yards(&self) -> bool {
+        false
+    }
+
     /// Whether its tables answer `call`.
     fn offers(&self, _call: Call) -> bool {
         true
@@ -235,6 +240,9 @@ pub(crate) struct Setup {
     /// Records that it holds without growing.
     pub capacity: u64,
     pub stash_buckets: Option<u32>,
+    pub yards: Option<Yards>,
+    /// Whether a table grows only when all its slots are used, if it can be told so.
+    pub filled_up: bool,
     pub hash: Hashing,
     /// Link buckets per bin.
     pub link_ratio: Option<f64>,

@@ -28,9 +28,12 @@ const TESTS: &[(&str, fn())] = &[
     ("a_fill_curve_has_twenty_points", a_fill_curve_has_twenty_points),
     ("costs_are_counted_per_call", costs_are_counted_per_call),
     ("batches_share_fences", batches_share_fences),
+    ("an_iceberg_writes_one_line", an_iceberg_writes_one_line),
+    ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
     ("recovery_is_independent_of_size", recovery_is_independent_of_size),
     ("latencies_are_in_order", latencies_are_in_order),
     ("space_is_what_the_files_take", space_is_what_the_files_take),
+    ("a_full_iceberg_is_nearly_all_records", a_full_iceberg_is_nearly_all_records),
     ("results_go_to_a_directory", results_go_to_a_directory),
 ];
 
@@ -78,6 +81,7 @@ fn list_names_every_experiment() {
         "mixed",
         "load-factor",
         "fill-curve",
+        "levels",
         "amplification",
         "recovery",
         "latency",
@@ -250,6 +254,63 @@ fn batches_share_fences() {
     assert!(pm(inserts, "fences") <= 3.0 / 32.0);
 }
 
+/// Of `experiment` on IcebergHT, at 95 % fill.
+fn full_iceberg(experiment: &str, keys: u64) -> Args {
+    let tables = vec!["iceberg".to_owned()];
+    Args { tables, keys: Some(keys), fill: Some(0.95), ..small(experiment) }
+}
+
+fn an_iceberg_writes_one_line() {
+    let rows = rows(full_iceberg("amplification", 60_000));
+    assert_eq!(rows.len(), 14, "seven calls, alone and in batches");
+    for row in &rows {
+        let (op, usual) = (row["op"].as_str().unwrap(), &row["extra"]["usual"]);
+        let costs = ["line_writes", "flushes", "fences"].map(|name| usual[name].as_u64().unwrap());
+        match (op, row["batch"] == 32) {
+            ("get" | "get-miss", _) => assert_eq!(costs, [0; 3], "{row:?}"),
+            (_, false) => {
+                assert_eq!(costs, [1; 3], "{row:?}");
+                assert!(usual["share"].as_f64().unwrap() >= 0.999, "{row:?}");
+            }
+            (_, true) => {
+                assert_eq!(costs, [32, 32, 1], "{row:?}");
+                // An update of a key that the batch has updated already waits for that.
+                let most = if op == "update" { 1.05 } else { 1.0 };
+                assert!(extra(row, "fences_per_batch") <= most, "{row:?}");
+            }
+        }
+        let most = match (op, row["batch"] == 32) {
+            ("get", false) => 1.14,
+            ("get", true) => 1.25,
+            ("get-miss", _) => 0.31,
+            _ => continue,
+        };
+        assert!(pm(row, "line_reads") <= most, "{row:?}");
+    }
+}
+
+fn levels_fill_as_the_paper_says() {
+    let all = rows(full_iceberg("levels", 300_000));
+    let sizes: Vec<_> = all.iter().map(|row| row["extra"]["yards"].as_str().unwrap()).collect();
+    assert_eq!(sizes, ["64/8", "64/6", "64/4", "32/8", "32/6", "32/4"]);
+    assert!(extra(&all[0], "front_yard") >= 0.91);
+    for row in &all {
+        let shares = ["front_yard", "back_yard", "overflow"].map(|level| extra(row, level));
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 2e-4, "{shares:?}");
+        assert!((number(row, "load_factor") - 0.95).abs() < 1e-3, "{row:?}");
+        assert!(number(row, "keys") >= 300_000.0);
+    }
+    for same_front in all.chunks(3) {
+        assert!(same_front.is_sorted_by_key(|row| extra(row, "overflow")), "{same_front:?}");
+    }
+    let one = Args {
+        yards: vec![icefield::Yards { front: 16, back: 2 }],
+        ..full_iceberg("levels", 10_000)
+    };
+    let one = rows(one);
+    assert_eq!((one.len(), &one[0]["extra"]["yards"]), (1, &"16/2".into()));
+}
+
 fn recovery_is_independent_of_size() {
     let lines = |keys| {
         let mut args = small("recovery");
@@ -284,6 +345,17 @@ fn space_is_what_the_files_take() {
     assert_eq!(extra(&rows[0], "data_bytes"), 320_000.0);
     assert!(extra(&rows[0], "pm_bytes") >= 320_000.0);
     assert!(number(&rows[0], "bytes_per_key") >= 16.0);
+}
+
+fn a_full_iceberg_is_nearly_all_records() {
+    let rows = rows(full_iceberg("space", 300_000));
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    let [pm, dram, data] = ["pm_bytes", "dram_bytes", "data_bytes"].map(|name| extra(row, name));
+    assert!((extra(row, "data_share") - data / (pm + dram)).abs() < 1e-4);
+    assert!(extra(row, "data_share") >= 0.88, "{row:?}");
+    let beside = extra(row, "free_slot_bytes") + extra(row, "beside_slots_bytes");
+    assert_eq!(pm, data + beside);
 }
 
 fn results_go_to_a_directory() {

@@ -57,7 +57,7 @@ pub use dlht::{
 pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};
 #[doc(hidden)]
-pub use iceberg::Yards;
+pub use iceberg::{FrontLine, Yards};
 pub use iceberg::{Iceberg, IcebergIter, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 #[doc(hidden)]

@@ -12,6 +12,10 @@
 
 #[path = "loom/dlht.rs"]
 mod dlht;
+#[path = "loom/gate.rs"]
+mod gate;
+#[path = "loom/iceberg.rs"]
+mod iceberg;
 #[path = "loom/reclaim.rs"]
 mod reclaim;
 

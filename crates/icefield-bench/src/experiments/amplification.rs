@@ -1,7 +1,8 @@
 //! What each call does to persistent memory, counted exactly on the simulated medium (Plush Fig 6, Iceberg 5.2).
 //!
-//! An insert that meets a split pays for moving half a segment; it is counted apart, as are those that displace or
-//! stash. The row's own figures are means over all calls that met no split.
+//! An insert that meets a split pays for moving half a segment, and every write during a doubling for moving a few
+//! buckets; they are counted apart, as are inserts that displace or do not go to the first place. The row's own figures
+//! are means over all calls that met neither split nor doubling.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use icefield::Stats;
 use icefield::pm::sim::{Counters, Sim};
 use serde_json::{Value, json};
 
-use super::growth::{describe_space, detail};
+use super::growth::{describe_space, detail, filled};
 use super::latency::{CALLS, phase_keys};
 use crate::args::{Batch, Medium};
 use crate::keys::Tally;
@@ -18,12 +19,19 @@ use crate::session::{Placed, Session};
 use crate::table::{Call, Design, Place, structure_of};
 use crate::{Error, Outcome};
 
-/// What an insert met, the dearest first.
-const MEETINGS: [(&str, &[&str]); 3] = [
-    ("split", &["splits"]),
+/// What a call met, the dearest first, and the table's counts that tell.
+const MEETINGS: [(&str, &[&str]); 6] = [
+    (DOUBLING, &["doublings"]),
+    (SPLIT, &["splits"]),
     ("displacement", &["displacements"]),
     ("stash", &["stash_inserts", "chain_inserts"]),
+    ("overflow", &["overflow_inserts"]),
+    ("back", &["back_inserts"]),
 ];
+
+/// The table is growing.
+const DOUBLING: &str = "doubling";
+const SPLIT: &str = "split";
 
 /// What the others met: nothing.
 const DIRECT: &str = "direct";
@@ -41,11 +49,14 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-/// Grows a table by `try_insert`, then makes every other call on it.
+/// Grows a table by `try_insert`, or fills one of the right size, then makes every other call on it.
 fn one_table(session: &mut Session, design: &'static dyn Design, batch: Batch) -> Outcome {
     let keys = session.keys(Medium::Sim);
+    let (placed, keys) = match session.args.fill {
+        Some(fill) => filled(session, design, (Medium::Sim, keys), fill)?,
+        None => (session.create(design, Medium::Sim, session.setup(1024))?, keys),
+    };
     let ops = session.args.ops.unwrap_or((keys / 4).max(1));
-    let placed = session.create(design, Medium::Sim, session.setup(1024))?;
     let Place::Simulated(sim) = &placed.place else {
         return Err(Error::failed("the table is not on the simulated medium"));
     };
@@ -101,6 +112,9 @@ fn count(
 }
 
 fn met(before: &Stats, after: &Stats) -> &'static str {
+    if [before, after].iter().any(|stats| detail(stats, "is_doubling") == Some(1)) {
+        return DOUBLING;
+    }
     let happened =
         |names: &[&str]| names.iter().any(|name| detail(before, name) != detail(after, name));
     MEETINGS.iter().find(|(_, names)| happened(names)).map_or(DIRECT, |(meeting, _)| meeting)
@@ -142,10 +156,12 @@ struct Class {
     cost: PmCost,
     /// Lines read, by structure.
     lines: BTreeMap<&'static str, u64>,
-    /// How many calls flushed, and fenced, so often.
-    flushes: BTreeMap<u64, u64>,
-    fences: BTreeMap<u64, u64>,
+    /// How many calls wrote so many lines, flushed and fenced so often.
+    shapes: BTreeMap<Shape, u64>,
 }
+
+/// Lines written, flushes, fences of one call.
+type Shape = [u64; 3];
 
 impl Class {
     fn add(
@@ -160,9 +176,12 @@ impl Class {
         let (cost, lines) = difference(design, before, after);
         self.cost = self.cost.plus(cost);
         lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
-        let (flushes, fences) = (after.flushes - before.flushes, after.fences - before.fences);
-        *self.flushes.entry(flushes).or_default() += 1;
-        *self.fences.entry(fences).or_default() += 1;
+        let shape = [
+            after.line_writes - before.line_writes,
+            after.flushes - before.flushes,
+            after.fences - before.fences,
+        ];
+        *self.shapes.entry(shape).or_default() += 1;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -171,13 +190,9 @@ impl Class {
         self.cost = self.cost.plus(other.cost);
         other.lines.iter().for_each(|(name, count)| *self.lines.entry(name).or_default() += count);
         other
-            .flushes
+            .shapes
             .iter()
-            .for_each(|(number, calls)| *self.flushes.entry(*number).or_default() += calls);
-        other
-            .fences
-            .iter()
-            .for_each(|(number, calls)| *self.fences.entry(*number).or_default() += calls);
+            .for_each(|(shape, calls)| *self.shapes.entry(*shape).or_default() += calls);
     }
 
     fn per_op(&self) -> PmCost {
@@ -193,6 +208,26 @@ impl Class {
             .collect()
     }
 
+    /// `{"2": 1000, "5": 3}`: so many calls did it so often. Long tails are cut into powers of two.
+    fn counted(&self, what: usize) -> Value {
+        const EXACT: u64 = 128;
+        let mut shown: BTreeMap<u64, u64> = BTreeMap::new();
+        for (shape, calls) in &self.shapes {
+            let number = shape[what];
+            let number = if number <= EXACT { number } else { number.next_power_of_two() };
+            *shown.entry(number).or_default() += calls;
+        }
+        shown.into_iter().map(|(number, calls)| (number.to_string(), json!(calls))).collect()
+    }
+
+    /// What most calls do, and the share of those that do exactly that.
+    fn usual(&self) -> Value {
+        let most = self.shapes.iter().max_by_key(|(_, calls)| **calls);
+        let ([line_writes, flushes, fences], calls) = most.map_or(([0; 3], 0), |(s, c)| (*s, *c));
+        let share = calls as f64 / self.calls.max(1) as f64;
+        json!({ "line_writes": line_writes, "flushes": flushes, "fences": fences, "share": share })
+    }
+
     /// Per call, that is per batch where there are batches.
     fn summary(&self) -> Value {
         let per_call = self.cost.over(self.calls);
@@ -200,37 +235,28 @@ impl Class {
             "calls": self.calls,
             "flushes": per_call.flushes,
             "fences": per_call.fences,
-            "flushes_calls": counted(&self.flushes),
-            "fences_calls": counted(&self.fences),
+            "line_writes_calls": self.counted(0),
+            "flushes_calls": self.counted(1),
+            "fences_calls": self.counted(2),
             "pm": self.per_op(),
             "lines": self.lines_per_op(),
         })
     }
 }
 
-/// `{"2": 1000, "5": 3}`: so many calls did it so often. Long tails are cut into powers of two.
-fn counted(histogram: &BTreeMap<u64, u64>) -> Value {
-    const EXACT: u64 = 128;
-    let mut shown: BTreeMap<u64, u64> = BTreeMap::new();
-    for (number, calls) in histogram {
-        let number = if *number <= EXACT { *number } else { number.next_power_of_two() };
-        *shown.entry(number).or_default() += calls;
-    }
-    shown.into_iter().map(|(number, calls)| (number.to_string(), json!(calls))).collect()
-}
-
 fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: bool) {
-    let (mut without_splits, mut all) = (Class::default(), Class::default());
+    let (mut at_rest, mut all) = (Class::default(), Class::default());
     for (meeting, class) in classes {
         all.merge(class);
-        if *meeting != MEETINGS[0].0 {
-            without_splits.merge(class);
+        if !matches!(*meeting, DOUBLING | SPLIT) {
+            at_rest.merge(class);
         }
     }
     // Only in tiny runs does every call meet a split.
-    let typical = if without_splits.calls == 0 { &all } else { &without_splits };
+    let typical = if at_rest.calls == 0 { &all } else { &at_rest };
     row.pm = Some(typical.per_op());
     row.extra("lines", typical.lines_per_op());
+    row.extra("usual", typical.usual());
     if row.batch != Some(Batch::None) {
         row.extra("fences_per_batch", rounded(typical.cost.fences / typical.calls as f64));
     }

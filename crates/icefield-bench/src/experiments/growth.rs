@@ -6,11 +6,14 @@ use crate::Outcome;
 use crate::args::{Batch, Medium};
 use crate::place::allocated_bytes;
 use crate::row::{Row, rounded};
-use crate::session::Session;
+use crate::session::{Placed, Session};
 use crate::table::{BenchTable, Call, Design, Place, Setup};
 
 /// Samples over one growth.
 const SAMPLES: u64 = 1_000;
+
+/// Bytes of a record.
+const RECORD_BYTES: u64 = 16;
 
 /// Records before the first sample: a table of a few segments says nothing of the large ones.
 const SETTLED: u64 = 20_000;
@@ -50,6 +53,30 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// An empty table of at least so many records at `fill` of its slots, or of its resize point if it cannot be told to
+/// fill them; and how many records that is exactly.
+pub(super) fn filled(
+    session: &Session,
+    design: &'static dyn Design,
+    (medium, keys): (Medium, u64),
+    fill: f64,
+) -> Outcome<(Placed, u64)> {
+    filled_with(session, design, (medium, keys), (fill, session.setup(0)))
+}
+
+/// [`filled`], of a table made by `setup`.
+pub(super) fn filled_with(
+    session: &Session,
+    design: &'static dyn Design,
+    (medium, keys): (Medium, u64),
+    (fill, setup): (f64, Setup),
+) -> Outcome<(Placed, u64)> {
+    let capacity = (keys as f64 / fill.max(0.01)).ceil() as u64;
+    let placed = session.create(design, medium, Setup { capacity, filled_up: true, ..setup })?;
+    let records = (placed.table.stats().capacity as f64 * fill) as u64;
+    Ok((placed, records.max(1)))
 }
 
 /// Load factors of a table over its growth.
@@ -128,7 +155,10 @@ pub(super) fn space(session: &mut Session) -> Outcome {
     for design in ours {
         let medium = session.medium(design);
         let keys = session.keys(medium);
-        let placed = session.create(design, medium, session.setup(1024))?;
+        let (placed, keys) = match session.args.fill {
+            Some(fill) => filled(session, design, (medium, keys), fill)?,
+            None => (session.create(design, medium, session.setup(1024))?, keys),
+        };
         session.load(design, &*placed.table, 0..keys)?;
         let stats = placed.table.stats();
         let pm_bytes = match &placed.place {
@@ -138,11 +168,22 @@ pub(super) fn space(session: &mut Session) -> Outcome {
         let mut row = session.row("space", design, medium);
         row.keys = Some(keys);
         describe_space(&mut row, &*placed.table);
-        row.bytes_per_key = Some(rounded((pm_bytes + stats.dram_bytes) as f64 / keys as f64));
-        row.extra("pm_bytes", pm_bytes);
-        row.extra("dram_bytes", stats.dram_bytes);
-        row.extra("data_bytes", 16 * keys);
+        describe_bytes(&mut row, &stats, pm_bytes, keys);
         session.put(row)?;
     }
     Ok(())
+}
+
+/// What of all bytes is records, and what the others are.
+fn describe_bytes(row: &mut Row, stats: &Stats, pm_bytes: u64, keys: u64) {
+    let (all_bytes, data_bytes) = (pm_bytes + stats.dram_bytes, RECORD_BYTES * keys);
+    row.bytes_per_key = Some(rounded(all_bytes as f64 / keys as f64));
+    row.extra("pm_bytes", pm_bytes);
+    row.extra("dram_bytes", stats.dram_bytes);
+    row.extra("data_bytes", data_bytes);
+    row.extra("data_share", rounded(data_bytes as f64 / all_bytes as f64));
+    if let Some(slots) = detail(stats, "slots").map(|slots| RECORD_BYTES * slots) {
+        row.extra("free_slot_bytes", slots.saturating_sub(data_bytes));
+        row.extra("beside_slots_bytes", pm_bytes.saturating_sub(slots.max(data_bytes)));
+    }
 }

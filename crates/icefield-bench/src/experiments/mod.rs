@@ -4,6 +4,7 @@ mod amplification;
 mod fill;
 mod growth;
 mod latency;
+mod levels;
 mod limit;
 mod locks;
 mod mixed;
@@ -178,6 +179,11 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "fill-curve",
         what: "throughput while a sized table fills up",
         run: fill::run,
+    },
+    Experiment {
+        name: "levels",
+        what: "records by level at 95 % fill, by sizes of buckets (Iceberg Tables 4 and 6)",
+        run: levels::run,
     },
     Experiment {
         name: "amplification",

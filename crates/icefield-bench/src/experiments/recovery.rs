@@ -193,22 +193,26 @@ fn leave_killed(
         program = vec![this.into(), "bench".into()];
     }
     let fault = |error| Error::file(Path::new(&program[0]), error);
-    let mut child = Command::new(&program[0])
-        .args(&program[1..])
-        .arg(CHILD)
-        .args(["--tables", design.name(), "--medium", medium.name()])
-        .args(["--keys", &keys.to_string(), "--seed", &args.seed.to_string()])
-        .args(
-            args.stash_buckets
-                .iter()
-                .flat_map(|stash| ["--stash-buckets".to_owned(), stash.to_string()]),
-        )
-        .arg("--dir")
-        .arg(path)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(fault)?;
+    let mut child =
+        Command::new(&program[0])
+            .args(&program[1..])
+            .arg(CHILD)
+            .args(["--tables", design.name(), "--medium", medium.name()])
+            .args(["--keys", &keys.to_string(), "--seed", &args.seed.to_string()])
+            .args(
+                args.stash_buckets
+                    .iter()
+                    .flat_map(|stash| ["--stash-buckets".to_owned(), stash.to_string()]),
+            )
+            .args(args.yards.first().into_iter().flat_map(|yards| {
+                ["--yards".to_owned(), format!("{}/{}", yards.front, yards.back)]
+            }))
+            .arg("--dir")
+            .arg(path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(fault)?;
     let ready = wait_until_ready(&mut child);
     std::thread::sleep(GRACE);
     child.kill().and_then(|()| child.wait()).map_err(fault)?;
@@ -248,6 +252,8 @@ pub(super) fn child(args: &Args) -> Outcome {
         fixed_size: false,
         records: Records::default(),
         stash_buckets: args.stash_buckets.first().copied(),
+        yards: args.yards.first().copied(),
+        filled_up: false,
         seed: args.seed,
     };
     let table = design.create(&Place::Dir { path, durability }, setup)?;

@@ -48,6 +48,19 @@ impl<T: Zeroable> ZeroedArray<T> {
     /// # Errors
     /// The size overflows, or the system has no address space or memory left for it.
     pub fn new(len: usize) -> io::Result<Self> {
+        Self::with(len, map_zeroed)
+    }
+
+    /// As [`ZeroedArray::new`], for an array of which little is ever touched: on small pages, so that an element does
+    /// not cost a huge one.
+    ///
+    /// # Errors
+    /// As [`ZeroedArray::new`].
+    pub fn sparse(len: usize) -> io::Result<Self> {
+        Self::with(len, map)
+    }
+
+    fn with(len: usize, map: fn(usize) -> io::Result<NonNull<u8>>) -> io::Result<Self> {
         const {
             assert!(!needs_drop::<T>(), "elements are never dropped");
             assert!(align_of::<T>() <= 4096, "mappings are aligned to pages");
@@ -64,7 +77,7 @@ impl<T: Zeroable> ZeroedArray<T> {
         if bytes == 0 {
             return Ok(Self { start: NonNull::dangling(), len, mapped_bytes: 0 });
         }
-        let start = map_zeroed(bytes)?;
+        let start = map(bytes)?;
         Ok(Self { start: start.cast(), len, mapped_bytes: bytes })
     }
 
@@ -196,9 +209,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri backs every page")]
     fn untouched_memory_is_free() {
-        let array = ZeroedArray::<AtomicU64>::new(1 << 34).expect("128 GiB of address space");
-        array[1 << 33].store(1, Ordering::Relaxed);
-        assert_eq!(array[1 << 33].load(Ordering::Relaxed), 1);
+        for make in [ZeroedArray::<AtomicU64>::new, ZeroedArray::sparse] {
+            let array = make(1 << 34).expect("128 GiB of address space");
+            array[1 << 33].store(1, Ordering::Relaxed);
+            assert_eq!(array[1 << 33].load(Ordering::Relaxed), 1);
+        }
     }
 
     #[test]

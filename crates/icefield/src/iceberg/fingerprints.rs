@@ -6,11 +6,10 @@
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
 
 use super::layout::MAX_FRONT;
 use crate::base::group::{Group16, Isa, Native};
-use crate::base::sync::Line;
+use crate::base::sync::{Line, fence};
 use crate::pm::Medium;
 
 /// The lock bit of a front bucket, in its last word: the highest bit of the last slot's byte, which therefore keeps
@@ -32,7 +31,7 @@ pub(super) struct View {
 
 /// A front bucket's line.
 #[derive(Clone, Copy)]
-pub(super) struct FrontLine<'a>(pub(super) &'a Line);
+pub struct FrontLine<'a>(pub &'a Line);
 
 impl FrontLine<'_> {
     /// The slots whose byte is `byte`; the last slot's is compared without the bit that it shares with the lock.
@@ -48,7 +47,7 @@ impl FrontLine<'_> {
 
     /// The slots of `mask` that have the fingerprint.
     #[inline(always)]
-    pub(super) fn candidates(self, fingerprint: u8, mask: u64) -> u64 {
+    pub fn candidates(self, fingerprint: u8, mask: u64) -> u64 {
         self.candidates_on(Native::default(), fingerprint, mask)
     }
 
@@ -71,14 +70,16 @@ impl FrontLine<'_> {
         View { candidates: candidates & mask, empty: empty & mask }
     }
 
+    /// Whether somebody holds the lock.
     #[inline(always)]
-    pub(super) fn is_locked(self) -> bool {
+    pub fn is_locked(self) -> bool {
         // Acquire (E1): pairs with the Release in `unlock`; who sees the bit clear sees durable words only.
         self.0.0[7].load(Acquire) & LOCK != 0
     }
 
+    /// Takes the lock, unless somebody holds it.
     #[inline(always)]
-    pub(super) fn try_lock(self) -> bool {
+    pub fn try_lock(self) -> bool {
         // Acquire (E1): pairs with the Release in `unlock`.
         !self.is_locked() && self.0.0[7].fetch_or(LOCK, Acquire) & LOCK == 0
     }
@@ -94,7 +95,7 @@ impl FrontLine<'_> {
 
     /// Ends [`FrontLine::lock`].
     #[inline(always)]
-    pub(super) fn unlock(self) {
+    pub fn unlock(self) {
         let word = &self.0.0[7];
         // Relaxed: the holder of the lock is the only one who changes the word; others that try set a bit that is set.
         // Release (E1): everything that the holder did, its fence included, came before.
@@ -109,13 +110,13 @@ impl FrontLine<'_> {
 
     /// Gives a slot its fingerprint, under the lock (or before anybody else knows the bucket).
     #[inline(always)]
-    pub(super) fn publish(self, slot: u32, fingerprint: u8) {
+    pub fn publish(self, slot: u32, fingerprint: u8) {
         self.put(slot, if slot == MAX_FRONT - 1 { fingerprint & 0x7F } else { fingerprint });
     }
 
     /// Makes a slot EMPTY, under the lock.
     #[inline(always)]
-    pub(super) fn clear(self, slot: u32) {
+    pub fn clear(self, slot: u32) {
         self.put(slot, EMPTY);
     }
 
@@ -230,13 +231,13 @@ pub(super) fn candidates_back(words: [u64; 2], fingerprint: u8) -> u32 {
 mod tests {
     use super::*;
     use crate::base::sync::Lines;
-    use crate::pm::{Mapped, MappedOptions};
+    use crate::pm::sim::{Sim, SimOptions};
 
     #[test]
     fn the_lock_bit_and_the_last_fingerprint_share_a_byte() {
         let lines = Lines::new(1).unwrap();
         let line = FrontLine(&lines[0]);
-        let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
+        let pm = Sim::new(SimOptions::default());
         for fingerprint in [0x01, 0x81, 0x7F, 0xFF] {
             line.lock(&pm);
             assert!(line.is_locked() && !line.try_lock());

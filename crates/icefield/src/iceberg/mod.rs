@@ -148,6 +148,8 @@ mod overflow;
 mod recover;
 mod scan;
 mod shrink;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use crate::key::{Key, Value};
@@ -156,6 +158,8 @@ use crate::table::RecoveryReport;
 
 use self::core::Core;
 
+#[doc(hidden)]
+pub use fingerprints::FrontLine;
 #[doc(hidden)]
 pub use layout::Yards;
 pub use options::IcebergOptions;

@@ -62,7 +62,7 @@ impl Overflow {
         Ok(Self {
             region,
             heads: ZeroedArray::new(LISTS)?,
-            links: ZeroedArray::new(most)?,
+            links: ZeroedArray::sparse(most)?,
             walking: std::array::from_fn(|_| Mutex::new(())),
             free: Mutex::new(Free { slots: Vec::new(), end }),
         })

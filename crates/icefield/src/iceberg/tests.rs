@@ -1,0 +1,94 @@
+//! Tables on the simulated medium, small enough for Miri.
+
+use super::{Iceberg, IcebergOptions, Yards};
+use crate::pm::sim::{Sim, SimOptions};
+use crate::{Decision, Key, OnFailure, Op, Result, Value};
+
+/// Records that make a [`tiny`] table double several times.
+const RECORDS: u64 = 40;
+
+fn tiny<K: Key + ?Sized, V: Value + ?Sized>() -> IcebergOptions<K, V> {
+    let options = Iceberg::options().yards(Yards { front: 2, back: 1 }).hash_seed([1, 2]);
+    options.blob_chunk_bytes(1 << 10).max_bytes(1 << 20).max_depth(6)
+}
+
+/// The same files, as another process would find them.
+fn reopened(sim: &Sim) -> Sim {
+    Sim::from_image(&sim.image(), SimOptions::default())
+}
+
+#[test]
+fn words_come_and_go() -> Result<()> {
+    let sim = Sim::new(SimOptions::default());
+    let table = tiny::<u64, u64>().create_on(sim.clone())?;
+    for key in 0..RECORDS {
+        assert_eq!(table.insert(key, key + 1)?, None);
+    }
+    let pairs: Vec<(u64, u64)> = (0..RECORDS).map(|key| (2 * key, key)).collect();
+    let mut previous = vec![None; pairs.len()];
+    table.insert_batch(&pairs, &mut previous)?;
+    for ((key, _), previous) in pairs.iter().zip(previous) {
+        assert_eq!(previous, (*key < RECORDS).then_some(key + 1));
+    }
+    let add = |value: Option<&u64>| value.map_or(Decision::Keep, |value| Decision::Put(value + 1));
+    table.compute(0, add)?;
+    let mut ops = [Op::get(0), Op::remove(0), Op::get(0), Op::put(0, 7), Op::get(2)];
+    table.execute(&mut ops, OnFailure::Continue)?;
+    assert!(matches!(ops[..3], [Op::Get(0, Some(1)), Op::Remove(0, Some(1)), Op::Get(0, None)]));
+    assert!(table.check()?.is_clean());
+    let records = table.len()?;
+    std::mem::forget(table);
+    let sim = reopened(&sim);
+    let table = tiny::<u64, u64>().threads(2).open_on(sim)?;
+    assert_eq!((table.len()?, table.get(0)?, table.get(4)?), (records, Some(7), Some(2)));
+    table.retain(|key, _| key < 4)?;
+    table.shrink_to_fit()?;
+    assert_eq!(table.iter().count(), 4);
+    assert!(table.check()?.is_clean());
+    table.clear()?;
+    assert!(table.is_empty()?);
+    Ok(())
+}
+
+#[test]
+fn bytes_come_and_go() -> Result<()> {
+    let sim = Sim::new(SimOptions::default());
+    let table = tiny::<str, [u8]>().create_on(sim.clone())?;
+    let value = |n: u64| vec![n as u8; n as usize * 7];
+    for n in 0..RECORDS / 2 {
+        table.put(&n.to_string(), &value(n))?;
+    }
+    for n in 0..RECORDS / 4 {
+        assert_eq!(table.insert(&n.to_string(), b"new")?, Some(value(n)));
+        assert_eq!(table.remove(&(n + RECORDS / 4).to_string())?, Some(value(n + RECORDS / 4)));
+    }
+    drop(table);
+    let table = tiny::<str, [u8]>().open_on(reopened(&sim))?;
+    assert_eq!(table.len()?, RECORDS / 4);
+    assert_eq!(table.get_with("3", |bytes| bytes.len())?, Some(3));
+    assert!(table.check()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn reads_go_on_beside_a_writer() -> Result<()> {
+    let table = tiny::<u64, u64>().create_on(Sim::new(SimOptions::default()))?;
+    table.put(1000, 1)?;
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| -> Result<()> {
+            (0..RECORDS / 2).try_for_each(|key| table.put(key, key).map(drop))?;
+            table.remove(1000)?;
+            Ok(())
+        });
+        let mut gone = false;
+        while !writer.is_finished() {
+            let found = table.get(1000)?;
+            assert!(found.is_none() || found == Some(1) && !gone, "it came back");
+            gone = found.is_none();
+        }
+        writer.join().unwrap_or(Ok(()))
+    })?;
+    assert_eq!((table.get(1000)?, table.len()?), (None, RECORDS / 2));
+    assert!(table.check()?.is_clean());
+    Ok(())
+}

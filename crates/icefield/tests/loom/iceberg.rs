@@ -1,0 +1,209 @@
+//! IcebergHT's rule for reads without a lock: what a read answers is durable already, be it a value or that there is
+//! none. The line of fingerprints is the table's own; beside it stands one slot, and the medium behind that.
+
+use icefield::FrontLine;
+use icefield::base::sync::{AtomicU64, Lines, Ordering, yield_now};
+use loom::sync::Arc;
+use loom::thread;
+
+/// The fingerprint of the one key.
+const FINGERPRINT: u8 = 0x41;
+
+/// The key is absent.
+const ABSENT: u64 = 0;
+
+/// A front bucket, with one writer: of two, loom would let the failed attempt of the one to take the lock come after
+/// the other's release of it, although it has read what that overwrites. The slot holds the number of the change that
+/// it is the outcome of, so that what is newer is larger; odd when the key is present then. One word, for a slot is
+/// loaded whole.
+struct Bucket {
+    lines: Lines,
+    number: u32,
+    slot: AtomicU64,
+    /// What a crash would leave of the slot at least.
+    durable: AtomicU64,
+}
+
+fn is_present(change: u64) -> bool {
+    change % 2 == 1
+}
+
+impl Bucket {
+    /// With the key, durably, or without; its slot is the `number`th.
+    fn new(number: u32, change: u64) -> Self {
+        let word = || AtomicU64::new(change);
+        let bucket = Self { lines: Lines::new(1).unwrap(), number, slot: word(), durable: word() };
+        if is_present(change) {
+            bucket.line().publish(number, FINGERPRINT);
+        }
+        bucket
+    }
+
+    fn line(&self) -> FrontLine<'_> {
+        FrontLine(&self.lines[0])
+    }
+
+    fn locked(&self) -> FrontLine<'_> {
+        while !self.line().try_lock() {
+            yield_now();
+        }
+        self.line()
+    }
+
+    /// Stores the slot; behind the fence it is durable.
+    fn persist(&self, change: u64) {
+        // Release (E3).
+        self.slot.store(change, Ordering::Release);
+        self.durable.store(change, Ordering::Relaxed);
+    }
+
+    /// Inserts the key or replaces its value.
+    fn put(&self) {
+        let line = self.locked();
+        let before = self.slot.load(Ordering::Relaxed);
+        self.persist(before + if is_present(before) { 2 } else { 1 });
+        line.publish(self.number, FINGERPRINT);
+        line.unlock();
+    }
+
+    /// Removes the key if it is present.
+    fn remove(&self) {
+        let line = self.locked();
+        let before = self.slot.load(Ordering::Relaxed);
+        if is_present(before) {
+            self.persist(before + 1);
+            line.clear(self.number);
+        }
+        line.unlock();
+    }
+
+    /// Loads the slot if the fingerprints lead to it.
+    fn find(&self) -> Option<u64> {
+        let found = self.line().candidates(FINGERPRINT, 1 << self.number) != 0;
+        // Acquire (E3).
+        found.then(|| self.slot.load(Ordering::Acquire)).filter(|&change| is_present(change))
+    }
+
+    fn wait_unlocked(&self) {
+        while self.line().is_locked() {
+            yield_now();
+        }
+    }
+
+    /// Judges what a read found.
+    fn judge(&self, found: Option<u64>) {
+        let durable = self.durable.load(Ordering::Relaxed);
+        match found {
+            Some(change) => assert!(durable >= change, "a crash could take the value back"),
+            // The key was there at first, and is not put again in models that ask for this.
+            None => assert!(!is_present(durable), "a crash could bring the key back"),
+        }
+    }
+
+    /// As the table reads: slot, then the lock bit.
+    fn read(&self) {
+        let found = self.find();
+        self.wait_unlocked();
+        self.judge(found);
+    }
+
+    /// Looks at the lock bit before the slot.
+    fn read_too_early(&self) {
+        self.wait_unlocked();
+        let found = self.find();
+        self.judge(found);
+    }
+
+    /// Two reads in a row do not go back in time.
+    fn read_twice(&self) {
+        let first = self.find();
+        self.wait_unlocked();
+        let second = self.find();
+        self.wait_unlocked();
+        if let (Some(first), Some(second)) = (first, second) {
+            assert!(second >= first, "an older value after a newer one");
+        }
+        self.judge(second.or(first));
+    }
+}
+
+type Role = fn(&Bucket);
+
+/// Lets `roles` race for a bucket in which the key is what `change` says, in an ordinary slot and in the one whose
+/// fingerprint shares its byte with the lock; every rotation is explored.
+fn race<const ROLES: usize>(change: u64, mut roles: [Role; ROLES]) {
+    for turn in 0..2 * ROLES {
+        roles.rotate_left(1);
+        let number = if turn < ROLES { 0 } else { 63 };
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(3));
+        builder.max_branches = 100_000;
+        builder.check(move || {
+            let bucket = Arc::new(Bucket::new(number, change));
+            let [spawned @ .., last] = &roles[..] else { return };
+            let threads: Vec<_> = spawned
+                .iter()
+                .map(|&role| {
+                    let bucket = Arc::clone(&bucket);
+                    thread::spawn(move || role(&bucket))
+                })
+                .collect();
+            last(&bucket);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert!(!bucket.line().is_locked());
+            let (slot, durable) = (&bucket.slot, &bucket.durable);
+            assert_eq!(slot.load(Ordering::Relaxed), durable.load(Ordering::Relaxed));
+            assert_eq!(bucket.find().is_some(), is_present(slot.load(Ordering::Relaxed)));
+        });
+    }
+}
+
+/// What a read that found nothing must not be judged by: the key comes while it looks.
+fn if_found(bucket: &Bucket) {
+    let found = bucket.find();
+    bucket.wait_unlocked();
+    if found.is_some() {
+        bucket.judge(found);
+    }
+}
+
+#[test]
+fn an_inserted_record_that_is_read_is_durable() {
+    race(ABSENT, [Bucket::put, if_found]);
+}
+
+#[test]
+fn a_replaced_value_that_is_read_is_durable() {
+    race(1, [Bucket::put, Bucket::read]);
+}
+
+#[test]
+fn the_end_of_a_record_that_is_told_is_durable() {
+    race(1, [Bucket::remove, Bucket::read]);
+}
+
+#[test]
+fn a_record_that_comes_again_in_the_same_slot_is_durable_when_it_is_read() {
+    let again: Role = |bucket| {
+        bucket.remove();
+        bucket.put();
+    };
+    race(1, [again, if_found]);
+}
+
+#[test]
+fn two_reads_do_not_go_back_in_time() {
+    race(1, [Bucket::put, Bucket::read_twice]);
+}
+
+#[test]
+#[should_panic(expected = "a crash could take the value back")]
+fn a_lock_bit_seen_before_the_slot_says_nothing() {
+    race(1, [Bucket::put, Bucket::read_too_early]);
+}
+
+#[test]
+#[should_panic(expected = "a crash could bring the key back")]
+fn nor_does_it_of_a_miss() {
+    race(1, [Bucket::remove, Bucket::read_too_early]);
+}
