@@ -53,7 +53,9 @@ pub(super) struct Header {
     pub(super) pattern: Cell64,
     /// First block of the chain of further stash buckets in `chains.ice`, plus one; 0: none.
     pub(super) chain: Cell64,
-    _reserved: Cell64,
+    /// Linear hashing: one more than the generation in which the segment was last made. The chain of a segment that has
+    /// another word here means nothing. Extendible hashing: 0.
+    pub(super) birth: Cell64,
 }
 
 /// A chained stash bucket: a block of `chains.ice`.

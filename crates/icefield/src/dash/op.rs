@@ -55,8 +55,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     #[cold]
     fn lookup_again<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         loop {
-            let located = self.directory.locate(&self.core, probe.hash)?;
-            super::recover::touch(&self.core, &self.directory, located.segment)?;
+            let located = self.directory.ready(&self.core, probe.hash)?;
             let pair = self.core.pair(self.core.segment(located.segment)?, probe.hash);
             let target = Target { located, pair };
             if let Search::Sure(found) = self.search(target, probe, &take)? {
@@ -72,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         probe: &Probe<'_>,
         take: impl Fn(u64) -> T,
     ) -> Result<Search<Option<T>>> {
-        let current = || self.directory.is_current(&self.core.pm, probe.hash, target.located);
+        let current = || self.directory.is_current(&self.core, probe.hash, target.located);
         self.core.search(target, probe, current, take)
     }
 
@@ -81,11 +80,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     pub(super) fn lock(&self, hash: u64) -> Result<(Located, Locked<'_, K, V, M>)> {
         let core = &self.core;
         loop {
-            let located = self.directory.locate(core, hash)?;
-            super::recover::touch(core, &self.directory, located.segment)?;
+            let located = self.directory.ready(core, hash)?;
             let locked = Locked::new(core, core.segment(located.segment)?, hash);
             // A split that came before our locks has moved the key; one that comes later waits for them.
-            if self.directory.is_current(&core.pm, hash, located) {
+            if self.directory.is_current(core, hash, located) {
                 return Ok((located, locked));
             }
         }
@@ -149,6 +147,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         self.lookup(pin, probe, |word| word)
     }
 
+    /// A segment that nobody has used may have to be split off from one that the caller has locked.
+    #[inline]
+    fn try_find_word(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+        Ok(match self.sight(probe.hash) {
+            Some(target) if self.core.is_touched(target.located.segment) => {
+                match self.search(target, probe, |word| word)? {
+                    Search::Sure(found) => Some(found),
+                    Search::Again => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
     /// Links a prepared record, splitting as often as it takes.
     #[inline]
     fn write_prepared(
@@ -185,7 +197,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
                 }
             }
             drop(locked);
-            self.directory.make_room(&self.core, probe.hash, located)?;
+            let records = || self.length.estimate(located.generation);
+            self.directory.make_room(&self.core, probe.hash, located, records)?;
         }
         let core = &self.core;
         let detail = format!("no room could be made for a record in {MAX_ROUNDS} splits");

@@ -1,5 +1,4 @@
-//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, later `lh`) do with
-//! them.
+//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, `lh`) do with them.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
@@ -155,6 +154,30 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K
     }
 }
 
+/// The number of segments must fit the files: everything later computes by it.
+pub(super) fn check_count<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segments: u64,
+) -> Result<()> {
+    let header_bytes = size_of::<Header>() as u64;
+    check_blocks(core, &core.headers, segments, header_bytes)?;
+    check_blocks(core, &core.segments, segments, core.geometry.segment_bytes())
+}
+
+/// So many blocks must fit their file.
+pub(super) fn check_blocks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    region: &Region,
+    count: u64,
+    block_bytes: u64,
+) -> Result<()> {
+    if count > region.len() / block_bytes {
+        let detail = format!("{count} blocks of {block_bytes} bytes should be here");
+        return Err(core.corrupt(region, region.len(), detail));
+    }
+    Ok(())
+}
+
 /// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
 fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
     let too_much =
@@ -244,6 +267,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 format!("chained bucket {block} lies outside the file"),
             )
         })
+    }
+
+    /// The first block of a segment's chain, which is not empty.
+    pub(super) fn chain_head(&self, segment: u32) -> Result<u32> {
+        let word = self.header(segment)?.chain.load(&self.pm, Acquire);
+        Ok(word.wrapping_sub(1) as u32)
     }
 
     /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
@@ -456,7 +485,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether a segment has been recovered in this session.
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
-        // Acquire: pairs with the Release in `recover`; who sees the mark sees the reset locks.
+        // Acquire: pairs with the Release in `mark_ready`; who sees the mark sees the reset locks.
         self.touched
             .get(id as usize)
             .is_some_and(|state| state.load(Acquire) == super::recover::READY)

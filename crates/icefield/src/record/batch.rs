@@ -191,11 +191,19 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         let probe = self.records().probe(ops[index].key());
         let write = match &ops[index] {
             Op::Get(..) => {
-                if writer.holds_up(probe.hash) {
-                    writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
-                }
+                let beside = match writer.holds_up(probe.hash) {
+                    true => None,
+                    false => self.try_get_probed(&probe)?,
+                };
+                let value = match beside {
+                    Some(value) => value,
+                    None => {
+                        writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
+                        self.get_probed(&probe)?
+                    }
+                };
                 if let Op::Get(_, found) = &mut ops[index] {
-                    *found = self.get_probed(&probe)?;
+                    *found = value;
                 }
                 return Ok(ops[index].failed());
             }

@@ -46,6 +46,12 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// The value word of a key, without a lock. Good while the pin lasts.
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
 
+    /// [`Engine::find_word`] for a caller that may hold locks; `None`: it would have to wait for some.
+    #[inline]
+    fn try_find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+        self.find_word(pin, probe).map(Some)
+    }
+
     /// Links a prepared record.
     fn write_prepared(
         &self,
@@ -96,6 +102,14 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
             Some(word) => self.own_value(word).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// [`Engine::get_probed`] for a caller that may hold locks; `None`: it would have to wait for some.
+    #[inline]
+    fn try_get_probed(&self, probe: &Probe<'_>) -> Result<Option<Option<Owned<V>>>> {
+        let pin = self.records().pin();
+        let Some(word) = self.try_find_word(&pin, probe)? else { return Ok(None) };
+        word.map(|word| self.own_value(word)).transpose().map(Some)
     }
 
     fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
