@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use icefield::{DashEh, Iceberg};
+use icefield::{DashEh, DashLh, Iceberg};
 use icefield_testkit::FileSubject;
 use icefield_testkit::budget::Budget;
 use icefield_testkit::kill::{self, Counts, ORDERS_VARIABLE};
@@ -14,6 +14,8 @@ use icefield_testkit::scratch::Scratch;
 fn child_entry() {
     obey::<DashEh<u64, u64>>("words");
     obey::<DashEh<[u8], [u8]>>("bytes");
+    obey::<DashLh<u64, u64>>("linear words");
+    obey::<DashLh<[u8], [u8]>>("linear bytes");
     obey::<Iceberg<u64, u64>>("iceberg words");
     obey::<Iceberg<[u8], [u8]>>("iceberg bytes");
 }
@@ -63,6 +65,12 @@ fn no_acknowledged_word_is_lost() {
 fn no_acknowledged_record_of_an_iceberg_is_lost() {
     rounds::<Iceberg<u64, u64>>("iceberg words", 20, 120, 3_000_000);
     rounds::<Iceberg<[u8], [u8]>>("iceberg bytes", 20, 120, 4_000_000);
+}
+
+#[test]
+fn no_acknowledged_record_of_linear_hashing_is_lost() {
+    rounds::<DashLh<u64, u64>>("linear words", 20, 120, 5_000_000);
+    rounds::<DashLh<[u8], [u8]>>("linear bytes", 20, 120, 6_000_000);
 }
 
 #[test]
