@@ -4,12 +4,13 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use super::recover::touch;
 use super::segment::Core;
 use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, Region};
+use crate::record::Pin;
 use crate::{Error, Result};
 
 /// Marks a directory entry that has been stored.
@@ -17,6 +18,10 @@ const PRESENT: u64 = 1 << 63;
 /// The part of the slots that `capacity` and `reserve` plan to use: far enough below the load at which segments split
 /// that the fullest of many thousands does not.
 const PLANNED_LOAD_PERCENT: u64 = 75;
+
+/// So often a segment that turns out to be no part of the table is looked up anew: each time somebody else has just
+/// merged it. A damaged directory would name it for ever.
+const PATIENCE: u32 = 1 << 16;
 
 /// The segment that a hash belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +118,13 @@ pub trait Directory: Sized + Send + Sync + 'static {
         core: &Core<K, V, M>,
         hash: u64,
     ) -> Result<Located> {
-        loop {
+        for _ in 0..PATIENCE {
             let located = self.locate(core, hash)?;
             if touch(core, self, located.segment)? {
                 return Ok(located);
             }
         }
+        Err(core.corrupt(&core.headers, 0, format!("the segment of hash {hash:#018x} is free")))
     }
 
     /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
@@ -225,6 +231,60 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether the hashes `pattern..` have been merged into the segment to their left, which still says that it is being
+    /// split. Extendible hashing has a state of its own for that.
+    fn is_merged(&self, pattern: u64) -> bool {
+        let _ = pattern;
+        false
+    }
+
+    /// Finishes a merge that a crash interrupted after its commit point. Called once, before anybody else uses the
+    /// segment.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+    ) -> Result<()> {
+        let _ = (core, segment);
+        Ok(())
+    }
+
+    /// Merges segments about the one of a hash, if they hold so little that they would fill one to `percent` at most.
+    /// Says whether it did. The caller holds no lock.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool>;
+
+    /// [`Directory::shrink`] everywhere, as far as it goes, and a shorter directory.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<()>;
+
+    /// Gives freed space back to the file system as far as nobody can be on the way there any more.
+    ///
+    /// # Errors
+    /// The system call failed; the table is as good as before.
+    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<()>;
+
     /// Makes the table large enough for `records` records in all.
     ///
     /// # Errors
@@ -243,6 +303,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
+        pin: &Pin<'_>,
         before: impl FnOnce(u64),
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
     ) -> Result<()>;
@@ -309,6 +370,8 @@ pub struct Base {
     regions: [Region; 2],
     /// Splits and expansions hold it shared, `clear` and `backup` alone.
     structure: RwLock<()>,
+    /// So many segments were asked for in this session: a table does not become smaller by itself.
+    floor: AtomicU64,
 }
 
 impl Base {
@@ -317,13 +380,28 @@ impl Base {
         let max_bytes = max_entries * 8;
         let regions =
             [pm.region("directory-0.ice", max_bytes)?, pm.region("directory-1.ice", max_bytes)?];
-        Ok(Self { mirror: AtomicU64::new(word), regions, structure: RwLock::new(()) })
+        Ok(Self {
+            mirror: AtomicU64::new(word),
+            regions,
+            structure: RwLock::new(()),
+            floor: AtomicU64::new(0),
+        })
     }
 
     #[inline(always)]
     pub(super) fn word(&self) -> u64 {
         // Acquire (E4): pairs with the Release in `set_word`; the directory behind the word is complete.
         self.mirror.load(Acquire)
+    }
+
+    /// How many segments the table keeps until it is told to shrink.
+    pub(super) fn floor(&self) -> u64 {
+        // Relaxed: a hint.
+        self.floor.load(Relaxed)
+    }
+
+    pub(super) fn set_floor(&self, segments: u64) {
+        self.floor.store(segments, Relaxed);
     }
 
     /// Stores, persists and then publishes a root word.
@@ -387,6 +465,15 @@ impl Base {
     /// Held while no segment may be split.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.structure.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// [`Base::alone`] if nobody is in the way.
+    pub(super) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        match self.structure.try_write() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Bytes of the directory's files.

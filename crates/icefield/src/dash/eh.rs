@@ -3,21 +3,27 @@
 //! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no
 //! allocation and leaks nothing; old directories stay below the new one, half its size in all.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bucket::Guard;
 use super::directory::{
-    Base, Covered, Directory, Located, entry_of, hashes_below, planned_segments, segment_of,
+    Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_segments,
+    segment_of,
 };
-use super::layout::{Link, MAX_DEPTH, RootWord, State};
+use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
+use super::recover::touch;
 use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks, check_count};
 use super::split::MAX_CHAIN_TO_SPLIT;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium};
+use crate::record::Pin;
 
+/// What the file system gives space back by, at least.
+const PAGE: u64 = 4096;
 /// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
 const NO_SOURCE: u32 = u32::MAX;
 /// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
@@ -35,12 +41,21 @@ pub struct Eh {
     /// Guards directory entries and doubling.
     entries: Mutex<()>,
     doublings: ShardedCounter,
+    halvings: ShardedCounter,
+    /// A pair of entries that differed when the directory was last to be halved.
+    deep: AtomicUsize,
 }
 
 impl Eh {
     fn map<M: Medium>(pm: &M, root: RootWord) -> Result<Self> {
         let base = Base::map(pm, 2 << MAX_DEPTH, root.pack())?;
-        Ok(Self { base, entries: Mutex::new(()), doublings: ShardedCounter::default() })
+        Ok(Self {
+            base,
+            entries: Mutex::new(()),
+            doublings: ShardedCounter::default(),
+            halvings: ShardedCounter::default(),
+            deep: AtomicUsize::new(0),
+        })
     }
 
     #[inline(always)]
@@ -123,7 +138,101 @@ impl Eh {
             return Ok(true);
         }
         let link = core.link(holder)?;
-        Ok(link.state == State::Splitting && link.side == Some(id))
+        Ok(matches!(link.state, State::Splitting | State::Absorbing) && link.side == Some(id))
+    }
+
+    /// Merges the segment of a hash with its neighbour, if both are of the same depth and hold little enough.
+    fn merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool> {
+        let _structure = self.base.shared();
+        let depth = core.link(self.ready(core, hash)?.segment)?.depth;
+        // In two shifts, for a shift by 64 is none.
+        let Some(bit) = depth.checked_sub(1).map(split_bit) else { return Ok(false) };
+        if 1 << depth <= self.base.floor() {
+            return Ok(false);
+        }
+        let pattern = hash & !(hashes_below(depth) | bit);
+        let [left, right] = [self.ready(core, pattern)?, self.ready(core, pattern | bit)?];
+        let ids = [left.segment, right.segment];
+        // The same one twice: somebody else was faster.
+        if ids[0] == ids[1]
+            || core.link(ids[1])?.depth != depth
+            || !core.fit_in_one(ids, percent)?
+        {
+            return Ok(false);
+        }
+        // Always leftmost first, so that nobody waits in a circle.
+        let [left_held, right_held] = [core.hold(ids[0])?, core.hold(ids[1])?];
+        let links = [core.link(ids[0])?, core.link(ids[1])?];
+        let fits = self.is_current(core, pattern, left)
+            && self.is_current(core, pattern | bit, right)
+            && links.iter().all(|link| (link.state, link.depth) == (State::Stable, depth))
+            && core.fit_in_one(ids, percent)?;
+        if !fits {
+            return Ok(false);
+        }
+        core.limbo.enter(pin, ids[1]);
+        // P23: who comes after a crash looks at the left one first.
+        core.set_link(ids[1], State::Leaving, depth, links[1].side)?;
+        let merged = core.merge(&left_held, &right_held, || {
+            // P24, commit point of the merge: from here on it is rolled forward.
+            core.set_link(ids[0], State::Absorbing, depth - 1, Some(ids[1]))?;
+            self.finish_merge(core, ids[0])
+        })?;
+        if !merged {
+            core.set_link(ids[1], State::Stable, depth, links[1].side)?;
+        }
+        Ok(merged)
+    }
+
+    /// Halves the directory if no segment needs it as long as it is. Nobody splits or merges meanwhile; somebody who does
+    /// now is not waited for.
+    fn halve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<bool> {
+        let Some(_alone) = self.base.try_alone() else { return Ok(false) };
+        let pm = &core.pm;
+        let old = self.root();
+        if old.depth == 0 {
+            return Ok(false);
+        }
+        let new = RootWord { depth: old.depth - 1, ..old };
+        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
+        let _entries = self.lock_entries();
+        // A split that a crash interrupted may not be in the directory yet.
+        let is_deep = |entry: u64| {
+            let link = segment_of(entry).map(|id| core.link(id));
+            link.is_none_or(|link| {
+                link.is_ok_and(|link| {
+                    link.depth + u32::from(link.state == State::Splitting) > new.depth
+                })
+            })
+        };
+        let differ = |pair: usize| {
+            let [one, other] = [0, 1].map(|which| from[2 * pair + which].load(pm, Relaxed));
+            one != other || is_deep(one)
+        };
+        // Most probably the pair that differed last still does.
+        let last = self.deep.load(Relaxed).min(to.len() - 1);
+        if let Some(pair) = std::iter::once(last).chain(0..to.len()).find(|&pair| differ(pair)) {
+            self.deep.store(pair, Relaxed);
+            return Ok(false);
+        }
+        for (entry, pair) in to.iter().zip(from.chunks_exact(2)) {
+            entry.store(pm, pair[0].load(pm, Relaxed), Release);
+        }
+        pm.flush(to.as_ptr().cast(), size_of_val(to));
+        // P13, as in `double`.
+        pm.fence();
+        self.base.set_word(core, new.pack())?;
+        self.halvings.add(1);
+        Ok(true)
     }
 
     /// Splits until no segment that covers `hash` is shallower than `depth`.
@@ -181,6 +290,7 @@ impl Directory for Eh {
             depth: planned_depth(core.geometry.segment_slots(), capacity),
         };
         let eh = Self::map(pm, root)?;
+        eh.base.set_floor(1 << root.depth);
         eh.base.grow(pm, 0, 2 << root.depth)?;
         let count = 1_u32 << root.depth;
         // All at once, so that the file grows in one step.
@@ -265,13 +375,14 @@ impl Directory for Eh {
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
-        let link = core.link(located.segment)?;
+        let (root, link) = (self.root(), core.link(located.segment)?);
         // A segment in the middle of its split still has its old depth, but the directory may know better already.
         let depth = link.depth + u32::from(link.state == State::Splitting);
-        if !self.is_current(core, hash, located) || core.link(located.segment)? != link {
+        let settled = self.is_current(core, hash, located) && core.link(located.segment)? == link;
+        if !settled || self.root() != root {
             return Ok(None);
         }
-        if depth > self.root().depth {
+        if depth > root.depth {
             let offset = u64::from(located.segment) * 32;
             let detail =
                 format!("segment {} is deeper ({depth}) than the directory", located.segment);
@@ -323,12 +434,114 @@ impl Directory for Eh {
         Ok(())
     }
 
+    /// A segment that has been freed is no part of the table; one that was about to be when the machine stopped is as its
+    /// left neighbour says.
+    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
+        let link = core.link(segment)?;
+        if !fresh || link.state == State::Free {
+            return Ok(Standing::Elsewhere);
+        }
+        if link.state == State::Leaving {
+            let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire);
+            let bit = link.depth.checked_sub(1).map_or(0, split_bit);
+            let left = self.locate(core, pattern & !bit)?.segment;
+            if left == segment {
+                let offset = u64::from(segment) * 32;
+                let detail = format!("segment {segment} leaves ({link:?}) without a neighbour");
+                return Err(core.corrupt(&core.headers, offset, detail));
+            }
+            touch(core, self, left)?;
+            if self.locate(core, pattern)?.segment != segment {
+                return Ok(Standing::Elsewhere);
+            }
+            core.set_link(segment, State::Stable, link.depth, link.side)?;
+        }
+        Ok(Standing::Whole)
+    }
+
+    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+    ) -> Result<()> {
+        let link = core.link(segment)?;
+        let (State::Absorbing, Some(right)) = (link.state, link.side) else { return Ok(()) };
+        let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire) | split_bit(link.depth);
+        let side = core.link(right)?.side;
+        self.redirect(core, (pattern, link.depth + 1), right, segment)?;
+        // P25: nothing names the right one any more before it can be freed.
+        core.pm.fence();
+        core.mark_away(right);
+        let words = &core.root()?.segments;
+        core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
+            // P26: the merge is over.
+            core.set_link(segment, State::Stable, link.depth, side)
+        })
+    }
+
+    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool> {
+        let mut merged = false;
+        while self.merge(core, pin, hash, percent)? {
+            merged = true;
+        }
+        if merged {
+            self.halve(core)?;
+        }
+        Ok(merged)
+    }
+
+    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<()> {
+        self.base.set_floor(0);
+        let mut next = Some(0_u64);
+        while let Some(hash) = next {
+            while self.merge(core, pin, hash, percent)? {}
+            next = self.range(core, hash)?.last.checked_add(1);
+        }
+        while self.halve(core)? {}
+        Ok(())
+    }
+
+    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<()> {
+        let bytes = core.geometry.segment_bytes();
+        for id in core.limbo.leave() {
+            let Some(_mark) = core.take_away(id) else { continue };
+            // Freed neighbours share a page with it.
+            let [before, after] = [id.checked_sub(1), id.checked_add(1)]
+                .map(|neighbour| neighbour.and_then(|neighbour| core.take_away(neighbour)));
+            let start = u64::from(id) * bytes;
+            let first = start - if before.is_some() { bytes.min(PAGE) } else { 0 };
+            let end = start + bytes + if after.is_some() { bytes.min(PAGE) } else { 0 };
+            core.pm.punch(&core.segments, first, end - first)?;
+        }
+        Ok(())
+    }
+
     fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
         records: u64,
     ) -> Result<()> {
         let depth = planned_depth(core.geometry.segment_slots(), records);
+        self.base.set_floor(self.base.floor().max(1 << depth));
         let mut hash = 0_u64;
         loop {
             self.deepen(core, hash, depth)?;
@@ -343,6 +556,7 @@ impl Directory for Eh {
     fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
+        pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -373,6 +587,8 @@ impl Directory for Eh {
             let segment = core.segment(id)?;
             // Waits out the writers that came before the store above.
             let _guards = core.lock_all(segment);
+            core.limbo.enter(pin, id);
+            core.mark_away(id);
             retire(segment)?;
         }
         Ok(())
@@ -458,6 +674,7 @@ impl Directory for Eh {
             ("directory_depth", u64::from(root.depth)),
             ("generation", root.generation),
             ("doublings", self.doublings.sum() as u64),
+            ("halvings", self.halvings.sum() as u64),
         ]
     }
 }

@@ -63,6 +63,11 @@ impl Extent {
         (grown.level < MAX_DEPTH).then_some(grown)
     }
 
+    /// With one segment less; `None`: it has no more than `least`.
+    pub(super) fn shrunk(self, least: u64) -> Option<Self> {
+        (self.count() > least).then(|| Self::of(self.generation, self.count() - 1))
+    }
+
     /// Empty, after a `clear`.
     pub(super) fn cleared(self, segments: u64) -> Self {
         Self::of((self.generation + 1) & (u64::MAX >> Self::GENERATION_SHIFT), segments)

@@ -27,9 +27,13 @@ use crate::base::counter::ShardedCounter;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Blocks;
+use crate::record::Pin;
 
 /// Chained buckets for which there is room at least, besides those in use.
 const SPARE_CHAINED: u64 = 8;
+
+/// Segments by which one sparse one makes a table smaller: more segments look sparse than are looked at.
+const CONTRACTED_TOGETHER: u32 = 4;
 
 /// What makes a table with linear hashing grow by a segment. Either way a segment without room gets a chained bucket.
 ///
@@ -83,6 +87,7 @@ pub struct Lh {
     /// One expansion at a time.
     expanding: Mutex<()>,
     expansions: ShardedCounter,
+    contractions: ShardedCounter,
 }
 
 impl Lh {
@@ -94,6 +99,7 @@ impl Lh {
             expansion: growth.expansion,
             expanding: Mutex::new(()),
             expansions: ShardedCounter::default(),
+            contractions: ShardedCounter::default(),
         })
     }
 
@@ -134,13 +140,32 @@ impl Lh {
         }
         let end = place + self.arrays.size(array);
         pm.grow(&core.headers, end * size_of::<super::layout::Header>() as u64)?;
-        pm.grow(&core.segments, end * core.geometry.segment_bytes())?;
+        let bytes = core.geometry.segment_bytes();
+        pm.grow(&core.segments, end * bytes)?;
+        pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
         for entry in self.base.entries(pm, parity, array..array + 1)? {
             // Release (E4): the array behind the entry is there.
             entry.store(pm, entry_of(place as u32), Release);
             // P13: the entry is durable before the root word counts a segment of the array.
             pm.persist(entry);
         }
+        Ok(())
+    }
+
+    /// An array is not there any more: its space goes back once nobody can be on the way there.
+    fn withdraw<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        extent: Extent,
+        array: u64,
+    ) -> Result<()> {
+        for entry in self.base.entries(&core.pm, extent.parity(), array..array + 1)? {
+            entry.store(&core.pm, 0, Release);
+            // P25: the entry is gone before its space is.
+            core.pm.persist(entry);
+        }
+        core.limbo.enter(pin, array as u32);
         Ok(())
     }
 
@@ -152,10 +177,55 @@ impl Lh {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.extent();
         let Some(new) = old.grown() else { return Ok(false) };
+        // After a crash the source may still look as if the new segment were there (`is_merged`).
+        touch(core, self, self.id(old, extent::source(old.count())))?;
         self.provide(core, old, self.arrays.array_of(old.count()).0)?;
         self.base.set_word(core, new.pack())?;
         self.expansions.add(1);
         Ok(true)
+    }
+
+    /// Merges the last segment into the one that it was split off from, if both hold little enough.
+    fn contract<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<bool> {
+        let _structure = self.base.shared();
+        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.extent();
+        let least = self.arrays.first().max(self.base.floor());
+        let Some(new) = old.shrunk(least) else { return Ok(false) };
+        let last = new.count();
+        let ids = [extent::source(last), last].map(|index| self.id(old, index));
+        // Does the split if it is still due: the last segment cannot be the source of another.
+        if !touch(core, self, ids[1])? || !core.fit_in_one(ids, percent)? {
+            return Ok(false);
+        }
+        let [left, right] = [core.hold(ids[0])?, core.hold(ids[1])?];
+        let depth = extent::birth_depth(last);
+        let links = [core.link(ids[0])?, core.link(ids[1])?];
+        let fits = links.iter().all(|link| (link.state, link.depth) == (State::Stable, depth))
+            && core.fit_in_one(ids, percent)?;
+        if !fits {
+            return Ok(false);
+        }
+        let merged = core.merge(&left, &right, || {
+            // Commit point of the contraction.
+            self.base.set_word(core, new.pack())?;
+            core.mark_away(ids[1]);
+            // P24: the merge is over.
+            core.set_link(ids[0], State::Stable, depth - 1, links[1].side)
+        })?;
+        if merged {
+            self.contractions.add(1);
+            let (array, within) = self.arrays.array_of(last);
+            if within == 0 {
+                self.withdraw(core, pin, old, array)?;
+            }
+        }
+        Ok(merged)
     }
 
     /// Whether the table shall grow now that a segment is about to get a chained bucket.
@@ -326,6 +396,7 @@ impl Directory for Lh {
         let least = u64::from(growth.first_array);
         let extent = Extent::of(0, planned.clamp(least, (1 << MAX_DEPTH) - 1));
         let lh = Self::map(&core.pm, growth, extent)?;
+        lh.base.set_floor(extent.count());
         lh.base.grow(&core.pm, 0, lh.arrays.most())?;
         lh.lay_out(core, extent)?;
         lh.base.set_word(core, extent.pack())?;
@@ -421,17 +492,26 @@ impl Directory for Lh {
     ) -> Result<()> {
         let _structure = self.base.shared();
         let segment = core.segment(located.segment)?;
+        // The depth of the segment if it has no room; it has changed when a split is due or done since.
+        let full = || -> Result<Option<u32>> {
+            let full = self.is_current(core, hash, located) && !core.has_room(segment, hash)?;
+            full.then(|| core.link(segment.id).map(|link| link.depth)).transpose()
+        };
         let guards = core.lock_all(segment);
-        if !self.is_current(core, hash, located) || core.has_room(segment, hash)? {
-            return Ok(());
-        }
-        let depth = core.link(segment.id)?.depth;
-        if depth == self.extent().depth(hash) && self.shall_expand(core, segment, records)? {
+        let Some(depth) = full()? else { return Ok(()) };
+        let shall_expand =
+            depth == self.extent().depth(hash) && self.shall_expand(core, segment, records)?;
+        // Who holds up expansions may wait for these.
+        drop(guards);
+        if shall_expand {
             self.expand(core)?;
         }
         if depth < self.extent().depth(hash) {
-            drop(guards);
             return self.catch_up(core, hash, depth);
+        }
+        let _guards = core.lock_all(segment);
+        if full()? != Some(depth) {
+            return Ok(());
         }
         // Splits that are due must not fail for want of chained buckets: none needs more than its segment has.
         let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
@@ -471,12 +551,67 @@ impl Directory for Lh {
         Err(core.corrupt(&core.headers, u64::from(segment) * 32, detail))
     }
 
+    fn is_merged(&self, pattern: u64) -> bool {
+        let extent = self.extent();
+        extent::pattern(extent.index(pattern)) != pattern
+    }
+
+    /// The segments of the hash are those of no other than any: the last ones go first.
+    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        _hash: u64,
+        percent: u64,
+    ) -> Result<bool> {
+        let mut merged = false;
+        for _ in 0..CONTRACTED_TOGETHER {
+            if !self.contract(core, pin, percent)? {
+                break;
+            }
+            merged = true;
+        }
+        Ok(merged)
+    }
+
+    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<()> {
+        self.base.set_floor(0);
+        while self.contract(core, pin, percent)? {}
+        Ok(())
+    }
+
+    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<()> {
+        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = core.geometry.segment_bytes();
+        for array in core.limbo.leave() {
+            let (space, array, parity) = (array, u64::from(array), self.extent().parity());
+            // It may be back already, or have been, and be waited for again.
+            if array > 0
+                && self.base.entry(&core.pm, parity, array).is_none()
+                && !core.limbo.waits(space)
+            {
+                let (start, size) = (self.arrays.place(array, parity), self.arrays.size(array));
+                core.pm.punch(&core.segments, start * bytes, size * bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
         records: u64,
     ) -> Result<()> {
         let planned = planned_segments(core.geometry.segment_slots(), records);
+        self.base.set_floor(self.base.floor().max(planned));
         while self.extent().count() < planned {
             let _structure = self.base.shared();
             if !self.expand(core)? {
@@ -489,6 +624,7 @@ impl Directory for Lh {
     fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
+        pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -518,6 +654,9 @@ impl Directory for Lh {
             // Waits out the writers that came before the store above.
             let _guards = core.lock_all(segment);
             retire(segment)?;
+        }
+        for array in 1..self.arrays.arrays_for(old.count()) {
+            core.limbo.enter(pin, array as u32);
         }
         Ok(())
     }
@@ -587,6 +726,7 @@ impl Directory for Lh {
             ("directory_entries", self.arrays.arrays_for(extent.count())),
             ("generation", extent.generation),
             ("expansions", self.expansions.sum() as u64),
+            ("contractions", self.contractions.sum() as u64),
         ]
     }
 }

@@ -9,6 +9,7 @@ use super::Dash;
 use super::directory::Directory;
 use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::lh::{Expansion, Lh};
+use super::limbo::Limbo;
 use super::segment::{Core, Counts, check_blocks};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::ZeroedArray;
@@ -192,13 +193,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             "headers.ice",
             (most_segments * size_of::<Header>() as u64).next_multiple_of(4096),
         )?;
-        let segments =
-            pm.region("segments.ice", (most_segments * segment_bytes).next_multiple_of(4096))?;
+        let segment_space = (most_segments * segment_bytes).next_multiple_of(4096);
+        let segments = pm.region_with_holes("segments.ice", segment_space)?;
         let chains = pm.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
         let touched = ZeroedArray::new((segments.max_bytes() / segment_bytes) as usize)
             .map_err(|source| Error::io(pm.path(), source))?;
         let params = self.common.blobs(generation);
-        let records = Records::open(&pm, Hash::new(self.common.hash, identity.hash_seed), params)?;
+        let hash = Hash::new(self.common.hash, identity.hash_seed);
+        let records = Records::open(&pm, hash, params)?.always_pinned();
         let set = (generation & 1) as usize;
         Ok(Core {
             geometry: self.geometry,
@@ -210,6 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             segment_blocks: Allocator::new(set),
             chain_blocks: Allocator::new(set),
             touched,
+            limbo: Limbo::default(),
             chained_split: Mutex::new(()),
             counts: Counts::default(),
             pm,

@@ -55,29 +55,31 @@ fn recover<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     };
     let segment = core.segment(id)?;
     let Some(mark) = Mark::take(&core.pm, state) else { return Ok(true) };
-    match directory.settle(core, id, mark.before == UNTOUCHED)? {
+    match directory.settle(core, id, mark.is_fresh())? {
         Standing::Whole => {}
         Standing::Born => return Ok(true),
         Standing::Elsewhere => return Ok(false),
     }
+    core.reserve_segment(id)?;
     fetch(core, segment);
     reset_locks(core, segment)?;
     remove_duplicates(core, segment)?;
     core.finish_split(directory, id)?;
+    directory.finish_merge(core, id)?;
     core.rebuild_overflow(segment)?;
     core.mark_ready(id);
     Ok(true)
 }
 
 /// The right to recover a segment. Ends by [`Core::mark_ready`], or gives the segment free for another try.
-struct Mark<'a> {
+pub(super) struct Mark<'a> {
     state: &'a AtomicU8,
     before: u8,
 }
 
 impl<'a> Mark<'a> {
     /// Waits for whoever recovers the segment; `None`: it is ready.
-    fn take(pm: &impl Medium, state: &'a AtomicU8) -> Option<Self> {
+    pub(super) fn take(pm: &impl Medium, state: &'a AtomicU8) -> Option<Self> {
         let mut before = state.load(Acquire);
         let mut rounds = 0;
         loop {
@@ -98,6 +100,21 @@ impl<'a> Mark<'a> {
     }
 }
 
+impl<'a> Mark<'a> {
+    /// The right to a segment that is away; `None`: it is not.
+    fn take_away(state: &'a AtomicU8) -> Option<Self> {
+        state
+            .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
+            .ok()
+            .map(|before| Self { state, before })
+    }
+
+    /// Whether nobody has used the segment in this session: its locks mean nothing.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.before == UNTOUCHED
+    }
+}
+
 impl Drop for Mark<'_> {
     fn drop(&mut self) {
         // Fails when the segment is ready (and perhaps in use for long).
@@ -108,18 +125,24 @@ impl Drop for Mark<'_> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Notes that a segment may be used.
     pub(super) fn mark_ready(&self, id: u32) {
-        self.mark(id, READY);
+        if let Some(state) = self.touched.get(id as usize) {
+            // Release (E5): who sees the mark sees the reset locks.
+            state.store(READY, Release);
+        }
+    }
+
+    /// The right to a segment that is no part of the table and that nobody is on the way to.
+    pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
+        let mark = Mark::take_away(self.touched.get(id as usize)?)?;
+        // With the mark, nobody else can free it again.
+        (!self.limbo.waits(id)).then_some(mark)
     }
 
     /// Notes that a segment that was ready is no part of the table any more.
     pub(super) fn mark_away(&self, id: u32) {
-        self.mark(id, AWAY);
-    }
-
-    fn mark(&self, id: u32, mark: u8) {
         if let Some(state) = self.touched.get(id as usize) {
-            // Release: who sees the mark sees the reset locks.
-            state.store(mark, Release);
+            // One that was never used in this session stays so. Release: as in `mark_ready`.
+            let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::directory::Located;
 use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
+use super::limbo::Limbo;
 use super::stash;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::ZeroedArray;
@@ -30,6 +31,8 @@ pub struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) chain_blocks: Allocator,
     /// Per segment: whether this session has recovered it (`recover`).
     pub(super) touched: ZeroedArray<AtomicU8>,
+    /// Space that was freed: segments (`eh`), arrays of them (`lh`).
+    pub(super) limbo: Limbo,
     /// Held by a split of a segment that has a chain.
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
@@ -44,6 +47,7 @@ pub(super) struct Counts {
     /// Records and slots of the segments that were split, for the load factor at splits.
     pub(super) split_records: ShardedCounter,
     pub(super) split_slots: ShardedCounter,
+    pub(super) merges: ShardedCounter,
     pub(super) displacements: ShardedCounter,
     pub(super) stash_inserts: ShardedCounter,
     pub(super) chain_inserts: ShardedCounter,

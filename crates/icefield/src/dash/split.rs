@@ -11,6 +11,7 @@ use super::bucket::Guard;
 use super::directory::Directory;
 use super::insert::{choose, copy_fingerprint};
 use super::layout::{Bucket, Link, State, split_bit};
+use super::recover::Mark;
 use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks};
 use super::stash;
 use crate::Result;
@@ -22,15 +23,13 @@ use crate::pm::alloc::Claim;
 /// A segment with a longer chain is not split: its records agree in their hashes, so that splitting would not help
 /// them, and copying the chain would need many blocks at once.
 pub(super) const MAX_CHAIN_TO_SPLIT: usize = 8;
-/// So often an unused segment's lock is tried: whoever holds it is about to find out that it is in the wrong place. A
-/// damaged table would wait for itself.
-const PATIENCE: u32 = 1 << 16;
-
 /// A new segment that nobody can reach yet, all its buckets locked.
 pub(super) struct NewSegment<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
     /// `None` for a segment that has a place of its own, and so a chain of its own from the start.
     claim: Option<Claim>,
+    /// The right to a segment that the allocator gave.
+    _mark: Option<Mark<'a>>,
     guards: Vec<Guard<'a, M>>,
     chain_claims: Vec<Claim>,
 }
@@ -47,8 +46,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Err(error);
             }
         };
-        let fresh = !self.is_touched(claim.block);
-        self.emptied(segment, Some(claim), fresh)
+        let mark = match self.touched.get(claim.block as usize) {
+            Some(state) => Mark::take(&self.pm, state),
+            None => None,
+        };
+        let reserved = self.reserve_segment(claim.block);
+        let emptied = match (mark, reserved) {
+            (Some(mark), Ok(())) => self.emptied(segment, mark.is_fresh(), Some(mark)),
+            (None, Ok(())) => Err(self.in_use(claim.block)),
+            (_, Err(error)) => Err(error),
+        };
+        match emptied {
+            Ok(new) => Ok(NewSegment { claim: Some(claim), ..new }),
+            Err(error) => {
+                self.segment_blocks.abandon(&self.pm, &self.root()?.segments, &blocks, claim)?;
+                Err(error)
+            }
+        }
     }
 
     /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`, durably: what an
@@ -68,7 +82,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // P19: the segment has no chain, before it gets one.
             pm.persist(header);
         }
-        self.emptied(self.segment(id)?, None, fresh)
+        self.emptied(self.segment(id)?, fresh, None)
     }
 
     /// Frees all buckets of a segment's chain, whatever they hold.
@@ -95,8 +109,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn emptied<'a>(
         &'a self,
         segment: Segment<'a>,
-        claim: Option<Claim>,
         fresh: bool,
+        mark: Option<Mark<'a>>,
     ) -> Result<NewSegment<'a, M>> {
         if fresh {
             // Locks from before this session mean nothing.
@@ -105,32 +119,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 .iter()
                 .for_each(|bucket| version_lock::reset(bucket.version_lock(&self.pm)));
         }
-        let Some(guards) = self.lock_unused(segment) else {
-            let offset = u64::from(segment.id) * self.geometry.segment_bytes();
-            let detail = format!("segment {} is free and in use", segment.id);
-            return Err(self.corrupt(&self.segments, offset, detail));
-        };
+        // Who still looks for something here finds out that it is the wrong place and lets go.
+        let guards = self.lock_all(segment);
         guards.iter().for_each(Guard::begin_change);
         for bucket in segment.buckets {
             stash::reset(&self.pm, bucket);
             bucket.meta.store(&self.pm, 0, Release);
         }
-        Ok(NewSegment { segment, claim, guards, chain_claims: Vec::new() })
+        Ok(NewSegment { segment, claim: None, _mark: mark, guards, chain_claims: Vec::new() })
     }
 
-    /// Locks all buckets of a segment that nobody can reach. Who still looks for it there soon finds out; who does not
-    /// has it for its own.
-    fn lock_unused<'a>(&'a self, segment: Segment<'a>) -> Option<Vec<Guard<'a, M>>> {
-        let lock = |bucket: &'a Bucket| {
-            (0..PATIENCE).find_map(|rounds| {
-                let guard = bucket.try_lock(&self.pm);
-                if guard.is_none() {
-                    self.pm.wait(rounds);
-                }
-                guard
-            })
-        };
-        segment.buckets.iter().map(lock).collect()
+    #[cold]
+    fn in_use(&self, id: u32) -> crate::Error {
+        let offset = u64::from(id) * self.geometry.segment_bytes();
+        self.corrupt(&self.segments, offset, format!("segment {id} is free and in use"))
+    }
+
+    /// Makes sure that there is space behind a segment, which may have been given back.
+    pub(super) fn reserve_segment(&self, id: u32) -> Result<()> {
+        let bytes = self.geometry.segment_bytes();
+        self.pm.reserve(&self.segments, u64::from(id) * bytes, bytes)
     }
 
     /// Writes the header and makes the whole segment durable; then anybody may reach it.
@@ -215,6 +223,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let (State::Splitting, Some(right)) = (link.state, link.side) else { return Ok(()) };
         let bit = split_bit(link.depth);
         let pattern = self.header(id)?.pattern.load(&self.pm, Acquire) | bit;
+        if directory.is_merged(pattern) {
+            return self.set_link(id, State::Stable, link.depth, link.side);
+        }
         directory.redirect(self, (pattern, link.depth + 1), id, right)?;
         self.strike_half(self.segment(id)?, bit)?;
         self.set_link(id, State::Stable, link.depth + 1, Some(right))
@@ -369,6 +380,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // P8: the slots are durably free before any of them is used again.
         pm.fence();
         self.bring_home(segment)?;
+        self.drop_empty_chain(segment)?;
+        self.rebuild_overflow(segment)
+    }
+
+    /// Brings stashed records home and frees what the chain does not need any more. The caller holds all locks.
+    pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, M>]) -> Result<()> {
+        guards.iter().for_each(Guard::begin_change);
+        self.bring_home(segment)?;
+        // P11, as after a split.
+        self.pm.fence();
         self.drop_empty_chain(segment)?;
         self.rebuild_overflow(segment)
     }

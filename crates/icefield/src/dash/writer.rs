@@ -231,6 +231,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         let Self { table, pin, window, waiting } = self;
         window.commit(pin);
         let (mut growth, mut result) = (0, Ok(()));
+        let removed = window.staged.iter().filter(|staged| staged.plan.growth() < 0);
+        removed.for_each(|staged| table.after_removal(pin, staged.hash));
         for (staged, Waiting { index, write, .. }) in
             window.staged.iter().zip(waiting.drain(..window.staged.len()))
         {
