@@ -212,10 +212,10 @@ impl Lh {
             return Ok(false);
         }
         let merged = core.merge(&left, &right, || {
-            // Commit point of the contraction.
+            // P24, commit point of the merge: P12 of the contraction.
             self.base.set_word(core, new.pack())?;
             core.mark_away(ids[1]);
-            // P24: the merge is over.
+            // P26: the merge is over.
             core.set_link(ids[0], State::Stable, depth - 1, links[1].side)
         })?;
         if merged {

@@ -22,7 +22,7 @@ use crate::pm::Medium;
 /// How full a segment may be after a merge that nobody asked for.
 pub(super) const MERGED_PERCENT: u64 = 40;
 /// How full one may be after `shrink_to_fit`.
-pub(super) const FITTED_PERCENT: u64 = 75;
+pub(super) const FITTED_PERCENT: u64 = 85;
 /// A removal that leaves its two buckets less full than this, and one home bucket in so many (a power of two), has
 /// the segment looked at.
 const SPARSE_PERCENT: u64 = 25;

@@ -35,6 +35,9 @@
 //! - §4.7 splits (`split`, `eh`). The new segment is complete and durable before a single store commits the split,
 //!   instead of moving records under a transaction; the state word and the side link are that store. Doubling goes to a
 //!   place that each depth has of its own.
+//! - §4.7 merging (`merge`, `eh`, `lh`). The paper names it in half a sentence. Here it is a split run backwards. A
+//!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill 40 % of one
+//!   become one, far from the 95 % at which they split. What was asked for (`capacity`, `reserve`) stays.
 //! - §4.8 recovery (`recover`). The version numbers of segments are replaced by DRAM marks, all clear at opening:
 //!   nothing to wrap.
 //! - §5.1, §5.3 linear hashing (`lh`, `extent`). Rounds go over prefixes of the hash, not suffixes, in the order of the
@@ -120,6 +123,11 @@
 //! | P16 link word, stable | the split is over | a split to finish |
 //! | P17 duplicates struck out | either copy may change | as before |
 //! | P18 blob of an update | a slot may refer to it | a block that nobody owns |
+//! | P20 link word of a merge, splitting; P21, P22 copies | | copies, which recovery strikes as a split's |
+//! | P23 EH: link word of the right one, leaving | who needs it looks at the left one first | as before |
+//! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
+//! | P25 directory entries; LH: of an array that goes | the segment may be freed; the array's space may | a merge to finish |
+//! | P26 link word, stable | the merge is over | as P25 |
 //! | P19 LH: no chain, birth word | the new segment may get a chain of its own | P12, a split that is due |
 //!
 //! In LH nothing is allocated but chained buckets. After P12 of an expansion a split is due; a crash anywhere before P15
@@ -140,8 +148,11 @@
 //! always being of a lower number with fewer bits set. Nobody does so while holding a lock: a read inside a batch lets
 //! the window go first. Space for a split is there before it is due. `clear` and `backup` wait for splits and hold them up. Loops: a lookup repeats only when
 //! a writer came between; an insert repeats only after a split or a longer chain. A segment's blobs are retired when
-//! their record is gone; segments and directories are never unmapped while the table is open, so readers need no guard
-//! for them.
+//! their record is gone; segments and directories are never unmapped while the table is open. A merge holds all locks of
+//! two segments, the left one's first; nobody else waits for a lock of one segment while holding one of another that is to
+//! its right. What a merge frees may be used again at once (newcomers wait for its locks, and who was on the way there
+//! finds out), but its space goes back to the file system only when everybody who was there has left (`limbo`): every
+//! operation is pinned for that, at two plain stores.
 //!
 //! # 9. Costs
 //!
@@ -158,7 +169,7 @@
 //! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
-//! An expansion of LH costs one fence (two for a new array); the split that follows as many as one of EH, and one more.
+//! A merge has five fences in LH; in EH eight, and those of freeing a segment. An expansion of LH costs one fence (two for a new array); the split that follows as many as one of EH, and one more.
 
 mod api;
 mod arrays;
