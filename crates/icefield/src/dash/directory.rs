@@ -214,8 +214,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(Standing::Whole)
     }
 
-    /// A split has been committed: the hashes `pattern..` (`depth` bits) belong to the segment `to` from now on. Durable
-    /// by the caller's next fence. Nothing to do where the root word decides.
+    /// A split has been committed: the hashes `pattern..` (`depth` bits) belong to the segment `to` from now on.
+    /// Durable by the caller's next fence. Nothing to do where the root word decides.
     ///
     /// # Errors
     /// The files are damaged.
@@ -231,8 +231,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the hashes `pattern..` have been merged into the segment to their left, which still says that it is being
-    /// split. Extendible hashing has a state of its own for that.
+    /// Whether the hashes `pattern..` have been merged into the segment to their left, which still says that it is
+    /// being split. Extendible hashing has a state of its own for that.
     fn is_merged(&self, pattern: u64) -> bool {
         let _ = pattern;
         false

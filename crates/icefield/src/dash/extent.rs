@@ -1,4 +1,5 @@
-//! How far linear hashing has come: `N`, `Next` and the generation in one word, and the numbers of segments (§5.1, §5.3).
+//! How far linear hashing has come: `N`, `Next` and the generation in one word, and the numbers of segments (§5.1,
+//! §5.3).
 //!
 //! A round splits the segments of one depth in the order of their hashes, so that every segment covers a run of
 //! hashes, as in extendible hashing: what scans, cursors and splits need to know of a segment is the same in both. The

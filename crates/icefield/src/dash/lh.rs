@@ -8,9 +8,17 @@
 //!
 //! No segment is allocated: each number has a place in the file (`arrays`), and a segment that the root word does not
 //! count, or whose source has not been split, means nothing, whatever is there.
+//!
+//! Below: `due`, the splits; `shrink`; `growth`, the options.
+
+mod due;
+mod growth;
+mod shrink;
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, PoisonError};
+
+pub use growth::{Expansion, Growth};
 
 use super::arrays::Arrays;
 use super::directory::{
@@ -34,45 +42,6 @@ const SPARE_CHAINED: u64 = 8;
 
 /// Segments by which one sparse one makes a table smaller: more segments look sparse than are looked at.
 const CONTRACTED_TOGETHER: u32 = 4;
-
-/// What makes a table with linear hashing grow by a segment. Either way a segment without room gets a chained bucket.
-///
-/// ```
-/// use icefield::{DashLh, Expansion};
-/// let table = DashLh::<u64, u64>::options().expansion(Expansion::Load { percent: 70 }).in_memory()?;
-/// # Ok::<(), icefield::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expansion {
-    /// Each chained bucket that a segment gets (§5.1).
-    #[default]
-    ChainedBucket,
-    /// A segment without room in a table whose slots are fuller than this.
-    Load {
-        /// 1 to 100.
-        percent: u8,
-    },
-}
-
-/// How a table with linear hashing grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Growth {
-    pub(super) first_array: u32,
-    pub(super) stride: u32,
-    pub(super) expansion: Expansion,
-}
-
-impl Default for Growth {
-    fn default() -> Self {
-        Self { first_array: 64, stride: 8, expansion: Expansion::default() }
-    }
-}
-
-impl Growth {
-    fn arrays(self) -> Option<Arrays> {
-        Arrays::new(self.first_array.into(), self.stride.into())
-    }
-}
 
 /// The linear-hashing directory.
 ///
@@ -152,23 +121,6 @@ impl Lh {
         Ok(())
     }
 
-    /// An array is not there any more: its space goes back once nobody can be on the way there.
-    fn withdraw<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        extent: Extent,
-        array: u64,
-    ) -> Result<()> {
-        for entry in self.base.entries(&core.pm, extent.parity(), array..array + 1)? {
-            entry.store(&core.pm, 0, Release);
-            // P25: the entry is gone before its space is.
-            core.pm.persist(entry);
-        }
-        core.limbo.enter(pin, array as u32);
-        Ok(())
-    }
-
     /// Adds a segment; its split is due from then on. `false`: there may be no more.
     fn expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
@@ -183,49 +135,6 @@ impl Lh {
         self.base.set_word(core, new.pack())?;
         self.expansions.add(1);
         Ok(true)
-    }
-
-    /// Merges the last segment into the one that it was split off from, if both hold little enough.
-    fn contract<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<bool> {
-        let _structure = self.base.shared();
-        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.extent();
-        let least = self.arrays.first().max(self.base.floor());
-        let Some(new) = old.shrunk(least) else { return Ok(false) };
-        let last = new.count();
-        let ids = [extent::source(last), last].map(|index| self.id(old, index));
-        // Does the split if it is still due: the last segment cannot be the source of another.
-        if !touch(core, self, ids[1])? || !core.fit_in_one(ids, percent)? {
-            return Ok(false);
-        }
-        let [left, right] = [core.hold(ids[0])?, core.hold(ids[1])?];
-        let depth = extent::birth_depth(last);
-        let links = [core.link(ids[0])?, core.link(ids[1])?];
-        let fits = links.iter().all(|link| (link.state, link.depth) == (State::Stable, depth))
-            && core.fit_in_one(ids, percent)?;
-        if !fits {
-            return Ok(false);
-        }
-        let merged = core.merge(&left, &right, || {
-            // P24, commit point of the merge: P12 of the contraction.
-            self.base.set_word(core, new.pack())?;
-            core.mark_away(ids[1]);
-            // P26: the merge is over.
-            core.set_link(ids[0], State::Stable, depth - 1, links[1].side)
-        })?;
-        if merged {
-            self.contractions.add(1);
-            let (array, within) = self.arrays.array_of(last);
-            if within == 0 {
-                self.withdraw(core, pin, old, array)?;
-            }
-        }
-        Ok(merged)
     }
 
     /// Whether the table shall grow now that a segment is about to get a chained bucket.
@@ -249,60 +158,6 @@ impl Lh {
                 records().saturating_mul(100) > slots.saturating_mul(percent.into())
             }
         })
-    }
-
-    /// Does the next split that is due of the segment of a hash, which has `depth` bits.
-    fn catch_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        depth: u32,
-    ) -> Result<()> {
-        let extent = self.extent();
-        let child = extent::child(extent.index(hash), depth);
-        touch(core, self, self.id(extent, child)).map(|_| ())
-    }
-
-    /// The link word of a segment that has been touched, checked against what its number says.
-    fn link<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-        index: u64,
-    ) -> Result<Link> {
-        let id = self.id(extent, index);
-        let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
-        let least = if index < self.arrays.first() {
-            self.arrays.first_bits()
-        } else {
-            extent::birth_depth(index)
-        };
-        if link.state == State::Free || link.depth < least || pattern != extent::pattern(index) {
-            let detail =
-                format!("segment {id} ({link:?}, pattern {pattern:#x}) is not number {index}");
-            return Err(core.corrupt(&core.headers, u64::from(id) * 32, detail));
-        }
-        Ok(link)
-    }
-
-    /// Splits the source of segment `index` if it has exactly the depth at which that is due.
-    fn give_birth<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-        index: u64,
-        fresh: bool,
-    ) -> Result<bool> {
-        let source = extent::source(index);
-        let segment = core.segment(self.id(extent, source))?;
-        let guards = core.lock_all(segment);
-        let link = self.link(core, extent, source)?;
-        if link.state != State::Stable || link.depth + 1 != extent::birth_depth(index) {
-            return Ok(false);
-        }
-        let new = core.renew_segment(self.id(extent, index), fresh, Self::birth(extent))?;
-        core.split_into(self, segment, &guards, new)?;
-        Ok(true)
     }
 
     /// Makes all segments of an empty table.
@@ -364,23 +219,11 @@ impl Directory for Lh {
     type Options = Growth;
 
     fn params(growth: Growth) -> [u64; 3] {
-        let load = match growth.expansion {
-            Expansion::ChainedBucket => 0,
-            // Not possible, and not to be taken for the other way.
-            Expansion::Load { percent: 0 } => u64::MAX,
-            Expansion::Load { percent } => percent.into(),
-        };
-        [growth.first_array.into(), growth.stride.into(), load]
+        growth.params()
     }
 
-    fn options([first_array, stride, load]: [u64; 3]) -> Option<Growth> {
-        let expansion = match load {
-            0 => Expansion::ChainedBucket,
-            percent @ 1..=100 => Expansion::Load { percent: percent as u8 },
-            _ => return None,
-        };
-        Arrays::new(first_array, stride)?;
-        Some(Growth { first_array: first_array as u32, stride: stride as u32, expansion })
+    fn options(params: [u64; 3]) -> Option<Growth> {
+        Growth::from_params(params)
     }
 
     fn generation_in(root_word: u64) -> u64 {
@@ -525,30 +368,7 @@ impl Directory for Lh {
         segment: u32,
         fresh: bool,
     ) -> Result<Standing> {
-        let extent = self.extent();
-        let Some(index) = self.index(extent, segment) else { return Ok(Standing::Elsewhere) };
-        if index < self.arrays.first() {
-            return Ok(Standing::Whole);
-        }
-        let (source, due) = (extent::source(index), extent::birth_depth(index) - 1);
-        for _ in 0..2 * MAX_DEPTH {
-            if !touch(core, self, self.id(extent, source))? {
-                return Ok(Standing::Elsewhere);
-            }
-            let link = self.link(core, extent, source)?;
-            let depth = link.depth + u32::from(link.state == State::Splitting);
-            if depth > due {
-                return Ok(Standing::Whole);
-            }
-            if depth < due {
-                // Another split of the source comes first.
-                touch(core, self, self.id(extent, extent::child(source, depth)))?;
-            } else if self.give_birth(core, extent, index, fresh)? {
-                return Ok(Standing::Born);
-            }
-        }
-        let detail = format!("the split of segment {source} that makes segment {index} never ends");
-        Err(core.corrupt(&core.headers, u64::from(segment) * 32, detail))
+        self.make_if_due(core, segment, fresh)
     }
 
     fn is_merged(&self, pattern: u64) -> bool {
@@ -589,20 +409,7 @@ impl Directory for Lh {
         &self,
         core: &Core<K, V, M>,
     ) -> Result<()> {
-        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = core.geometry.segment_bytes();
-        for array in core.limbo.leave() {
-            let (space, array, parity) = (array, u64::from(array), self.extent().parity());
-            // It may be back already, or have been, and be waited for again.
-            if array > 0
-                && self.base.entry(&core.pm, parity, array).is_none()
-                && !core.limbo.waits(space)
-            {
-                let (start, size) = (self.arrays.place(array, parity), self.arrays.size(array));
-                core.pm.punch(&core.segments, start * bytes, size * bytes)?;
-            }
-        }
-        Ok(())
+        self.punch_arrays(core)
     }
 
     fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(

@@ -2,9 +2,9 @@
 //! might.
 //!
 //! Whoever was on the way to a segment when it was freed finds out that it is the wrong place, but may have stored a
-//! lock word there before: a store into a hole of a full device would be fatal. And where a hole reads as zero, a lock's
-//! version would come back. So every operation is pinned, and a space that was freed waits for those who were there.
-//! It may be used again meanwhile, and freed again: then only the last time counts.
+//! lock word there before: a store into a hole of a full device would be fatal. And where a hole reads as zero, a
+//! lock's version would come back. So every operation is pinned, and a space that was freed waits for those who were
+//! there. It may be used again meanwhile, and freed again: then only the last time counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

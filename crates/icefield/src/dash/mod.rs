@@ -6,8 +6,8 @@
 //! Two tables over one kind of segment: with extendible hashing ([`DashEh`], *EH*) and with linear hashing ([`DashLh`],
 //! *LH*). Everything from a segment downwards is the same code; a [`Directory`] is what lies between a hash and a
 //! segment. EH splits the segment that is full; its directory has an entry or two for each segment. LH grows by one
-//! segment at a time, in a fixed order, and lets full segments have longer stashes until it is their turn; its directory
-//! is some hundred bytes.
+//! segment at a time, in a fixed order, and lets full segments have longer stashes until it is their turn; its
+//! directory is some hundred bytes.
 //!
 //! Best at: point reads and writes of records that must survive, opening in constant time whatever the size, tables
 //! that grow. A read touches two bucket lines and the record's; a miss touches two lines in all; reads write nothing.
@@ -28,8 +28,8 @@
 //!   record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it.
 //! - §4.4 concurrency (`base::version_lock`, `op`). Three states: a writer prepares while readers go on; readers wait
 //!   only from the publishing store to its fence. So no read returns what a crash could take back.
-//! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values too. 16 more hash bits in the reference spare fetching
-//!   other keys.
+//! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values too. 16 more hash bits in the reference spare
+//!   fetching other keys.
 //! - §4.6 operations (`op`, `batch`). The paper has no update: one store of the value word under the lock. Batches
 //!   share fences.
 //! - §4.7 splits (`split`, `eh`). The new segment is complete and durable before a single store commits the split,
@@ -41,9 +41,9 @@
 //! - §4.8 recovery (`recover`). The version numbers of segments are replaced by DRAM marks, all clear at opening:
 //!   nothing to wrap.
 //! - §5.1, §5.3 linear hashing (`lh`, `extent`). Rounds go over prefixes of the hash, not suffixes, in the order of the
-//!   hashes: every segment covers a run of them, so scans, cursors and splits are those of EH, and the number of a segment
-//!   is two instructions away from its prefix. The generation of `clear` shares the word with `N` and `Next`: 24, 8
-//!   and 32 bits. Only who needs the *new* segment must split first: until then the old one holds all records.
+//!   hashes: every segment covers a run of them, so scans, cursors and splits are those of EH, and the number of a
+//!   segment is two instructions away from its prefix. The generation of `clear` shares the word with `N` and `Next`:
+//!   24, 8 and 32 bits. Only who needs the *new* segment must split first: until then the old one holds all records.
 //!   Equal hashes: a long chain in a table that has many does not make it grow.
 //! - §5.2 hybrid expansion (`arrays`). No allocator: each segment's number gives its place in the file, which is mapped
 //!   once; the directory's entries say which arrays are there, and are checked.
@@ -60,7 +60,7 @@
 //!
 //! ```text
 //! hash   63 ............ directory index (top `depth` bits) ... | 8 + .. home bucket | 7..0 fingerprint
-//! LH     root word: 63..40 generation | 39..32 N | 31..0 Next;  a run with path p = 1 prefix has number p >> ctz(p) >> 1
+//! LH     root word: 63..40 generation | 39..32 N | 31..0 Next; number of a path p = 1 prefix: p >> ctz(p) >> 1
 //! bucket lock | overflow | overflow fingerprints | meta | 14 fingerprints | 14 x (key, value)
 //! ```
 //!
@@ -77,8 +77,8 @@
 //!   one), or is counted there; one in the chain is counted. Records of one home change only under the lock of that
 //!   home.
 //! - I5 A key is in one slot at most.
-//! - I6 Every segment and chained bucket is named once: by the directory or a chain, or by a free list (of segments only
-//!   in EH).
+//! - I6 Every segment and chained bucket is named once: by the directory or a chain, or by a free list (of segments
+//!   only in EH).
 //! - I7 Every blob that a slot refers to is whole and has the key's hash for owner (the blob store's I1 to I5).
 //! - I8 The record counter is right.
 //!
@@ -90,7 +90,8 @@
 //! but readers wait for the overflow metadata that follows under the same changing bits. *update* and *insert* of a
 //! present key: the store of the value word. *remove*: the store of the metadata word. *compute*: as what it decides;
 //! when nothing, as *get*. *clear*: the store of the DRAM mirror of the root word; writers that passed the old root
-//! before count as before. An expansion of LH, and the splits that follow it, change what no operation can tell. *scan*: each segment at one moment. *len*: none; exact when quiescent.
+//! before count as before. An expansion of LH, and the splits that follow it, change what no operation can tell.
+//! *scan*: each segment at one moment. *len*: none; exact when quiescent.
 //!
 //! # 6. Ordering
 //!
@@ -130,8 +131,8 @@
 //! | P26 link word, stable | the merge is over | as P25 |
 //! | P19 LH: no chain, birth word | the new segment may get a chain of its own | P12, a split that is due |
 //!
-//! In LH nothing is allocated but chained buckets. After P12 of an expansion a split is due; a crash anywhere before P15
-//! leaves it due, and what was already copied is copied again. The chain of a segment whose birth word is of this
+//! In LH nothing is allocated but chained buckets. After P12 of an expansion a split is due; a crash anywhere before
+//! P15 leaves it due, and what was already copied is copied again. The chain of a segment whose birth word is of this
 //! generation belongs to it even while its split is still due: it is freed before the split begins anew.
 //!
 //! The value word of an update is its own commit point. Locks and overflow metadata are volatile cells: recovery resets
@@ -146,13 +147,13 @@
 //! for the strike at the end. In LH whoever first needs a segment whose split is due, readers included, does it, and
 //! others who need it wait for them; before that the splits that its source owes, at most one for each round, sources
 //! always being of a lower number with fewer bits set. Nobody does so while holding a lock: a read inside a batch lets
-//! the window go first. Space for a split is there before it is due. `clear` and `backup` wait for splits and hold them up. Loops: a lookup repeats only when
-//! a writer came between; an insert repeats only after a split or a longer chain. A segment's blobs are retired when
-//! their record is gone; segments and directories are never unmapped while the table is open. A merge holds all locks of
-//! two segments, the left one's first; nobody else waits for a lock of one segment while holding one of another that is to
-//! its right. What a merge frees may be used again at once (newcomers wait for its locks, and who was on the way there
-//! finds out), but its space goes back to the file system only when everybody who was there has left (`limbo`): every
-//! operation is pinned for that, at two plain stores.
+//! the window go first. Space for a split is there before it is due. `clear` and `backup` wait for splits and hold them
+//! up. Loops: a lookup repeats only when a writer came between; an insert repeats only after a split or a longer chain.
+//! A segment's blobs are retired when their record is gone; segments and directories are never unmapped while the table
+//! is open. A merge holds all locks of two segments, the left one's first; nobody else waits for a lock of one segment
+//! while holding one of another that is to its right. What a merge frees may be used again at once (newcomers wait for
+//! its locks, and who was on the way there finds out), but its space goes back to the file system only when everybody
+//! who was there has left (`limbo`): every operation is pinned for that, at two plain stores.
 //!
 //! # 9. Costs
 //!
@@ -169,7 +170,8 @@
 //! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
-//! A merge has five fences in LH; in EH eight, and those of freeing a segment. An expansion of LH costs one fence (two for a new array); the split that follows as many as one of EH, and one more.
+//! A merge has five fences in LH; in EH eight, and those of freeing a segment. An expansion of LH costs one fence (two
+//! for a new array); the split that follows as many as one of EH, and one more.
 
 mod api;
 mod arrays;

@@ -316,8 +316,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
     }
 
-    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after the
-    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards.
+    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
+    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
+    /// afterwards.
     #[inline(always)]
     pub(super) fn search<T>(
         &self,
