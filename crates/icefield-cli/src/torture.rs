@@ -34,7 +34,7 @@ Examples:
   icefield torture linear --table dash-eh --records bytes --seconds 600
   icefield torture linear --table dlht --histories 1000000
   icefield torture model --table dlht-local --seconds 60
-  icefield torture kill --table dash-eh --rounds 500 --json result.ndjson
+  icefield torture kill --table dash-lh --rounds 500 --json result.ndjson
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
 
