@@ -4,8 +4,8 @@ use std::hash::Hash;
 
 use allocator_api2::alloc::System;
 use icefield::{
-    DlhtBuildHasher, DlhtMap, Error, Global, Occupied, Op, RecordAllocator, Result, Stats,
-    TryInsert,
+    DlhtBuildHasher, DlhtMap, DlhtMapOp, Error, Global, Occupied, OnFailure, Op, RecordAllocator,
+    Result, Stats, TryInsert,
 };
 
 use crate::ours::{Calls, Ours};
@@ -107,44 +107,6 @@ fn words<const N: usize>(value: Option<&[u64; N]>) -> Option<u64> {
     value.map(word)
 }
 
-/// Operations that one batch of a map can hold.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    TryInsert,
-    Insert,
-    Get,
-    Update,
-    Remove,
-}
-
-impl Kind {
-    /// In the order in which they run.
-    const ALL: [Self; 5] = [Self::TryInsert, Self::Insert, Self::Get, Self::Update, Self::Remove];
-
-    /// `None` for what no batch of a map can hold.
-    fn of(op: &Op<'_, u64, u64>) -> Option<Self> {
-        Some(match op {
-            Op::TryInsert(..) => Self::TryInsert,
-            Op::Insert(..) | Op::Put(..) => Self::Insert,
-            Op::Get(..) => Self::Get,
-            Op::Update(..) => Self::Update,
-            Op::Remove(..) => Self::Remove,
-            Op::Shadow(..) => return None,
-        })
-    }
-}
-
-/// The record that an operation puts.
-fn pair(op: &Op<'_, u64, u64>) -> Option<(u64, u64)> {
-    match op {
-        Op::TryInsert(key, value, _)
-        | Op::Insert(key, value, _)
-        | Op::Update(key, value, _)
-        | Op::Put(key, value) => Some((*key, *value)),
-        Op::Get(..) | Op::Remove(..) | Op::Shadow(..) => None,
-    }
-}
-
 impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
     #[inline(always)]
     fn read(&self, value: Option<&[u64; N]>) -> Option<u64> {
@@ -173,40 +135,32 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Map<K, N, A> {
         pairs.iter().map(|&(key, word)| (K::of(key), value(word)))
     }
 
-    /// The operations at `places`, all of one kind.
-    fn execute_kind(
-        &self,
-        kind: Kind,
-        ops: &mut [Op<'_, u64, u64>],
-        places: &[usize],
-    ) -> Result<()> {
-        let (mut answers, mut outcomes) = (vec![None; places.len()], Vec::new());
-        let (mut keys, mut pairs) = (Vec::new(), Vec::new());
-        match kind {
-            Kind::Get | Kind::Remove => keys.extend(places.iter().map(|&at| ops[at].key())),
-            _ => pairs.extend(places.iter().filter_map(|&at| pair(&ops[at]))),
-        }
-        match kind {
-            Kind::TryInsert => {
-                outcomes = vec![Ok(()); places.len()];
-                self.try_insert_batch(&pairs, &mut outcomes)?;
+    /// The map's own operation for one of words.
+    fn op_of<'q, 'g>(op: &Op<'_, u64, u64>, key: &'q K) -> Result<DlhtMapOp<'q, 'g, K, [u64; N]>> {
+        let own = || K::of(op.key());
+        Ok(match op {
+            Op::Get(..) => DlhtMapOp::get(key),
+            Op::Remove(..) => DlhtMapOp::remove(key),
+            Op::TryInsert(_, word, _) => DlhtMapOp::try_insert(own(), value(*word)),
+            Op::Insert(_, word, _) | Op::Put(_, word) => DlhtMapOp::insert(own(), value(*word)),
+            Op::Update(_, word, _) => DlhtMapOp::update(own(), value(*word)),
+            Op::Shadow(..) => {
+                return Err(Error::Unsupported("a map has no shadow inserts".to_owned()));
             }
-            Kind::Insert => self.insert_batch(&pairs, &mut answers)?,
-            Kind::Get => self.get_batch(&keys, &mut answers)?,
-            Kind::Update => self.update_batch(&pairs, &mut answers)?,
-            Kind::Remove => self.remove_batch(&keys, &mut answers)?,
-        }
-        for (nth, &at) in places.iter().enumerate() {
-            match &mut ops[at] {
-                Op::TryInsert(.., outcome) => *outcome = outcomes[nth],
-                Op::Put(..) | Op::Shadow(..) => {}
-                Op::Get(_, answer)
-                | Op::Insert(.., answer)
-                | Op::Update(.., answer)
-                | Op::Remove(_, answer) => *answer = answers[nth],
+        })
+    }
+
+    fn fill_in(&self, op: &mut Op<'_, u64, u64>, done: &DlhtMapOp<'_, '_, K, [u64; N]>) {
+        match op {
+            Op::Get(_, found) => *found = self.read(done.value()),
+            Op::Insert(.., before) | Op::Update(.., before) | Op::Remove(_, before) => {
+                *before = words(done.value());
             }
+            Op::TryInsert(.., outcome) => {
+                *outcome = words(done.value()).map_or(Ok(()), |present| Err(Occupied(present)));
+            }
+            Op::Put(..) | Op::Shadow(..) => {}
         }
-        Ok(())
     }
 }
 
@@ -289,18 +243,12 @@ impl<K: MapKey, const N: usize, A: RecordAllocator> Calls for Map<K, N, A> {
         Ok(())
     }
 
-    /// By kind, an array of each: a map has no batches of several kinds.
     fn execute(&self, ops: &mut [Op<'_, u64, u64>]) -> Result<()> {
-        if ops.iter().any(|op| Kind::of(op).is_none()) {
-            return Err(Error::Unsupported("a map has no shadow inserts".to_owned()));
-        }
-        for kind in Kind::ALL {
-            let of_kind = |at: &usize| Kind::of(&ops[*at]) == Some(kind);
-            let places: Vec<usize> = (0..ops.len()).filter(of_kind).collect();
-            if !places.is_empty() {
-                self.execute_kind(kind, ops, &places)?;
-            }
-        }
+        let keys: Vec<K> = ops.iter().map(|op| K::of(op.key())).collect();
+        let own = ops.iter().zip(&keys).map(|(op, key)| Self::op_of(op, key));
+        let (mut own, guard) = (own.collect::<Result<Vec<_>>>()?, self.map.pin());
+        self.map.execute(&mut own, OnFailure::Continue, &guard);
+        ops.iter_mut().zip(&own).for_each(|(op, done)| self.fill_in(op, done));
         Ok(())
     }
 

@@ -214,6 +214,7 @@ fn extra_text(row: &Row) -> String {
             class["calls"], class["flushes"], class["fences"]
         )),
         Value::Object(_) if name != "lines" => None,
+        Value::Array(_) => None,
         value => Some(format!("{name}={}", plain(value))),
     };
     row.extra.iter().filter_map(short).collect::<Vec<_>>().join(" ")

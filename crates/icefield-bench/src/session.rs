@@ -34,6 +34,8 @@ pub(crate) struct Session {
     places: Cell<u64>,
     /// Whether tables are made that never grow.
     pub fixed_size: bool,
+    /// For how many times its keys a table is sized.
+    pub room: f64,
     /// What records tables are made for.
     pub records: Records,
     /// How many records our last table was loaded with.
@@ -68,6 +70,7 @@ impl Session {
             parent,
             places: Cell::new(0),
             fixed_size: false,
+            room: 1.0,
             records: Records::default(),
             loaded: Cell::new(None),
             wrong: RefCell::default(),
@@ -217,7 +220,7 @@ impl Session {
     pub fn create_loaded(&self, design: &'static dyn Design) -> Outcome<(Placed, u64)> {
         let medium = self.medium(design);
         let mut keys = self.keys(medium);
-        let placed = self.create(design, medium, self.setup(keys))?;
+        let placed = self.create(design, medium, self.setup((keys as f64 * self.room) as u64))?;
         if let Some(fill) = self.args.fill {
             keys = match design.is_peer() {
                 true => self.loaded.get().unwrap_or(keys),

@@ -508,7 +508,12 @@ fn run_linear(
         .field("violations", &violations)
         .field("operations", &counts.operations)
         .field("swapped", &counts.swapped)
-        .field("swapped_rejected", &counts.swapped_rejected);
+        .field("swapped_rejected", &counts.swapped_rejected)
+        .field("grown_tables", &counts.grown_tables);
+    let line = match counts.shadows.histories {
+        0 => line,
+        _ => line.field("shadows", &counts.shadows),
+    };
     rounds.end(out, line, violations)
 }
 

@@ -1,4 +1,4 @@
-//! A table as a shared library, built by the C++ compiler that is here. Without one there is nothing to test.
+//! A table as a shared library, built by the compilers that are here. Without one there is nothing to test.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -7,12 +7,14 @@ use std::process::Command;
 
 use icefield_peers::{Error, Found, Operation, load};
 
-/// Compiles `source` to a shared library in `dir`; `None` without a compiler.
+/// Compiles `source`, in C or C++ as it is called, to a shared library in `dir`; `None` without a compiler.
 fn compiled(source: &Path, dir: &Path) -> Option<PathBuf> {
     let library = dir.join("libpeer.so");
     let home = env!("CARGO_MANIFEST_DIR");
-    let mut compiler = Command::new("g++");
-    compiler.args(["-O2", "-std=c++17", "-shared", "-fPIC", "-I", home, "-o"]);
+    let is_c = source.extension().is_some_and(|extension| extension == "c");
+    let (compiler, language) = if is_c { ("cc", "-std=c11") } else { ("g++", "-std=c++17") };
+    let mut compiler = Command::new(compiler);
+    compiler.args(["-O2", language, "-Wall", "-Werror", "-shared", "-fPIC", "-I", home, "-o"]);
     let status = compiler.arg(&library).arg(source).status().ok()?;
     assert!(status.success(), "the example does not compile");
     Some(library)
@@ -58,6 +60,41 @@ fn a_library_may_leave_things_out() {
     assert!(matches!(kind.create(7, None), Err(Error::NotMade(_))));
     let table = kind.create(8, None).unwrap();
     assert_eq!((table.remove(&[1]), table.update(&[1], &[1])), (0, 0));
+}
+
+/// The header is C: one value for each key below 64.
+#[test]
+fn a_table_in_c_is_a_peer() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("array.c");
+    let text = r#"
+        #include <stdlib.h>
+        #include "icefield_peer.h"
+        const char *icefield_peer_name(void) { return "array"; }
+        void *icefield_peer_create(uint64_t capacity, const char *dir) {
+            (void)capacity; (void)dir;
+            return calloc(64, sizeof(uint64_t));
+        }
+        void icefield_peer_destroy(void *table) { free(table); }
+        uint64_t icefield_peer_insert(void *table, const uint64_t *keys, const uint64_t *values, uint64_t n) {
+            uint64_t *array = table, done = 0;
+            for (uint64_t at = 0; at < n; at++)
+                if (array[keys[at]] == 0) { array[keys[at]] = values[at]; done++; }
+            return done;
+        }
+        uint64_t icefield_peer_get(void *table, const uint64_t *keys, uint64_t n, uint64_t *sum) {
+            uint64_t *array = table, found = 0;
+            for (uint64_t at = 0; at < n; at++)
+                if (array[keys[at]] != 0) { found++; *sum += array[keys[at]]; }
+            return found;
+        }"#;
+    std::fs::write(&source, text).unwrap();
+    let Some(library) = compiled(&source, dir.path()) else { return };
+    let kind = load(&library).unwrap();
+    assert_eq!((kind.name(), kind.offers(Operation::Remove)), ("array", false));
+    let table = kind.create(64, None).unwrap();
+    assert_eq!(table.insert(&[1, 2, 1], &[10, 20, 30]), 2);
+    assert_eq!(table.get(&[1, 2, 3]), Found { hits: 2, sum: 30 });
 }
 
 #[test]

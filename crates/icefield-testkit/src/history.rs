@@ -2,11 +2,11 @@
 //!
 //! Operations on different keys are independent, so a history is linearizable if the part of each key is (Herlihy and
 //! Wing's locality); each part is searched for a legal order as by Wing and Gong, remembering the (set of operations
-//! done, value) pairs that led nowhere (Lowe).
+//! done, what the key holds) pairs that led nowhere (Lowe).
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::call::{Call, Reply};
+use crate::asked::{Answer, Asked, Holding};
 
 /// Most operations on one key that [`check`] can judge.
 pub const MAX_EVENTS: usize = 128;
@@ -20,10 +20,12 @@ pub struct Event {
     pub began: u64,
     /// When it had returned. The operations of a batch share both stamps.
     pub returned: u64,
+    /// Of which key.
+    pub key: u64,
     /// What was asked.
-    pub call: Call,
+    pub asked: Asked,
     /// What was answered.
-    pub reply: Reply,
+    pub answer: Answer,
 }
 
 /// The part of a history that has no legal order.
@@ -40,11 +42,8 @@ impl Violation {
     #[must_use]
     pub fn trace(&self) -> Vec<String> {
         let line = |event: &Event| {
-            let Event { thread, began, returned, call, reply } = event;
-            format!(
-                "thread {thread} [{began}..{returned}] key {}: {:?} -> {reply:?}",
-                call.key, call.action
-            )
+            let Event { thread, began, returned, key, asked, answer } = event;
+            format!("thread {thread} [{began}..{returned}] key {key}: {asked:?} -> {answer:?}")
         };
         self.events.iter().map(line).collect()
     }
@@ -76,7 +75,7 @@ pub fn check(events: &[Event]) -> Result<(), Violation> {
 fn by_key(events: &[Event]) -> BTreeMap<u64, Vec<Event>> {
     let mut keys: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
     for event in events {
-        keys.entry(event.call.key).or_default().push(event.clone());
+        keys.entry(event.key).or_default().push(event.clone());
     }
     for events in keys.values_mut() {
         events.sort_by_key(|event| event.began);
@@ -88,28 +87,25 @@ fn by_key(events: &[Event]) -> BTreeMap<u64, Vec<Event>> {
 #[must_use]
 pub fn overlapping(events: &[Event]) -> usize {
     let overlap = |a: &Event, b: &Event| {
-        a.thread != b.thread
-            && a.call.key == b.call.key
-            && a.began < b.returned
-            && b.began < a.returned
+        a.thread != b.thread && a.key == b.key && a.began < b.returned && b.began < a.returned
     };
     events.iter().filter(|event| events.iter().any(|other| overlap(event, other))).count()
 }
 
 /// The history with the answers of two operations exchanged.
 #[must_use]
-pub fn with_replies_swapped(events: &[Event], a: usize, b: usize) -> Vec<Event> {
+pub fn with_answers_swapped(events: &[Event], a: usize, b: usize) -> Vec<Event> {
     let mut swapped = events.to_vec();
-    swapped[a].reply = events[b].reply.clone();
-    swapped[b].reply = events[a].reply.clone();
+    swapped[a].answer = events[b].answer.clone();
+    swapped[b].answer = events[a].answer.clone();
     swapped
 }
 
 /// The search for a legal order of one key's operations.
 struct Search<'a> {
     events: &'a [Event],
-    /// States that led nowhere: which operations were done, and the value then.
-    dead: HashSet<(u128, Option<u64>)>,
+    /// States that led nowhere: which operations were done, and what the key held then.
+    dead: HashSet<(u128, Holding)>,
 }
 
 impl<'a> Search<'a> {
@@ -118,25 +114,26 @@ impl<'a> Search<'a> {
     }
 
     fn explains(&mut self) -> bool {
-        self.explains_rest(0, None)
+        self.explains_rest(0, Holding::Absent)
     }
 
-    /// Whether the operations outside `done` can follow, with the key holding `value`. Recursion is bounded by
+    /// Whether the operations outside `done` can follow, with the key `holding` what it does. Recursion is bounded by
     /// [`MAX_EVENTS`].
-    fn explains_rest(&mut self, done: u128, value: Option<u64>) -> bool {
+    fn explains_rest(&mut self, done: u128, holding: Holding) -> bool {
         if done.count_ones() as usize == self.events.len() {
             return true;
         }
-        if self.dead.contains(&(done, value)) {
+        if self.dead.contains(&(done, holding)) {
             return false;
         }
         for at in self.candidates(done) {
-            let (after, reply) = self.events[at].call.action.step(value);
-            if reply == self.events[at].reply && self.explains_rest(done | 1 << at, after) {
+            let Event { asked, answer, .. } = &self.events[at];
+            let Some((after, right)) = asked.step(holding) else { continue };
+            if right == *answer && self.explains_rest(done | 1 << at, after) {
                 return true;
             }
         }
-        self.dead.insert((done, value));
+        self.dead.insert((done, holding));
         false
     }
 
@@ -155,10 +152,24 @@ impl<'a> Search<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Action;
+    use crate::call::{Action, Reply};
+    use icefield::NotShadowed;
 
     fn event(thread: usize, began: u64, returned: u64, action: Action, reply: Reply) -> Event {
-        Event { thread, began, returned, call: Call { key: 1, action }, reply }
+        asked(thread, began, returned, Asked::Call(action), Answer::Reply(reply))
+    }
+
+    fn asked(thread: usize, began: u64, returned: u64, asked: Asked, answer: Answer) -> Event {
+        Event { thread, began, returned, key: 1, asked, answer }
+    }
+
+    fn shadow(
+        thread: usize,
+        began: u64,
+        returned: u64,
+        outcome: Result<(), NotShadowed<u64>>,
+    ) -> Event {
+        asked(thread, began, returned, Asked::Shadow(thread as u64), Answer::Shadow(outcome))
     }
 
     fn insert(thread: usize, began: u64, returned: u64, value: u64, before: Option<u64>) -> Event {
@@ -223,8 +234,35 @@ mod tests {
             [insert(0, 0, 1, 7, None), insert(1, 2, 3, 8, Some(7)), get(2, 4, 5, Some(8))];
         assert!(check(&history).is_ok());
         for (a, b) in [(0, 1), (0, 2), (1, 2)] {
-            assert!(check(&with_replies_swapped(&history, a, b)).is_err(), "{a} and {b}");
+            assert!(check(&with_answers_swapped(&history, a, b)).is_err(), "{a} and {b}");
         }
+    }
+
+    #[test]
+    fn a_shadow_insert_is_seen_by_nobody_before_it_commits() {
+        let commit = asked(1, 4, 5, Asked::Commit, Answer::Settled(1));
+        let held = |seen| vec![shadow(1, 0, 1, Ok(())), get(2, 2, 3, seen), commit.clone()];
+        assert!(check(&held(None)).is_ok());
+        assert!(check(&held(Some(1))).is_err());
+        let after = |seen| vec![shadow(1, 0, 1, Ok(())), commit.clone(), get(2, 6, 7, seen)];
+        assert!(check(&after(Some(1))).is_ok());
+        assert!(check(&after(None)).is_err());
+    }
+
+    #[test]
+    fn one_shadow_insert_holds_a_key_until_it_ends() {
+        let abort = asked(1, 2, 3, Asked::Abort, Answer::Settled(1));
+        let second = |began, outcome| {
+            let all = [shadow(1, 0, 1, Ok(())), abort.clone(), shadow(2, began, 9, outcome)];
+            check(&all).is_ok()
+        };
+        assert!(second(2, Ok(())) && second(2, Err(NotShadowed::Shadowed)));
+        assert!(second(4, Ok(())) && !second(4, Err(NotShadowed::Shadowed)));
+        let refused = asked(2, 2, 3, Asked::Call(Action::Insert(5)), Answer::Refused);
+        let kept = [shadow(1, 0, 1, Ok(())), refused.clone()];
+        assert!(check(&kept).is_ok());
+        assert!(check(&[refused]).is_err(), "nobody holds the key");
+        assert!(check(&[shadow(1, 0, 1, Ok(())), insert(2, 2, 3, 5, None)]).is_err());
     }
 
     #[test]
@@ -235,7 +273,7 @@ mod tests {
             get(1, 4, 5, None),
             get(0, 0, 9, None),
         ];
-        history[3].call.key = 2;
+        history[3].key = 2;
         assert_eq!(overlapping(&history), 2);
     }
 
@@ -255,7 +293,7 @@ mod tests {
         }
         history.push(get(4, 1000, 1001, Some(94)));
         assert!(check(&history).is_ok());
-        history[96].reply = Reply::Value(Some(1));
+        history[96].answer = Answer::Reply(Reply::Value(Some(1)));
         assert!(check(&history).is_err());
     }
 }

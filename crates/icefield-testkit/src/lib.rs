@@ -1,5 +1,6 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
+pub mod asked;
 pub mod baton;
 pub mod budget;
 pub mod call;

@@ -47,8 +47,9 @@ pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Iter, Lh};
 pub use dash::{Directory, Geometry};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
-    DlhtLocal, DlhtMap, DlhtMapIter, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter, DlhtTable,
-    Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot, SnapshotIter,
+    DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
+    DlhtTable, Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
+    SnapshotIter,
 };
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};

@@ -232,6 +232,42 @@ fn batches_answer_like_single_calls() -> Check {
     Ok(())
 }
 
+/// Two mixed batches once waited for each other: each read a key whose bucket the other's window held.
+#[test]
+fn reads_of_batches_wait_for_nobody_while_they_hold_locks() -> Check {
+    const KEYS: u64 = 128;
+    let table = Iceberg::<u64, u64>::options().capacity(KEYS).in_memory()?;
+    let pairs: Vec<(u64, u64)> = (0..KEYS).map(|key| (key, key)).collect();
+    table.put_batch(&pairs)?;
+    let rounds = 10_000;
+    let run = |thread: u64| -> icefield::Result<u64> {
+        let mut read = 0;
+        for round in 0..rounds {
+            // One thread writes what the other reads.
+            let key = |n: u64| (n * 7 + round * 31) % (KEYS / 2) * 2;
+            let ops = (0..32)
+                .flat_map(|n| [Op::put(key(n) + thread, round), Op::get(key(n) + 1 - thread)]);
+            let mut ops: Vec<_> = ops.collect();
+            table.execute(&mut ops, OnFailure::Continue)?;
+            read += ops.iter().filter(|op| matches!(op, Op::Get(_, Some(_)))).count() as u64;
+        }
+        Ok(read)
+    };
+    let read = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|thread| {
+            let run = &run;
+            scope.spawn(move || run(thread))
+        });
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("no panic"))
+            .sum::<icefield::Result<u64>>()
+    })?;
+    println!("2 threads, {rounds} mixed batches each, {read} reads");
+    assert_eq!(read, 2 * rounds * 32);
+    Ok(())
+}
+
 /// A read in a batch once waited for the lock that its own batch held: for another key of the same bucket.
 #[test]
 fn reads_of_a_batch_pass_its_own_locks() -> Check {

@@ -118,7 +118,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "resize-timeline",
-        what: "reads and inserts over time while all records move, and the longest stall (DLHT Fig 8)",
+        what: "reads and inserts over time while all records move, and the longest get beside a control (DLHT Fig 8)",
         run: timeline::run,
     },
     Experiment {

@@ -128,9 +128,14 @@ pub(super) fn single_thread(session: &mut Session) -> Outcome {
     Ok(())
 }
 
+/// For how many times its keys `features` sizes a table. A link bucket stays with its bin, so inserts and removals over
+/// all bins want one wherever three records are, and a table of fixed size must have them.
+const ROOM: f64 = 1.75;
+
 /// `features` (Fig 14): what can be switched. Off is what the paper calls its default.
 pub(super) fn features(session: &mut Session) -> Outcome {
-    let (asked, fixed) = (session.args.hash, session.fixed_size);
+    let (asked, fixed, room) = (session.args.hash, session.fixed_size, session.room);
+    session.room = ROOM;
     for (hash, grows, name) in [
         (Hashing::Modulo, false, "none"),
         (Hashing::Modulo, true, "resizing"),
@@ -146,7 +151,9 @@ pub(super) fn features(session: &mut Session) -> Outcome {
         }
     }
     (session.args.hash, session.fixed_size) = (asked, fixed);
-    records_and_allocators(session)
+    records_and_allocators(session)?;
+    session.room = room;
+    Ok(())
 }
 
 /// The same with values in records of their own, which tables of words have not, from the program's allocator and from

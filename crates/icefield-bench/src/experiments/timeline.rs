@@ -5,8 +5,11 @@
 //! a time before the transfer, with all records moving, and after it.
 //!
 //! How long a get is held up is told in the thread's own processor time: on a shared machine the rest says how long it
-//! waited for a processor.
+//! waited for a processor. Even so a thread is held up by what is below it, above all while another one touches fresh
+//! memory. A control says by how much: one more thread, on a reader's core, that only counts. It looks at its clock as
+//! often as readers do, so the longest of its rounds is what the longest get may take through no fault of the table.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -30,6 +33,9 @@ const SLICES: usize = 50;
 /// Inserts between two looks at the clock.
 const INSERTS: usize = 1024;
 
+/// Numbers that the control counts between two looks at its clock: a microsecond, like a batch of gets.
+const COUNTED: u64 = 1024;
+
 /// Loaded before the clock runs, of the resize point.
 const LOADED: f64 = 0.9;
 
@@ -38,6 +44,20 @@ const LOADED: f64 = 0.9;
 enum Role {
     Reads,
     Inserts,
+    /// Nothing to the table.
+    Counts,
+}
+
+impl Role {
+    /// The role of a thread: reads come first, and the control is one too many, so that it shares a reader's core where
+    /// there is none left.
+    fn of(thread: usize, threads: usize) -> Self {
+        match thread {
+            _ if thread < threads - threads / 2 => Self::Reads,
+            _ if thread < threads => Self::Inserts,
+            _ => Self::Counts,
+        }
+    }
 }
 
 /// So many operations, done at so much after the start; whether records were on the move then.
@@ -51,6 +71,7 @@ struct Stamp {
 
 /// What a thread saw.
 struct Seen {
+    role: Role,
     stamps: Vec<Stamp>,
     tally: Tally,
     asked: Tally,
@@ -92,13 +113,15 @@ fn one(
     batch: Batch,
 ) -> Outcome {
     let (mut stalls, mut insert_ratios, mut get_ratios) = (Vec::new(), Vec::new(), Vec::new());
-    let mut speeds = Vec::new();
+    let (mut control_stalls, mut stall_ratios, mut speeds) = (Vec::new(), Vec::new(), Vec::new());
     let mut row = session.row("resize-timeline", design, Medium::Memory);
     (row.threads, row.batch) = (Some(threads), Some(batch));
     for round in 0..session.repeat() as u64 {
         let (placed, loaded, seen) = grow(session, design, (threads, batch), round)?;
-        let longest = seen.iter().map(|one| one.longest).max().unwrap_or_default();
-        stalls.push(longest.as_nanos() as f64 / 1e3);
+        let (get, control) = (longest_us(&seen, Role::Reads), longest_us(&seen, Role::Counts));
+        stalls.push(get);
+        control_stalls.push(control);
+        stall_ratios.push(get / control.max(1e-3));
         let stamps: Vec<Stamp> = seen.into_iter().flat_map(|one| one.stamps).collect();
         let timeline = Timeline::of(&stamps);
         speeds.push(timeline.ops as f64 / timeline.length.as_secs_f64() / 1e6);
@@ -112,6 +135,8 @@ fn one(
     row.dist = Some(session.args.dist.to_string());
     for (name, values) in [
         ("longest_get_stall_us", &stalls),
+        ("longest_control_stall_us", &control_stalls),
+        ("get_to_control_stall", &stall_ratios),
         ("insert_rate_ratio", &insert_ratios),
         ("get_rate_ratio", &get_ratios),
     ] {
@@ -120,6 +145,12 @@ fn one(
         }
     }
     session.put(row)
+}
+
+/// The longest that a thread of this role was held up.
+fn longest_us(seen: &[Seen], role: Role) -> f64 {
+    let longest = seen.iter().filter(|one| one.role == role).map(|one| one.longest).max();
+    longest.unwrap_or_default().as_nanos() as f64 / 1e3
 }
 
 /// One run: the table, the records that it had at the start, and what each thread saw.
@@ -141,14 +172,18 @@ fn grow(
     let asked = session.space.draw(dist, loaded, session.ops(loaded) as usize, seed);
     session.progress(&format!("resize-timeline {}: {threads} threads", design.name()));
     let writers = threads / 2;
+    let readers = threads - writers;
     let writing = AtomicUsize::new(writers);
     let began = Instant::now();
-    let (_, seen) = session.run(table, threads, |thread| match thread < writers {
-        true => insert(table, &new[part(new.len(), thread, writers)], began, &writing),
-        false => {
-            let part = part(asked.len(), thread - writers, threads - writers);
+    let (_, seen) = session.run(table, threads + 1, |thread| match Role::of(thread, threads) {
+        Role::Reads => {
+            let part = part(asked.len(), thread, readers);
             read(table, &asked[part], batch.size(), began, &writing)
         }
+        Role::Inserts => {
+            insert(table, &new[part(new.len(), thread - readers, writers)], began, &writing)
+        }
+        Role::Counts => Ok(count(&writing)),
     });
     let seen = seen.into_iter().collect::<Result<Vec<Seen>>>()?;
     let (mut found, mut expected) = (Tally::default(), Tally::default());
@@ -178,12 +213,12 @@ fn insert(
 }
 
 fn insert_all(table: &dyn BenchTable, keys: &[u64], began: Instant) -> Result<Seen> {
-    let mut seen = Seen::new(keys.len() / INSERTS + 1);
+    let mut seen = Seen::new(Role::Inserts, keys.len() / INSERTS + 1);
     for keys in keys.chunks(INSERTS) {
         let done = table.run(Call::TryInsert, keys, Batch::Stream)?;
         seen.tally.add(done);
         seen.asked.add(Tally { hits: keys.len() as u64, sum: 0 });
-        seen.stamp(began, Role::Inserts, keys.len(), is_moving(table));
+        seen.stamp(began, keys.len(), is_moving(table));
     }
     Ok(seen)
 }
@@ -196,7 +231,7 @@ fn read(
     began: Instant,
     writing: &AtomicUsize,
 ) -> Result<Seen> {
-    let mut seen = Seen::new(1 << 16);
+    let mut seen = Seen::new(Role::Reads, 1 << 16);
     let batch = if size == 1 { Batch::None } else { Batch::Of(size) };
     // At least one array: a run may be over before this thread has begun.
     for keys in keys.chunks(size).cycle() {
@@ -205,7 +240,7 @@ fn read(
         seen.longest = seen.longest.max(thread_time().saturating_sub(before));
         seen.tally.add(found);
         seen.asked.add(Call::Get.expected(keys));
-        seen.stamp(began, Role::Reads, keys.len(), false);
+        seen.stamp(began, keys.len(), false);
         if writing.load(Relaxed) == 0 {
             break;
         }
@@ -213,14 +248,27 @@ fn read(
     Ok(seen)
 }
 
+/// The control: counts until nobody inserts any more.
+fn count(writing: &AtomicUsize) -> Seen {
+    let mut seen = Seen::new(Role::Counts, 0);
+    while writing.load(Relaxed) != 0 || seen.longest.is_zero() {
+        let before = thread_time();
+        (0..COUNTED).for_each(|number| {
+            black_box(number);
+        });
+        seen.longest = seen.longest.max(thread_time().saturating_sub(before));
+    }
+    seen
+}
+
 impl Seen {
-    fn new(stamps: usize) -> Self {
+    fn new(role: Role, stamps: usize) -> Self {
         let (tally, asked) = (Tally::default(), Tally::default());
-        Self { stamps: Vec::with_capacity(stamps), tally, asked, longest: Duration::ZERO }
+        Self { role, stamps: Vec::with_capacity(stamps), tally, asked, longest: Duration::ZERO }
     }
 
-    fn stamp(&mut self, began: Instant, role: Role, ops: usize, moving: bool) {
-        let at = began.elapsed();
+    fn stamp(&mut self, began: Instant, ops: usize, moving: bool) {
+        let (at, role) = (began.elapsed(), self.role);
         match self.stamps.last_mut() {
             // A thousand operations to a stamp are enough.
             Some(last) if role == Role::Reads && last.ops < INSERTS => {
@@ -257,6 +305,7 @@ impl Timeline {
             match stamp.role {
                 Role::Reads => timeline.gets[slice] += stamp.ops,
                 Role::Inserts => timeline.inserts[slice] += stamp.ops,
+                Role::Counts => {}
             }
             if stamp.moving {
                 let (first, last) = timeline.moving.unwrap_or((stamp.at, stamp.at));

@@ -2,6 +2,7 @@
 
 mod alone;
 mod faults;
+mod held;
 mod model;
 mod own;
 mod set;
@@ -11,6 +12,7 @@ use icefield::{DlhtHash, DlhtOptions, DlhtTable, Error, Interleaved, Mode, Turns
 
 pub use self::alone::Alone;
 pub use self::faults::faults;
+use self::held::held;
 pub use self::model::DlhtPlace;
 pub use self::set::{SetCounts, set_model};
 use crate::baton;
@@ -70,12 +72,13 @@ pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
     options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32)
 }
 
-/// About `histories` concurrent histories, each judged for linearizability.
+/// About `histories` concurrent histories, shadow inserts among them, each judged for linearizability.
 ///
 /// # Errors
 /// The first history that no order explains.
 pub fn linear(seed: u64, histories: u64, pool: &Pool) -> Result<Counts, Failure> {
     histories_on(seed, histories, pool, |seed| {
-        Ok(Ground { table: tiny(seed)?, sim: None, turns: !seed.is_multiple_of(FREE_ONE_IN) })
+        let (table, turns) = (tiny(seed)?, !seed.is_multiple_of(FREE_ONE_IN));
+        Ok(Ground { table, sim: None, turns, hold: Some(held) })
     })
 }

@@ -81,7 +81,9 @@ impl Run {
             6 => {
                 self.set = self.set.iter().collect();
             }
-            7..60 => self.batch()?,
+            7 => self.set.shrink_to_fit(),
+            8 => self.set.reserve(self.rng.below(2 * self.keys)),
+            9..60 => self.batch()?,
             _ => self.one()?,
         }
         let empty = self.right.is_empty();

@@ -2,24 +2,29 @@
 //! each history is judged for linearizability.
 //!
 //! Scans and iteration are weakly consistent and left out. A batch counts as its operations, all within the batch's
-//! interval and in its order; `clear` counts as a removal of each key.
+//! interval and in its order; `clear` counts as a removal of each key. Where a table has shadow inserts, every other
+//! history has them too ([`Held`]).
 
+mod held;
 mod plan;
+mod stage;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use icefield::pm::sim::{Model, Sim, SimOptions};
 use icefield::{Error, Table};
+use serde::Serialize;
 
+use crate::asked::{Answer, Asked};
 use crate::baton::{self, Baton};
-use crate::call::{Action, Call, Reply, ask, ask_batch};
 use crate::failure::{Failure, guarded};
-use crate::history::{Event, Violation, check, overlapping, with_replies_swapped};
-use crate::pool::{Pool, lock};
+use crate::history::{Event, Violation, check, overlapping, with_answers_swapped};
+use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
-use plan::{Move, Plan};
+pub use held::{End, Held};
+use plan::Plan;
+use stage::{Stage, record};
 
 /// The scenario's name.
 pub const NAME: &str = "linear";
@@ -29,8 +34,6 @@ const HISTORIES_PER_TABLE: u64 = 32;
 pub const MIN_OVERLAP: f64 = 0.9;
 /// Histories that threads run in one go: one after the other, with a line between.
 const HISTORIES_IN_A_ROW: u64 = 8;
-/// Threads that do not take turns give up the processor once in so many steps.
-const YIELD_ONE_IN: u32 = 16;
 /// One table in so many leaves the choice of who runs to the system, so that threads really run at the same time.
 const FREE_ONE_IN: u64 = 32;
 /// One table in so many looks for stores that bypass the medium; it costs a lock for each store.
@@ -55,6 +58,61 @@ pub struct Counts {
     pub swapped: u64,
     /// How many of these were rejected; an exchange may be harmless, as between two equal-looking overlapping calls.
     pub swapped_rejected: u64,
+    /// What the histories with shadow inserts did.
+    pub shadows: ShadowCounts,
+}
+
+/// What histories with shadow inserts did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ShadowCounts {
+    /// Histories with them.
+    pub histories: u64,
+    /// Shadow inserts that were made.
+    pub made: u64,
+    /// Those that were not, because another one held the key or it was present.
+    pub not_made: u64,
+    /// Those that became records.
+    pub committed: u64,
+    /// Those that went.
+    pub aborted: u64,
+    /// Calls that were refused because of one.
+    pub refused: u64,
+    /// Exchanges of answers of which one tells of a shadow insert.
+    pub swapped: u64,
+    /// How many of these were rejected.
+    pub swapped_rejected: u64,
+}
+
+impl ShadowCounts {
+    fn add(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.made += other.made;
+        self.not_made += other.not_made;
+        self.committed += other.committed;
+        self.aborted += other.aborted;
+        self.refused += other.refused;
+        self.swapped += other.swapped;
+        self.swapped_rejected += other.swapped_rejected;
+    }
+
+    fn count(&mut self, event: &Event) {
+        match (event.asked, &event.answer) {
+            (_, Answer::Refused) => self.refused += 1,
+            (_, Answer::Shadow(Ok(()))) => self.made += 1,
+            (_, Answer::Shadow(Err(_))) => self.not_made += 1,
+            (Asked::Commit, _) => self.committed += 1,
+            (Asked::Abort, _) => self.aborted += 1,
+            (_, _) => {}
+        }
+    }
+
+    /// Histories that are enough for each of these to happen.
+    const ENOUGH: u64 = 1000;
+
+    fn meaningful(&self) -> bool {
+        let each = [self.made, self.not_made, self.committed, self.aborted, self.refused];
+        self.histories < Self::ENOUGH || (!each.contains(&0) && self.swapped_rejected > 0)
+    }
 }
 
 impl Counts {
@@ -68,6 +126,7 @@ impl Counts {
         self.stalls += other.stalls;
         self.swapped += other.swapped;
         self.swapped_rejected += other.swapped_rejected;
+        self.shadows.add(other.shadows);
     }
 
     /// The share of operations on hot keys that overlapped another one there.
@@ -93,6 +152,9 @@ impl Counts {
         }
         if self.swapped > 50 && self.swapped_rejected == 0 {
             return fail("the judge rejected no exchanged answers".to_owned());
+        }
+        if !self.shadows.meaningful() {
+            return fail(format!("of shadow inserts there was too little: {:?}", self.shadows));
         }
         if self.histories >= HISTORIES_PER_TABLE && self.grown_tables == 0 {
             return fail("no table grew".to_owned());
@@ -122,7 +184,8 @@ pub fn scenario<T: Subject>(
             ..SimOptions::default()
         });
         let table = T::create_tiny(sim.clone(), seed)?;
-        Ok(Ground { table, sim: Some(sim), turns: !seed.is_multiple_of(FREE_ONE_IN) })
+        let turns = !seed.is_multiple_of(FREE_ONE_IN);
+        Ok(Ground { table, sim: Some(sim), turns, hold: None })
     };
     histories_on(seed, histories, pool, make)
 }
@@ -136,7 +199,12 @@ pub struct Ground<T> {
     pub sim: Option<Sim>,
     /// Whether threads take turns as the seed says, instead of running at the same time.
     pub turns: bool,
+    /// What holds a thread's shadow inserts, if the table has them.
+    pub hold: Option<Hold<T>>,
 }
+
+/// Makes what holds a thread's shadow inserts in a table.
+pub type Hold<T> = for<'a> fn(&'a T) -> Box<dyn Held + 'a>;
 
 /// As [`scenario`], on tables of `make`, which is told a seed.
 ///
@@ -173,16 +241,17 @@ where
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let Ground { table, sim, turns } =
+    let Ground { table, sim, turns, hold } =
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
     let all = histories.min(HISTORIES_PER_TABLE);
     for first in (0..all).step_by(HISTORIES_IN_A_ROW as usize) {
         let row = first..all.min(first + HISTORIES_IN_A_ROW);
-        let plans: Vec<Plan> =
-            row.map(|history| Plan::new(&mut rng, history, pool.threads())).collect();
-        let stage = Arc::new(Stage::new(&table, sim.as_ref(), plans));
+        let plans: Vec<Plan> = row
+            .map(|history| Plan::new(&mut rng, history, pool.threads(), hold.is_some()))
+            .collect();
+        let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, plans));
         let baton = turns.then(|| Baton::new(rng.word(), pool.threads()));
         let recorded =
             record(&stage, baton.clone(), pool).map_err(|what| Failure::new(NAME, seed, what))?;
@@ -205,145 +274,6 @@ fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {
     Failure::new(NAME, seed, what).with_trace(violation.trace())
 }
 
-/// A row of histories while they are recorded.
-struct Stage<T> {
-    table: Arc<T>,
-    sim: Option<Sim>,
-    plans: Vec<Plan>,
-    clock: AtomicU64,
-    /// How often threads have come to the line between two histories.
-    arrivals: AtomicUsize,
-    /// A thread panicked: nobody shall wait for it.
-    broken: AtomicBool,
-    /// The events of each history.
-    events: Vec<Mutex<Vec<Event>>>,
-    errors: Mutex<Vec<String>>,
-}
-
-/// Sets up, runs the threads, and reads every key at the end; everything is part of the histories.
-fn record<T>(
-    stage: &Arc<Stage<T>>,
-    baton: Option<Arc<Baton>>,
-    pool: &Pool,
-) -> Result<Vec<Vec<Event>>, String>
-where
-    T: Table<Key: Sample, Value: Sample> + 'static,
-{
-    let outside = pool.threads();
-    let ones = |calls: Vec<Call>| calls.into_iter().map(Move::One).collect::<Vec<_>>();
-    for (history, plan) in stage.plans.iter().enumerate() {
-        stage.perform(outside, history, &ones(plan.setup.clone()));
-    }
-    stage.give_way_one_in(if baton.is_some() { 1 } else { YIELD_ONE_IN });
-    let shared = Arc::clone(stage);
-    pool.run(Arc::new(move |thread| {
-        let work = || shared.perform_all(thread, outside);
-        match &baton {
-            Some(baton) => baton.take_turns(thread, work),
-            None => work(),
-        }
-    }))?;
-    stage.give_way_one_in(0);
-    for (history, plan) in stage.plans.iter().enumerate() {
-        let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
-        stage.perform(outside, history, &ones(reads.collect()));
-    }
-    match std::mem::take(&mut *lock(&stage.errors)).into_iter().next() {
-        Some(error) => Err(error),
-        None => Ok(stage.events.iter().map(|events| std::mem::take(&mut *lock(events))).collect()),
-    }
-}
-
-/// Tells the other threads when one of them panics.
-struct Alarm<'a>(&'a AtomicBool);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(true, Ordering::Release);
-        }
-    }
-}
-
-impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
-    fn new(table: &Arc<T>, sim: Option<&Sim>, plans: Vec<Plan>) -> Self {
-        Self {
-            table: Arc::clone(table),
-            sim: sim.cloned(),
-            events: plans.iter().map(|_| Mutex::default()).collect(),
-            plans,
-            clock: AtomicU64::new(0),
-            arrivals: AtomicUsize::new(0),
-            broken: AtomicBool::new(false),
-            errors: Mutex::default(),
-        }
-    }
-
-    fn give_way_one_in(&self, steps: u32) {
-        if let Some(sim) = &self.sim {
-            sim.set_yield(steps);
-        }
-    }
-
-    /// A thread's part of all histories.
-    fn perform_all(&self, thread: usize, threads: usize) {
-        let _alarm = Alarm(&self.broken);
-        for (history, plan) in self.plans.iter().enumerate() {
-            self.perform(thread, history, &plan.threads[thread]);
-            self.arrivals.fetch_add(1, Ordering::AcqRel);
-            while self.arrivals.load(Ordering::Acquire) < (history + 1) * threads {
-                if self.broken.load(Ordering::Acquire) {
-                    return;
-                }
-                baton::pass();
-            }
-        }
-    }
-
-    fn perform(&self, thread: usize, history: usize, moves: &[Move]) {
-        let mut mine = Vec::with_capacity(moves.len());
-        for step in moves {
-            if let Some(sim) = &self.sim {
-                sim.begin_op();
-            }
-            baton::begin();
-            // SeqCst: the stamps are the real-time order that the judge goes by.
-            let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            let answers = self.answers(step);
-            let returned = self.clock.fetch_add(1, Ordering::SeqCst);
-            let event = |(call, reply)| Event { thread, began, returned, call, reply };
-            match answers {
-                Ok(_) if matches!(step, Move::Clear) => self.cleared(event),
-                Ok(answers) => mine.extend(answers.into_iter().map(event)),
-                Err(what) => lock(&self.errors).push(format!("thread {thread}: {step:?}: {what}")),
-            }
-        }
-        lock(&self.events[history]).extend(mine);
-    }
-
-    /// A `clear` removes every key, also those of the histories before and after.
-    fn cleared(&self, event: impl Fn((Call, Reply)) -> Event) {
-        for (plan, events) in self.plans.iter().zip(&self.events) {
-            let removed = |key| event((Call { key, action: Action::Delete }, Reply::Done));
-            lock(events).extend(plan.keys().into_iter().map(removed));
-        }
-    }
-
-    fn answers(&self, step: &Move) -> Result<Vec<(Call, Reply)>, Error> {
-        let table = &*self.table;
-        Ok(match step {
-            Move::One(call) => vec![(*call, ask(table, *call)?)],
-            Move::Batch(kind, calls) => {
-                calls.iter().copied().zip(ask_batch(table, *kind, calls)?).collect()
-            }
-            Move::Clear => {
-                table.clear()?;
-                Vec::new()
-            }
-        })
-    }
-}
-
 fn judge(
     events: &[Event],
     plan: &Plan,
@@ -352,26 +282,31 @@ fn judge(
 ) -> Result<(), Violation> {
     let hot: Vec<Event> = events
         .iter()
-        .filter(|event| event.thread < threads && plan.hot.contains(&event.call.key))
+        .filter(|event| event.thread < threads && plan.hot.contains(&event.key))
         .cloned()
         .collect();
     counts.histories += 1;
     counts.operations += events.len() as u64;
     counts.hot += hot.len() as u64;
     counts.overlapping += overlapping(&hot) as u64;
+    counts.shadows.histories += u64::from(plan.shadows);
+    events.iter().for_each(|event| counts.shadows.count(event));
     check(events)
 }
 
 /// Judges the history again with the answers of two operations on one key exchanged.
 fn exchange(events: &[Event], rng: &mut Rng, counts: &mut Counts) {
     let first = rng.index(events.len());
-    let differs = |other: &Event| {
-        other.call.key == events[first].call.key && other.reply != events[first].reply
-    };
+    let differs =
+        |other: &Event| other.key == events[first].key && other.answer != events[first].answer;
     if let Some(second) = events.iter().position(differs) {
+        let rejected = check(&with_answers_swapped(events, first, second)).is_err();
         counts.swapped += 1;
-        counts.swapped_rejected +=
-            u64::from(check(&with_replies_swapped(events, first, second)).is_err());
+        counts.swapped_rejected += u64::from(rejected);
+        if events[first].answer.is_of_shadow() || events[second].answer.is_of_shadow() {
+            counts.shadows.swapped += 1;
+            counts.shadows.swapped_rejected += u64::from(rejected);
+        }
     }
 }
 
@@ -381,7 +316,7 @@ mod tests {
     use crate::toy::{Bug, Toy};
 
     fn ground(bug: Bug) -> Ground<Toy> {
-        Ground { table: Toy::new(bug), sim: None, turns: false }
+        Ground { table: Toy::new(bug), sim: None, turns: false, hold: None }
     }
 
     #[test]

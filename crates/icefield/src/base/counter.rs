@@ -2,25 +2,19 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::thread;
+use super::sync::PerThread;
 
-/// Threads go to shards by their numbers, so up to this many never share one.
-const SHARDS: usize = 32;
-
-/// One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
+/// What one thread has added. One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
 #[derive(Default)]
 #[repr(align(128))]
-struct Shard(AtomicI64);
+struct Part(AtomicI64);
 
-/// A sum of what threads have added. Adding costs one uncontended atomic; summing reads every shard.
+/// A sum of what threads have added. Adding costs a load and a store of the thread's own, and nothing that other
+/// instructions would have to wait for; summing reads every thread's part.
+#[derive(Default)]
 pub struct ShardedCounter {
-    shards: Box<[Shard; SHARDS]>,
-}
-
-impl Default for ShardedCounter {
-    fn default() -> Self {
-        Self::new(0)
-    }
+    start: i64,
+    parts: PerThread<Part>,
 }
 
 impl std::fmt::Debug for ShardedCounter {
@@ -33,27 +27,24 @@ impl ShardedCounter {
     /// A counter that stands at `start`.
     #[must_use]
     pub fn new(start: i64) -> Self {
-        let counter = Self { shards: Box::new(std::array::from_fn(|_| Shard::default())) };
-        // Relaxed: nobody else has it yet.
-        counter.shards[0].0.store(start, Ordering::Relaxed);
-        counter
+        Self { start, parts: PerThread::default() }
     }
 
     /// Adds `delta`; wraps silently, as 2^63 operations do not happen.
     #[inline]
     pub fn add(&self, delta: i64) {
-        // Relaxed: a count orders nothing. The mask keeps the index inside without a branch.
-        self.shards[thread::number() & (SHARDS - 1)].0.fetch_add(delta, Ordering::Relaxed);
+        let part = &self.parts.mine().0;
+        // Relaxed, both: nobody else stores to a thread's part, and a count orders nothing.
+        part.store(part.load(Ordering::Relaxed).wrapping_add(delta), Ordering::Relaxed);
     }
 
-    /// The sum: exact when nobody adds meanwhile, otherwise a value that mixes old and new shards (it may even be
+    /// The sum: exact when nobody adds meanwhile, otherwise a value that mixes old and new parts (it may even be
     /// negative for a moment when one thread adds and another takes away).
     #[must_use]
     pub fn sum(&self) -> i64 {
         // Relaxed: see above; whoever needs exactness has synchronised with the writers already.
-        self.shards
-            .iter()
-            .fold(0_i64, |sum, shard| sum.wrapping_add(shard.0.load(Ordering::Relaxed)))
+        let part = |part: &Part| part.0.load(Ordering::Relaxed);
+        self.parts.iter().map(part).fold(self.start, i64::wrapping_add)
     }
 }
 
@@ -85,8 +76,8 @@ mod tests {
     }
 
     #[test]
-    fn shards_do_not_share_lines() {
-        assert_eq!(size_of::<Shard>(), 128);
-        assert_eq!(align_of::<Shard>(), 128);
+    fn parts_do_not_share_lines() {
+        assert_eq!(size_of::<Part>(), 128);
+        assert_eq!(align_of::<Part>(), 128);
     }
 }

@@ -1,34 +1,61 @@
 //! A gate that many threads pass at once and that one can close for a moment: a readers-writer lock whose readers touch
-//! a line of their own.
+//! a line of their own. For steps that are rare and short, beside operations that are neither.
 //!
-//! Passing costs one uncontended atomic addition and one load, leaving another atomic; closing reads every thread's
-//! line. For steps that are rare and short, beside operations that are neither.
+//! Passing costs two plain stores and a load: no locked instruction, which would hold back the loads that follow until
+//! all earlier stores, flushes and fences are done. Who closes pays: it asks the system for a barrier on every processor
+//! that runs a thread of this process, and reads every thread's line.
+//!
+//! | | store | load | what it publishes |
+//! |---|---|---|---|
+//! | G1 | `inside` (Relaxed, light barrier) | `inside` (heavy barrier, Acquire) | that the thread is inside |
+//! | G2 | `closed` (SeqCst, heavy barrier) | `closed` (light barrier, Acquire) | that the gate is closed |
+//! | G3 | `inside` (Release) | `inside` (Acquire) | what was done inside |
+//! | G4 | `closed` (Release) | `closed` (Acquire) | what was done while it was closed |
+//!
+//! Of a thread that enters and one that closes, at least one sees the other: the barriers are ordered, and whoever's
+//! comes second loads what the other had stored before (G1, G2).
 
-use super::sync::{self, AtomicBool, AtomicU32, Ordering};
-use super::thread;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::marker::PhantomData;
+use std::sync::PoisonError;
 
-/// Threads are dealt out to shards in turn, so up to this many never share one.
-const SHARDS: usize = 32;
+use super::sync::{self, AtomicBool, AtomicU32, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 
-/// One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
-#[derive(Debug)]
+/// How often a thread is inside. One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
+#[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard(AtomicU32);
+struct Presence(AtomicU32);
+
+impl Presence {
+    /// Adds one, or takes it away. Only the thread whose presence it is does so.
+    #[inline(always)]
+    fn change(&self, by: i32, order: Ordering) {
+        // Relaxed: this thread's own.
+        let inside = self.0.load(Ordering::Relaxed);
+        self.0.store(inside.wrapping_add_signed(by), order);
+    }
+}
 
 /// The gate. See the module.
-#[derive(Debug)]
 pub struct Gate {
-    inside: Box<[Shard; SHARDS]>,
+    inside: PerThread<Presence>,
+    barrier: Barrier,
     closed: AtomicBool,
     /// One closes at a time.
     closing: Mutex<()>,
 }
 
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
 impl Default for Gate {
     fn default() -> Self {
         Self {
-            inside: Box::new(std::array::from_fn(|_| Shard(AtomicU32::new(0)))),
+            inside: PerThread::default(),
+            barrier: Barrier::detect(),
             closed: AtomicBool::new(false),
             closing: Mutex::new(()),
         }
@@ -38,11 +65,15 @@ impl Default for Gate {
 /// Says that a thread is inside; leaving is dropping it.
 #[derive(Debug)]
 #[must_use = "the thread is outside again when the pass is dropped"]
-pub struct Pass<'a>(&'a AtomicU32);
+pub struct Pass<'a> {
+    inside: &'a Presence,
+    /// It is one thread's.
+    _own: PhantomData<*const ()>,
+}
 
 /// Says that the gate is closed and nobody inside; it opens when this is dropped.
-#[derive(Debug)]
 #[must_use = "the gate opens when this is dropped"]
+#[derive(Debug)]
 pub struct Closed<'a> {
     gate: &'a Gate,
     _alone: MutexGuard<'a, ()>,
@@ -52,62 +83,77 @@ impl Gate {
     /// Goes inside, waiting while the gate is closed. Not twice by one thread: between the two somebody may close it.
     #[inline]
     pub fn enter(&self) -> Pass<'_> {
-        let inside = &self.inside[thread::number() & (SHARDS - 1)].0;
-        // SeqCst, both: of this thread and one that closes, at least one sees the other (they store and load
-        // crosswise).
-        inside.fetch_add(1, Ordering::SeqCst);
-        if !self.closed.load(Ordering::SeqCst) {
-            return Pass(inside);
+        let inside = self.inside.mine();
+        if !self.tries(inside) {
+            self.wait_and_enter(inside);
         }
-        self.enter_later(inside)
+        Pass { inside, _own: PhantomData }
+    }
+
+    /// Goes inside; says whether the gate was open.
+    #[inline(always)]
+    fn tries(&self, inside: &Presence) -> bool {
+        // Relaxed (G1): the barrier orders it.
+        inside.change(1, Ordering::Relaxed);
+        self.barrier.light();
+        // Acquire (G2, G4).
+        !self.closed.load(Ordering::Acquire)
     }
 
     #[cold]
-    fn enter_later<'a>(&self, inside: &'a AtomicU32) -> Pass<'a> {
+    fn wait_and_enter(&self, inside: &Presence) {
         loop {
-            inside.fetch_sub(1, Ordering::SeqCst);
+            inside.change(-1, Ordering::Release);
             let mut rounds = 0;
-            // Acquire: pairs with the Release in `Closed::drop`.
+            // Acquire (G4).
             while self.closed.load(Ordering::Acquire) {
                 sync::wait(rounds);
                 rounds = rounds.saturating_add(1);
             }
-            inside.fetch_add(1, Ordering::SeqCst);
-            if !self.closed.load(Ordering::SeqCst) {
-                return Pass(inside);
+            if self.tries(inside) {
+                return;
             }
         }
     }
 
     /// Closes the gate and waits until everybody has left. What they did is visible then.
-    pub fn close(&self) -> Closed<'_> {
+    ///
+    /// # Errors
+    /// The system made no barrier, as a sandbox that came up later may cause; the gate is open.
+    pub fn close(&self) -> io::Result<Closed<'_>> {
         // The mutex guards nothing that a panic could leave half done.
         let alone = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        // SeqCst: see `enter`.
+        // SeqCst (G2): with the barrier.
         self.closed.store(true, Ordering::SeqCst);
-        for shard in self.inside.iter() {
+        let closed = Closed { gate: self, _alone: alone };
+        if !self.barrier.heavy() {
+            return Err(io::Error::other(
+                "the system call membarrier, which it has granted before, fails now",
+            ));
+        }
+        for presence in self.inside.iter() {
             let mut rounds = 0;
-            // SeqCst: see `enter`; it is an Acquire, too, which pairs with the Release in `Pass::drop`.
-            while shard.0.load(Ordering::SeqCst) != 0 {
+            // Acquire (G1, G3).
+            while presence.0.load(Ordering::Acquire) != 0 {
                 sync::wait(rounds);
                 rounds = rounds.saturating_add(1);
             }
         }
-        Closed { gate: self, _alone: alone }
+        Ok(closed)
     }
 }
 
 impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: pairs with the load in `Gate::close`.
-        self.0.fetch_sub(1, Ordering::Release);
+        // Release (G3).
+        self.inside.change(-1, Ordering::Release);
     }
 }
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // Release: who enters from now on sees what was done while it was closed.
+        // Release (G4).
         self.gate.closed.store(false, Ordering::Release);
     }
 }
@@ -133,7 +179,7 @@ mod tests {
                 });
             }
             for _ in 0..rounds / 10 {
-                let closed = gate.close();
+                let closed = gate.close().expect("a barrier");
                 assert_eq!(inside.load(Relaxed), 0);
                 drop(closed);
                 std::thread::yield_now();

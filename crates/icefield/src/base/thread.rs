@@ -27,7 +27,7 @@ impl Numbers {
     }
 }
 
-/// What a thread remembers for whoever asked it to last, so that this is found without a look-up.
+/// What a thread remembers for whoever asked it to, so that this is found without a look-up.
 #[derive(Clone, Copy)]
 struct Memory {
     owner: u64,
@@ -36,9 +36,13 @@ struct Memory {
 
 const NOTHING: Memory = Memory { owner: 0, place: std::ptr::null() };
 
+/// How many memories a thread has. Owners with consecutive names, such as those of one table, do not displace each
+/// other's.
+const MEMORIES: usize = 8;
+
 thread_local! {
     static NUMBER: Cell<usize> = const { Cell::new(NONE) };
-    static MEMORY: Cell<Memory> = const { Cell::new(NOTHING) };
+    static MEMORY: [Cell<Memory>; MEMORIES] = const { [const { Cell::new(NOTHING) }; MEMORIES] };
     static HOLDS: Cell<usize> = const { Cell::new(0) };
     static END: End = const { End };
 }
@@ -49,7 +53,7 @@ struct End;
 impl Drop for End {
     fn drop(&mut self) {
         // Whatever else this thread does while it is torn down, it does under another number.
-        MEMORY.set(NOTHING);
+        MEMORY.with(|memory| memory.iter().for_each(|memory| memory.set(NOTHING)));
         let number = NUMBER.replace(NONE);
         if HOLDS.get() > 0 {
             // Something will be dropped yet that goes by this number: nobody else shall ever have it.
@@ -88,16 +92,17 @@ pub(super) fn release() {
     HOLDS.set(HOLDS.get() - 1);
 }
 
-/// What this thread [remembers](remember) for `owner`, if it asked last.
+/// What this thread [remembers](remember) for `owner`, if nothing has displaced it.
 #[inline(always)]
 pub(super) fn recall(owner: u64) -> Option<*const ()> {
-    let memory = MEMORY.get();
+    let memory = MEMORY.with(|memory| memory[owner as usize % MEMORIES].get());
     (memory.owner == owner).then_some(memory.place)
 }
 
-/// Remembers `place` for `owner`, any number but 0, until somebody else asks or the thread gives its number back.
+/// Remembers `place` for `owner`, any number but 0, until another owner displaces it or the thread gives its number
+/// back.
 pub(super) fn remember(owner: u64, place: *const ()) {
-    MEMORY.set(Memory { owner, place });
+    MEMORY.with(|memory| memory[owner as usize % MEMORIES].set(Memory { owner, place }));
 }
 
 #[cfg(test)]
@@ -133,11 +138,14 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_one_owners() {
-        remember(7, std::ptr::without_provenance(64));
-        assert_eq!(recall(7), Some(std::ptr::without_provenance(64)));
-        assert_eq!(recall(8), None);
+        let (one, same_place) = (7, 7 + MEMORIES as u64);
+        remember(one, std::ptr::without_provenance(64));
         remember(8, std::ptr::null());
-        assert_eq!(recall(7), None);
+        assert_eq!(recall(one), Some(std::ptr::without_provenance(64)));
+        assert_eq!(recall(8), Some(std::ptr::null()));
+        assert_eq!(recall(same_place), None);
+        remember(same_place, std::ptr::null());
+        assert_eq!(recall(one), None);
         assert!(std::thread::spawn(|| recall(8).is_none()).join().expect("no panic"));
     }
 

@@ -95,7 +95,8 @@ impl Lh {
         extent.generation + 1
     }
 
-    /// Makes sure that an array is there.
+    /// Makes sure that an array is there, before its first segment is. An entry stays when its array goes, and means
+    /// nothing then.
     fn provide<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
@@ -104,14 +105,15 @@ impl Lh {
     ) -> Result<()> {
         let (pm, parity) = (&core.pm, extent.parity());
         let place = self.arrays.place(array, parity);
-        if self.base.entry(pm, parity, array) == Some(place as u32) {
-            return Ok(());
-        }
         let end = place + self.arrays.size(array);
         pm.grow(&core.headers, end * size_of::<super::layout::Header>() as u64)?;
         let bytes = core.geometry.segment_bytes();
         pm.grow(&core.segments, end * bytes)?;
+        // It may have been there before, and have been given back.
         pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
+        if self.base.entry(pm, parity, array) == Some(place as u32) {
+            return Ok(());
+        }
         for entry in self.base.entries(pm, parity, array..array + 1)? {
             // Release (E4): the array behind the entry is there.
             entry.store(pm, entry_of(place as u32), Release);
@@ -131,7 +133,10 @@ impl Lh {
         let Some(new) = old.grown() else { return Ok(false) };
         // After a crash the source may still look as if the new segment were there (`is_merged`).
         touch(core, self, self.id(old, extent::source(old.count())))?;
-        self.provide(core, old, self.arrays.array_of(old.count()).0)?;
+        let (array, within) = self.arrays.array_of(old.count());
+        if within == 0 {
+            self.provide(core, old, array)?;
+        }
         self.base.set_word(core, new.pack())?;
         self.expansions.add(1);
         Ok(true)
@@ -296,7 +301,7 @@ impl Directory for Lh {
             if let Some(located) = self.glance(&core.pm, hash) {
                 return Ok(located);
             }
-            // A cleared directory is emptied for the generation after the next.
+            // Between two loads the table may have been cleared.
             if self.extent() == extent {
                 let array = self.arrays.array_of(extent.index(hash)).0;
                 return Err(self.base.no_entry(&core.pm, extent.parity(), array));
@@ -442,9 +447,6 @@ impl Directory for Lh {
         // Whatever is due is done by this.
         let old_segments = self.check(core, &mut |_| {})?;
         self.base.grow(pm, new.parity(), self.arrays.most())?;
-        let entries = self.base.entries(pm, new.parity(), 0..self.arrays.most())?;
-        entries.iter().for_each(|entry| entry.store(pm, 0, Release));
-        pm.flush(entries.as_ptr().cast(), size_of_val(entries));
         self.lay_out(core, new)?;
         core.chain_blocks.prepare_switch(pm, &core.root()?.chains, None);
         // P13, as in `provide`, and for the allocator's words.

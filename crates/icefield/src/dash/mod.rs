@@ -127,7 +127,7 @@
 //! | P20 link word of a merge, splitting; P21, P22 copies | | copies, which recovery strikes as a split's |
 //! | P23 EH: link word of the right one, leaving | who needs it looks at the left one first | as before |
 //! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
-//! | P25 directory entries; LH: of an array that goes | the segment may be freed; the array's space may | a merge to finish |
+//! | P25 EH: directory entries | the segment may be freed | a merge to finish |
 //! | P26 link word, stable | the merge is over | as P25 |
 //! | P19 LH: no chain, birth word | the new segment may get a chain of its own | P12, a split that is due |
 //!

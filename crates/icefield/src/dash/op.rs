@@ -195,7 +195,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
 
     /// A segment that nobody has used may have to be split off from one that the caller has locked.
     #[inline]
-    fn try_find_word(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+    fn find_word_at_once(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
         Ok(match self.sight(probe.hash) {
             Some(target) if self.core.is_touched(target.located.segment) => {
                 match self.search(target, probe, |word| word)? {

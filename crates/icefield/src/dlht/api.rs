@@ -284,7 +284,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// assert_eq!(table.stats().len_estimate, 0);
     /// ```
     pub fn stats(&self) -> Stats {
-        self.stats_now()
+        self.core.stats()
     }
 
     /// An iterator over the records, weakly consistent (§3.4.4): every key that is present throughout is seen exactly
@@ -695,7 +695,7 @@ where
         self.capacity()
     }
     fn stats(&self) -> Stats {
-        self.stats_now()
+        self.core.stats()
     }
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
         self.page(cursor, n)

@@ -12,6 +12,7 @@ use super::transfer::{HELP_WHEN_FULL, HELP_WHEN_MOVED};
 use super::write::{Outcome, Rule};
 use crate::base::reclaim::PROTECTED;
 use crate::base::sync::{AtomicPtr, Line, Ordering};
+use crate::table::Stats;
 use crate::{Error, Result};
 
 /// A table from words to words.
@@ -238,7 +239,8 @@ impl<M: Mode> Core<M> {
         Ok(next)
     }
 
-    /// Makes room for `key`, whose bin in `index` is full: moves the bin and a bounded number of others to the next index.
+    /// Makes room for `key`, whose bin in `index` is full: moves the bin and a bounded number of others to the next
+    /// index.
     fn make_room<'g>(&self, index: &'g Index, key: u64) -> Result<&'g Index> {
         self.successor(index, false)?;
         self.move_one(index, index.bin_of(key))?;
@@ -260,6 +262,31 @@ impl<M: Mode> Core<M> {
             index = next;
         }
         capacity(index.size)
+    }
+
+    /// What the table is made of.
+    pub(super) fn stats(&self) -> Stats {
+        let guard = self.pin();
+        let index = self.current(&guard);
+        let mut bytes = index.bytes();
+        let mut newest = index;
+        while let Some(next) = newest.next() {
+            bytes += next.bytes();
+            newest = next;
+        }
+        Stats {
+            len_estimate: self.len(),
+            capacity: self.capacity(),
+            dram_bytes: bytes,
+            details: vec![
+                ("bins", newest.len()),
+                ("link-buckets", newest.pool.len() as u64),
+                ("link-buckets-used", newest.pool.taken()),
+                ("hash-functions-before", u64::from(newest.hasher.generation)),
+                ("transferring", u64::from(index.next().is_some())),
+            ],
+            ..Stats::default()
+        }
     }
 
     /// Moves everything to an index that takes `records` in all, if that is a larger one.

@@ -23,8 +23,8 @@
 //! | §3.4.3 hash functions | `hasher` | Strong and keyed unless asked otherwise. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
 //! | §3.4.5 single thread | `mode` | |
-//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash, of namespace and key; pointers are whole. Reclamation by guards. Puts make new records. Batches hint records as well as bins; there are none of several kinds. |
-//! | §3.1 HashSet mode | `set` | Slots keep their value word. |
+//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash, of namespace and key; pointers are whole. Reclamation by guards. Puts make new records. Batches hint records as well as bins. |
+//! | §3.1 HashSet mode | `set` | None: slots are the same 16 bytes, the value unused. Of 8 bytes they would want states for more than 15. |
 //! | silent | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and another hash function. |
 //!
 //! # 3. Layout
@@ -143,7 +143,7 @@ pub use hasher::DlhtHash;
 #[doc(hidden)]
 pub use layout::LinkPool;
 pub use map::{
-    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter,
+    AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtMapOp,
     DlhtNamespace, Global, RecordAllocator, Refused,
 };
 #[doc(hidden)]

@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::key::{Key, Word};
-use crate::table::{Cursor, SCAN_PAGE, same_length};
+use crate::table::{Cursor, SCAN_PAGE, Stats, same_length};
 
 /// What slots hold beside the key.
 const NO_VALUE: u64 = 0;
@@ -21,7 +21,8 @@ const NO_VALUE: u64 = 0;
 /// removal is a lock given back, and batches keep their order.
 ///
 /// # Panics
-/// [`DlhtSet::insert`] and its batch panic when the system has no memory left to grow.
+/// [`DlhtSet::insert`] and its batch, [`DlhtSet::reserve`] and [`DlhtSet::shrink_to_fit`] panic when the system has no
+/// memory for an index.
 ///
 /// ```
 /// let locks = icefield::DlhtSet::<u64>::new();
@@ -173,6 +174,38 @@ impl<K: Word> DlhtSet<K> {
     /// ```
     pub fn capacity(&self) -> u64 {
         self.core.capacity()
+    }
+
+    /// What the set is made of.
+    ///
+    /// ```
+    /// let set: icefield::DlhtSet<u32> = (0..1000).collect();
+    /// assert!(set.stats().dram_bytes > 8 * 1000);
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// Makes room for `additional` more keys, moving all to a larger index if need be; returns when they have moved.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::<u32>::new();
+    /// set.reserve(1000);
+    /// assert!(set.capacity() >= 1000);
+    /// ```
+    pub fn reserve(&self, additional: u64) {
+        plain(self.core.reserve(self.len().saturating_add(additional)));
+    }
+
+    /// Moves all keys to the smallest index that takes them.
+    ///
+    /// ```
+    /// let set = icefield::DlhtSet::<u32>::with_capacity(100_000);
+    /// set.shrink_to_fit();
+    /// assert!(set.capacity() < 1000);
+    /// ```
+    pub fn shrink_to_fit(&self) {
+        plain(self.core.shrink());
     }
 
     /// Removes every key, all at one moment.

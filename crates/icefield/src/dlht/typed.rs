@@ -10,8 +10,7 @@ use super::shadow::shadowed;
 use super::write::{Outcome, Rule};
 use crate::key::Word;
 use crate::table::{
-    Computed, Decision, HeldKeys, NotShadowed, Occupied, OnFailure, Op, Stats, TryInsert,
-    same_length,
+    Computed, Decision, HeldKeys, NotShadowed, Occupied, OnFailure, Op, TryInsert, same_length,
 };
 use crate::{Error, Result};
 
@@ -80,7 +79,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.store(key.to_word(), value.to_word(), rule, SlotState::Valid)
     }
 
-    /// Nothing is claimed or pinned while `f` runs; that the value is still the same is what the write that follows checks.
+    /// Nothing is claimed or pinned while `f` runs; that the value is still the same is what the write that follows
+    /// checks.
     pub(super) fn compute_one(
         &self,
         key: K,
@@ -109,30 +109,6 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
                     }
                 }
             }
-        }
-    }
-
-    pub(super) fn stats_now(&self) -> Stats {
-        let guard = self.core.pin();
-        let index = self.core.current(&guard);
-        let mut bytes = index.bytes();
-        let mut newest = index;
-        while let Some(next) = newest.next() {
-            bytes += next.bytes();
-            newest = next;
-        }
-        Stats {
-            len_estimate: self.core.len(),
-            capacity: self.core.capacity(),
-            dram_bytes: bytes,
-            details: vec![
-                ("bins", newest.len()),
-                ("link-buckets", newest.pool.len() as u64),
-                ("link-buckets-used", newest.pool.taken()),
-                ("hash-functions-before", u64::from(newest.hasher.generation)),
-                ("transferring", u64::from(index.next().is_some())),
-            ],
-            ..Stats::default()
         }
     }
 

@@ -3,17 +3,18 @@
 use std::ops::ControlFlow;
 
 use super::Iceberg;
-use super::core::Core;
+use super::core::{Core, place_of};
+use super::fingerprints::{View, candidates_back};
 use super::layout::fingerprint;
-use super::window::Writer;
+use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::pipeline::{self, prefetch_read, prefetch_write};
+use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_write};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::record::Probe;
 use crate::record::batch::{BatchEngine, BatchWriter};
 use crate::record::engine::{Engine, Mode, Wrote};
+use crate::record::{Pin, Probe};
 use crate::table::{Arg, Owned, same_length};
 
 /// How far ahead the ring fetches fingerprints, and when it looks at them to fetch slots.
@@ -27,33 +28,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         hint(self.front_line(self.shape().front(hash)).0);
     }
 
-    /// Looks at the fingerprints and asks for the slot that will be read, or else for the back buckets' fingerprints.
-    /// Decides nothing.
+    /// Looks at the fingerprints and asks for the slots that will be read. Decides nothing.
     #[inline(always)]
     fn fetch_slot(&self, isa: impl Isa, hash: u64) {
         let shape = self.shape();
         let bucket = shape.front(hash);
         let line = self.front_line(bucket);
         let candidates = line.candidates_on(isa, fingerprint(hash), self.front_mask());
+        if candidates == 0 {
+            return self.fetch_back_slot(shape.back(hash), hash);
+        }
+        if let Some(slot) = self.front_at(bucket, candidates.trailing_zeros()) {
+            prefetch_read(slot);
+        }
+        let others = candidates & (candidates - 1);
+        if others != 0
+            && let Some(slot) = self.front_at(bucket, others.trailing_zeros())
+        {
+            prefetch_read(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn fetch_back_slot(&self, buckets: [u64; 2], hash: u64) {
+        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let candidates = candidates_back(words, fingerprint(hash));
         if candidates != 0 {
-            if let Ok(slot) = self.front_slot(bucket, candidates.trailing_zeros()) {
+            let (which, slot) = place_of(candidates);
+            if let Some(slot) = self.back_at(buckets[which], slot) {
                 prefetch_read(slot);
             }
-        } else {
-            self.fetch_words(shape.back(hash));
         }
     }
 
     /// As [`Core::fetch_slot`], for a write.
     #[inline(always)]
-    fn fetch_room(&self, hash: u64) {
+    pub(super) fn fetch_room(&self, isa: impl Isa, hash: u64) {
         let shape = self.shape();
         let bucket = shape.front(hash);
         let line = self.front_line(bucket);
-        let candidates = line.candidates(fingerprint(hash), self.front_mask());
-        let wanted = if candidates != 0 { candidates } else { line.empty(self.front_mask()) };
+        let View { candidates, empty } = line.view(isa, fingerprint(hash), self.front_mask());
+        let wanted = if candidates != 0 { candidates } else { empty };
         if wanted != 0
-            && let Ok(slot) = self.front_slot(bucket, wanted.trailing_zeros())
+            && let Some(slot) = self.front_at(bucket, wanted.trailing_zeros())
         {
             prefetch_write(slot);
         }
@@ -87,34 +104,141 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> Result<()> {
-        let Self { table, keys, found } = self;
-        let core = &table.core;
-        let pin = core.pin();
-        let mut failure = Ok(());
-        let reads = pipeline::stages(
-            |index| {
-                let hash = core.records.probe(keys[index]).hash;
-                core.fetch_line(hash, prefetch_read);
-                hash
-            },
-            |_, hash| core.fetch_slot(isa, hash),
-            |index, hash| {
-                let probe = Probe { hash, key: K::raw(keys[index]) };
-                let value = core.lookup_on(isa, &pin, &probe);
-                match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
-                    Ok(value) => {
-                        found[index] = value;
-                        ControlFlow::Continue(())
-                    }
-                    Err(error) => {
-                        failure = Err(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            },
+        let pin = self.table.core.pin();
+        let (count, mut failure) = (self.keys.len(), Ok(()));
+        pipeline::rolling(
+            count,
+            RING,
+            PEEK,
+            Ring { reads: self, isa, pin: &pin, failure: &mut failure },
         );
-        pipeline::rolling(keys.len(), RING, PEEK, reads);
         failure
+    }
+}
+
+/// The stages of [`Reads`].
+struct Ring<'r, R, I> {
+    reads: R,
+    isa: I,
+    pin: &'r Pin<'r>,
+    failure: &'r mut Result<()>,
+}
+
+impl<K, V, M, I> Stages for Ring<'_, Reads<'_, '_, K, V, M>, I>
+where
+    K: Key + ?Sized,
+    V: Value + ?Sized,
+    M: Medium,
+    I: Isa,
+{
+    type Entry = u64;
+
+    #[inline(always)]
+    fn first(&mut self, index: usize) -> u64 {
+        let core = &self.reads.table.core;
+        let hash = core.records.probe(self.reads.keys[index]).hash;
+        core.fetch_line(hash, prefetch_read);
+        hash
+    }
+
+    #[inline(always)]
+    fn second(&mut self, _: usize, hash: u64) {
+        self.reads.table.core.fetch_slot(self.isa, hash);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, index: usize, hash: u64) -> ControlFlow<()> {
+        let Reads { table, keys, found } = &mut self.reads;
+        let probe = Probe { hash, key: K::raw(keys[index]) };
+        let value = table.core.lookup_on(self.isa, self.pin, &probe);
+        match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
+            Ok(value) => {
+                found[index] = value;
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                *self.failure = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+/// The writes of a batch, for whichever instruction set there is.
+struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, O, A> {
+    table: &'a Iceberg<K, V, M>,
+    count: usize,
+    operation: O,
+    answer: A,
+}
+
+impl<'k, 'v, K, V, M, O, A> Kernel for Writes<'_, K, V, M, O, A>
+where
+    K: Key + ?Sized + 'k,
+    V: Value + ?Sized,
+    M: Medium,
+    O: Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+    A: FnMut(usize, Wrote) -> Result<()>,
+{
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<I: Isa>(mut self, isa: I) -> Result<()> {
+        let mut writer = Writer::new(self.table);
+        let result = self.run_windows(isa, &mut writer);
+        // What came before a failure is made durable and answered.
+        let finished = writer.commit(&mut self.answer);
+        result.and(finished)
+    }
+}
+
+impl<'k, 'v, K, V, M, O, A> Writes<'_, K, V, M, O, A>
+where
+    K: Key + ?Sized + 'k,
+    V: Value + ?Sized,
+    M: Medium,
+    O: Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+    A: FnMut(usize, Wrote) -> Result<()>,
+{
+    /// Runs window after window. The next one's slots, and the fingerprints of the one after it, are asked for all at
+    /// once between this one's flushes and its fence: their latencies pass together, and while the flushes do.
+    #[inline(always)]
+    fn run_windows<'t>(&mut self, isa: impl Isa, writer: &mut Writer<'t, K, V, M>) -> Result<()> {
+        let (mut hashes, mut ahead) = ([0; WINDOW], [0; WINDOW]);
+        self.fetch_lines(0, &mut hashes);
+        self.fetch_rooms(isa, 0, &hashes);
+        self.fetch_lines(WINDOW, &mut ahead);
+        for start in (0..self.count).step_by(WINDOW) {
+            for (index, &hash) in (start..self.count).zip(&hashes) {
+                let (key, write) = (self.operation)(index);
+                let probe = Probe { hash, key: K::raw(key) };
+                writer.run_on(isa, index, &probe, write, &mut self.answer)?;
+            }
+            writer.flush();
+            hashes = ahead;
+            self.fetch_rooms(isa, start + WINDOW, &hashes);
+            self.fetch_lines(start + 2 * WINDOW, &mut ahead);
+            writer.commit(&mut self.answer)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the hashes of the window that begins with operation `start`, and asks for their fingerprints.
+    #[inline(always)]
+    fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
+        let core = &self.table.core;
+        for (index, hash) in (start..self.count).zip(hashes) {
+            *hash = core.records.probe((self.operation)(index).0).hash;
+            core.fetch_line(*hash, prefetch_write);
+        }
+    }
+
+    /// Looks at those fingerprints, and asks for the slots that will be written.
+    #[inline(always)]
+    fn fetch_rooms(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
+        for (_, &hash) in (start..self.count).zip(hashes) {
+            self.table.core.fetch_room(isa, hash);
+        }
     }
 }
 
@@ -149,36 +273,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
         &self,
         count: usize,
         operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
-        mut answer: impl FnMut(usize, Wrote) -> Result<()>,
+        answer: impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,
     {
-        let core = &self.core;
-        let mut writer = Writer::new(self);
-        let mut failure = Ok(());
-        let writes = pipeline::stages(
-            |index| {
-                let hash = core.records.probe(operation(index).0).hash;
-                core.fetch_line(hash, prefetch_write);
-                hash
-            },
-            |_, hash| core.fetch_room(hash),
-            |index, hash| {
-                let (key, write) = operation(index);
-                let probe = Probe { hash, key: K::raw(key) };
-                match writer.run(index, &probe, write, &mut answer) {
-                    Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => {
-                        failure = Err(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            },
-        );
-        pipeline::rolling(count, RING, PEEK, writes);
-        // What came before a failure is made durable and answered.
-        let finished = writer.commit(&mut answer);
-        failure.and(finished)
+        dispatch(Writes { table: self, count, operation, answer })
     }
 }

@@ -1,4 +1,4 @@
-//! The table without its operations: yards, the DRAM beside them, how a key is found without a lock and under one.
+//! The table without its operations: yards, the DRAM beside them, how a key is found under its lock.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -11,7 +11,7 @@ use super::layout::{
 };
 use super::overflow::Overflow;
 use crate::base::counter::ShardedCounter;
-use crate::base::gate::{Gate, Pass};
+use crate::base::gate::{Closed, Gate, Pass};
 use crate::base::group::{Isa, Native};
 use crate::base::memory::ZeroedArray;
 use crate::base::sync::Lines;
@@ -62,25 +62,52 @@ pub(super) struct Counts {
 
 /// Which slot a record is in, or shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 pub(super) enum Place {
     /// The slot of the key whose word is [`EMPTY_KEY`].
     Side,
-    Front {
-        bucket: u64,
-        slot: u32,
-    },
-    Back {
-        bucket: u64,
-        slot: u32,
-    },
+    Front(At),
+    Back(At),
     Overflow(u32),
 }
 
-/// A record, found under its lock.
+/// A bucket and one of its slots, in one word: halves that were stored one by one and loaded together would stall the
+/// processor with every insert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At(u64);
+
+impl At {
+    #[inline(always)]
+    pub(super) fn new(bucket: u64, slot: u32) -> Self {
+        Self(bucket << 8 | u64::from(slot))
+    }
+
+    #[inline(always)]
+    pub(super) fn bucket(self) -> u64 {
+        self.0 >> 8
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(self) -> u32 {
+        u32::from(self.0 as u8)
+    }
+}
+
+/// A slot, and which one it is.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct Located<'a> {
     pub(super) place: Place,
     pub(super) slot: &'a Slot,
+}
+
+/// What a search under the lock has come to.
+#[derive(Clone, Copy)]
+pub(super) enum Search<'a> {
+    Found(Located<'a>),
+    /// The key is nowhere; these slots of its front bucket are empty.
+    Absent {
+        room: u64,
+    },
 }
 
 /// A key's front bucket, locked: the key's record does not come, go or change meanwhile.
@@ -118,20 +145,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn shape(&self) -> Shape {
         self.pm.beside();
         // Acquire (E4): pairs with the Release in `set_shape`.
-        let word = self.shape.load(Acquire);
-        // Only words that were packed are ever stored; a wrong one would be seen as an empty table.
-        Shape::unpack(word).unwrap_or(Shape { depth: 0, phase: Phase::Clearing, step: 0 })
+        Shape::of(self.shape.load(Acquire))
     }
 
     /// Stores, persists and then publishes a shape.
     pub(super) fn set_shape(&self, shape: Shape) -> Result<()> {
         let cell = &self.root()?.shape;
-        cell.store(&self.pm, shape.pack(), Release);
+        cell.store(&self.pm, shape.word(), Release);
         // P3, P6, P7, P9: see the module's header.
         self.pm.persist(cell);
         // Release (E4): pairs with the Acquire in `shape`.
-        self.shape.store(shape.pack(), Release);
+        self.shape.store(shape.word(), Release);
         Ok(())
+    }
+
+    /// Keeps writers out while the table's shape changes.
+    pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
+        self.gate.close().map_err(|error| Error::io(self.pm.path(), error))
     }
 
     pub(super) fn lock_structure(&self) -> MutexGuard<'_, ()> {
@@ -157,41 +187,52 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         BackWord(&self.back_words[bucket as usize])
     }
 
-    /// A slot of the front yard.
+    /// A slot of the front yard; `None` where there is none.
     #[inline(always)]
-    pub(super) fn front_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
-        let number = bucket * u64::from(self.yards.front) + u64::from(slot);
-        self.front.at(number * SLOT_BYTES).ok_or_else(|| self.no_slot(&self.front, number))
+    pub(super) fn front_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
+        self.front.at((bucket * u64::from(self.yards.front) + u64::from(slot)) * SLOT_BYTES)
     }
 
-    /// A slot of the back yard.
+    /// A slot of the back yard; `None` where there is none.
+    #[inline(always)]
+    pub(super) fn back_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
+        self.back.at((bucket * u64::from(self.yards.back) + u64::from(slot)) * SLOT_BYTES)
+    }
+
+    /// A slot of the front yard that must be there.
+    #[inline(always)]
+    pub(super) fn front_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
+        self.front_at(bucket, slot).ok_or_else(|| self.no_slot(&self.front, bucket, slot))
+    }
+
+    /// A slot of the back yard that must be there.
     #[inline(always)]
     pub(super) fn back_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
-        let number = bucket * u64::from(self.yards.back) + u64::from(slot);
-        self.back.at(number * SLOT_BYTES).ok_or_else(|| self.no_slot(&self.back, number))
+        self.back_at(bucket, slot).ok_or_else(|| self.no_slot(&self.back, bucket, slot))
     }
 
     #[cold]
-    fn no_slot(&self, region: &Region, number: u64) -> Error {
-        self.corrupt(region, number * SLOT_BYTES, "the file ends before the slot")
+    fn no_slot(&self, region: &Region, bucket: u64, slot: u32) -> Error {
+        let detail = format!("the file ends before slot {slot} of bucket {bucket}");
+        self.corrupt(region, region.len(), detail)
     }
 
     /// The slot of a place.
     pub(super) fn slot(&self, place: Place) -> Result<&Slot> {
         match place {
             Place::Side => Ok(&self.root()?.side),
-            Place::Front { bucket, slot } => self.front_slot(bucket, slot),
-            Place::Back { bucket, slot } => self.back_slot(bucket, slot),
+            Place::Front(at) => self.front_slot(at.bucket(), at.slot()),
+            Place::Back(at) => self.back_slot(at.bucket(), at.slot()),
             Place::Overflow(slot) => self
                 .overflow
                 .slot(slot)
-                .ok_or_else(|| self.no_slot(self.overflow.region(), u64::from(slot))),
+                .ok_or_else(|| self.no_slot(self.overflow.region(), 0, slot)),
         }
     }
 
     /// Whether the key's record is in the side slot.
     #[inline(always)]
-    fn is_side(&self, probe: &Probe<'_>) -> bool {
+    pub(super) fn is_side(&self, probe: &Probe<'_>) -> bool {
         self.records.is_key_word(probe, EMPTY_KEY)
     }
 
@@ -201,150 +242,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.records.pin()
     }
 
-    /// The value word of a key, without a lock (§5.1). Good while the pin lasts.
-    #[inline]
-    pub(super) fn lookup(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
-        self.lookup_on(Native::default(), pin, probe)
-    }
-
-    /// [`Core::lookup`], with `isa`.
-    #[inline(always)]
-    pub(super) fn lookup_on(
-        &self,
-        isa: impl Isa,
-        _pin: &Pin<'_>,
-        probe: &Probe<'_>,
-    ) -> Result<Option<u64>> {
-        loop {
-            let shape = self.shape();
-            if shape.phase == Phase::Clearing {
-                return Ok(None);
-            }
-            let line = self.front_line(shape.front(probe.hash));
-            let found = if self.loads_whole {
-                let found = self.search(isa, shape, probe);
-                // Whoever changed what was loaded had set the lock bit before: clear, it says that the change is
-                // durable. A miss is an answer, too.
-                self.wait_unlocked(line);
-                found
-            } else {
-                line.lock(&self.pm);
-                let found = self.search(isa, shape, probe);
-                line.unlock();
-                found
-            };
-            // Hits, misses and faults alike count only when no step came between.
-            if self.shape() == shape {
-                return found;
-            }
-            self.pm.forget_reads();
-        }
-    }
-
-    /// Returns when the lock bit of a front bucket has been seen clear.
-    #[inline(always)]
-    pub(super) fn wait_unlocked(&self, line: FrontLine<'_>) {
-        self.pm.beside();
-        let mut rounds = 0;
-        while line.is_locked() {
-            self.pm.wait(rounds);
-            rounds = rounds.saturating_add(1);
-        }
-    }
-
-    /// Looks wherever the key may be; where a doubling or halving may be moving it, at its old place first.
-    #[inline(always)]
-    fn search(&self, isa: impl Isa, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
-        if self.is_side(probe) {
-            let [key, value] = self.root()?.side.load(&self.pm);
-            return Ok((key == SIDE_KEY).then_some(value));
-        }
-        let bucket = shape.front(probe.hash);
-        if let Some(source) = shape.front_before(probe.hash)
-            && let Some(value) = self.search_front(isa, source, probe, Self::read_shared)?
-        {
-            return Ok(Some(value));
-        }
-        if let Some(value) = self.search_front(isa, bucket, probe, Self::read_own)? {
-            return Ok(Some(value));
-        }
-        let buckets = shape.back(probe.hash);
-        if shape.phase != Phase::Stable
-            && let Some(value) = self.search_back(shape.back_before(probe.hash), probe)?
-        {
-            return Ok(Some(value));
-        }
-        if let Some(value) = self.search_back(buckets, probe)? {
-            return Ok(Some(value));
-        }
-        if self.overflow.is_empty(probe.hash) {
-            return Ok(None);
-        }
-        self.overflow.find(probe.hash, |_, slot| self.read_shared(slot, probe))
-    }
-
-    #[inline(always)]
-    fn search_front(
-        &self,
-        isa: impl Isa,
-        bucket: u64,
-        probe: &Probe<'_>,
-        read: impl Fn(&Self, &Slot, &Probe<'_>) -> Result<Option<u64>>,
-    ) -> Result<Option<u64>> {
-        let line = self.front_line(bucket);
-        let fingerprint = fingerprint(probe.hash);
-        let mut candidates = line.candidates_on(isa, fingerprint, self.front_mask());
-        while candidates != 0 {
-            let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
-            if let Some(value) = read(self, slot, probe)? {
-                return Ok(Some(value));
-            }
-            candidates &= candidates - 1;
-        }
-        Ok(None)
-    }
-
-    /// The value word of a slot that changes under the key's own lock only, if it holds the key.
-    #[inline(always)]
-    fn read_own(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
-        let [key, value] = slot.load(&self.pm);
-        Ok(self.holds(key, probe)?.then_some(value))
-    }
-
-    #[inline(always)]
-    fn search_back(&self, buckets: [u64; 2], probe: &Probe<'_>) -> Result<Option<u64>> {
-        let words = buckets.map(|bucket| self.back_word(bucket).load());
-        let mut candidates = candidates_back(words, fingerprint(probe.hash));
-        while candidates != 0 {
-            let (which, slot) = place_of(candidates);
-            let slot = self.back_slot(buckets[which], slot)?;
-            if let Some(value) = self.read_shared(slot, probe)? {
-                return Ok(Some(value));
-            }
-            candidates &= candidates - 1;
-        }
-        Ok(None)
-    }
-
-    /// The value word of a slot that another lock's holder may be changing, or a move, if it holds the key. What they
-    /// have not made durable yet decides nothing: whatever the slot holds then, it is not the key, or the key is
-    /// elsewhere.
-    #[inline(always)]
-    fn read_shared(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
-        let key = self.pm.peek(|| slot.key(&self.pm));
-        if key == EMPTY_KEY || !self.records.matches(&self.pm, key, probe)? {
-            return Ok(None);
-        }
-        let [now, value] = slot.load(&self.pm);
-        Ok((now == key).then_some(value))
-    }
-
     /// Locks a key's front bucket, where it is for as long as the caller is inside the gate.
     #[inline]
     pub(super) fn lock(&self, hash: u64) -> Result<Locked<'_, K, V, M>> {
         let pass = self.gate.enter();
         let shape = self.shape();
-        if shape.phase == Phase::Doubling {
+        if shape.is(Phase::Doubling) {
             self.make_way(shape, hash)?;
         }
         let line = self.front_line(shape.front(hash));
@@ -353,30 +256,51 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Finds a key under its lock, after a doubling has moved its buckets.
-    #[inline]
-    pub(super) fn find_locked(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<Found<'_>>> {
+    #[inline(always)]
+    pub(super) fn find_locked(
+        &self,
+        isa: impl Isa,
+        shape: Shape,
+        probe: &Probe<'_>,
+    ) -> Result<Search<'_>> {
         if self.is_side(probe) {
-            let slot = &self.root()?.side;
-            let found = Found { place: Place::Side, slot };
-            return Ok((slot.key(&self.pm) == SIDE_KEY).then_some(found));
+            return self.find_side();
         }
         let bucket = shape.front(probe.hash);
-        let line = self.front_line(bucket);
-        let mut candidates = line.candidates(fingerprint(probe.hash), self.front_mask());
+        let view = self.front_line(bucket).view(isa, fingerprint(probe.hash), self.front_mask());
+        let mut candidates = view.candidates;
         while candidates != 0 {
             let number = candidates.trailing_zeros();
             let slot = self.front_slot(bucket, number)?;
             if self.holds(slot.key(&self.pm), probe)? {
-                return Ok(Some(Found { place: Place::Front { bucket, slot: number }, slot }));
+                let place = Place::Front(At::new(bucket, number));
+                return Ok(Search::Found(Located { place, slot }));
             }
             candidates &= candidates - 1;
         }
-        self.find_behind(shape, probe)
+        if !self.may_be_behind(shape, probe.hash) {
+            return Ok(Search::Absent { room: view.empty });
+        }
+        let found = self.find_behind(shape, probe)?;
+        Ok(found.map_or(Search::Absent { room: view.empty }, Search::Found))
+    }
+
+    #[cold]
+    fn find_side(&self) -> Result<Search<'_>> {
+        let slot = &self.root()?.side;
+        let found = Search::Found(Located { place: Place::Side, slot });
+        Ok(if slot.key(&self.pm) == SIDE_KEY { found } else { Search::Absent { room: 0 } })
+    }
+
+    /// Whether a record with this hash may be in the back yard or the overflow yard.
+    #[inline(always)]
+    pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
+        let words = shape.back(hash).map(|bucket| self.back_word(bucket).load());
+        candidates_back(words, fingerprint(hash)) != 0 || !self.overflow.is_empty(hash)
     }
 
     /// The rest of [`Core::find_locked`].
-    #[inline]
-    fn find_behind(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<Found<'_>>> {
+    fn find_behind(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<Located<'_>>> {
         let buckets = shape.back(probe.hash);
         let words = buckets.map(|bucket| self.back_word(bucket).load());
         let mut candidates = candidates_back(words, fingerprint(probe.hash));
@@ -384,8 +308,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let (which, number) = place_of(candidates);
             let slot = self.back_slot(buckets[which], number)?;
             if self.holds(self.pm.peek(|| slot.key(&self.pm)), probe)? {
-                let place = Place::Back { bucket: buckets[which], slot: number };
-                return Ok(Some(Found { place, slot }));
+                let place = Place::Back(At::new(buckets[which], number));
+                return Ok(Some(Located { place, slot }));
             }
             candidates &= candidates - 1;
         }
@@ -396,30 +320,35 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let holds = self.holds(self.pm.peek(|| slot.key(&self.pm)), probe)?;
             Ok(holds.then_some(Place::Overflow(number)))
         })?;
-        place.map(|place| Ok(Found { place, slot: self.slot(place)? })).transpose()
+        place.map(|place| Ok(Located { place, slot: self.slot(place)? })).transpose()
     }
 
+    /// Whether a slot with this key word holds the key.
     #[inline(always)]
-    fn holds(&self, key: u64, probe: &Probe<'_>) -> Result<bool> {
+    pub(super) fn holds(&self, key: u64, probe: &Probe<'_>) -> Result<bool> {
         Ok(key != EMPTY_KEY && self.records.matches(&self.pm, key, probe)?)
     }
 
-    /// Takes a free slot for an absent key, under its lock: in the front bucket, but for those `taken` already; in the
-    /// emptier of the two back buckets; in the overflow yard (Algorithms 1, 2).
+    /// Takes a free slot for an absent key, under its lock: one of those in the front bucket (`room`); in the emptier of
+    /// the two back buckets; in the overflow yard (Algorithms 1, 2).
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the overflow yard cannot grow.
-    #[inline]
-    pub(super) fn claim(&self, shape: Shape, probe: &Probe<'_>, taken: u64) -> Result<Place> {
-        if self.is_side(probe) {
-            return Ok(Place::Side);
+    #[inline(always)]
+    pub(super) fn claim(&self, shape: Shape, probe: &Probe<'_>, room: u64) -> Result<Located<'_>> {
+        if room != 0 {
+            let (bucket, slot) = (shape.front(probe.hash), room.trailing_zeros());
+            let place = Place::Front(At::new(bucket, slot));
+            return Ok(Located { place, slot: self.front_slot(bucket, slot)? });
         }
-        let bucket = shape.front(probe.hash);
-        let empty = self.front_line(bucket).empty(self.front_mask() & !taken);
-        if empty != 0 {
-            return Ok(Place::Front { bucket, slot: empty.trailing_zeros() });
-        }
-        self.claim_behind(shape, probe.hash)
+        self.claim_elsewhere(shape, probe)
+    }
+
+    #[inline(never)]
+    fn claim_elsewhere(&self, shape: Shape, probe: &Probe<'_>) -> Result<Located<'_>> {
+        let place =
+            if self.is_side(probe) { Place::Side } else { self.claim_behind(shape, probe.hash)? };
+        Ok(Located { place, slot: self.slot(place)? })
     }
 
     fn claim_behind(&self, shape: Shape, hash: u64) -> Result<Place> {
@@ -429,7 +358,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for bucket in order {
             if let Some(slot) = self.back_word(bucket).claim(self.yards.back) {
                 self.counts.back_inserts.add(1);
-                return Ok(Place::Back { bucket, slot });
+                return Ok(Place::Back(At::new(bucket, slot)));
             }
         }
         let slot = self.overflow.claim(&self.pm)?;
@@ -440,28 +369,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Gives a claimed slot back.
     pub(super) fn give_up(&self, place: Place) {
         match place {
-            Place::Side | Place::Front { .. } => {}
-            Place::Back { bucket, slot } => self.back_word(bucket).give_up(slot),
+            Place::Side | Place::Front(_) => {}
+            Place::Back(at) => self.back_word(at.bucket()).give_up(at.slot()),
             Place::Overflow(slot) => self.overflow.give_up(slot),
         }
     }
 
     /// Fills a claimed slot; the caller flushes and fences.
-    #[inline]
-    pub(super) fn fill(&self, place: Place, slot: &Slot, record: Unlinked) {
-        let key = if place == Place::Side { SIDE_KEY } else { record.key };
-        slot.fill(&self.pm, key, record.value);
+    #[inline(always)]
+    pub(super) fn fill(&self, claimed: &Located<'_>, record: Unlinked) {
+        let key = if claimed.place == Place::Side { SIDE_KEY } else { record.key };
+        claimed.slot.fill(&self.pm, key, record.value);
     }
 
     /// Lets reads find a claimed slot, which is durable.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(&self, place: Place, hash: u64) {
         match place {
             Place::Side => {}
-            Place::Front { bucket, slot } => {
-                self.front_line(bucket).publish(slot, fingerprint(hash));
+            Place::Front(at) => {
+                self.front_line(at.bucket()).publish(at.slot(), fingerprint(hash));
             }
-            Place::Back { bucket, slot } => self.back_word(bucket).publish(slot, fingerprint(hash)),
+            Place::Back(at) => self.back_word(at.bucket()).publish(at.slot(), fingerprint(hash)),
             Place::Overflow(slot) => self.overflow.link(slot, hash),
         }
     }
@@ -471,8 +400,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn release(&self, place: Place, hash: u64) {
         match place {
             Place::Side => {}
-            Place::Front { bucket, slot } => self.front_line(bucket).clear(slot),
-            Place::Back { bucket, slot } => self.back_word(bucket).clear(slot),
+            Place::Front(at) => self.front_line(at.bucket()).clear(at.slot()),
+            Place::Back(at) => self.back_word(at.bucket()).clear(at.slot()),
             Place::Overflow(slot) => self.overflow.unlink(slot, hash),
         }
     }
@@ -480,34 +409,41 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
 /// Which of two back buckets, and which of its slots, the first of some [`candidates_back`] is.
 #[inline(always)]
-fn place_of(candidates: u32) -> (usize, u32) {
+pub(super) fn place_of(candidates: u32) -> (usize, u32) {
     let place = candidates.trailing_zeros();
     (place as usize / 8, place % 8)
 }
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     /// Finds the key.
-    #[inline]
-    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
-        self.core.find_locked(self.shape, probe)
+    #[inline(always)]
+    pub(super) fn search(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<Search<'a>> {
+        self.core.find_locked(isa, self.shape, probe)
+    }
+
+    /// The key's place, if it has one.
+    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Located<'a>>> {
+        Ok(match self.search(Native::default(), probe)? {
+            Search::Found(found) => Some(found),
+            Search::Absent { .. } => None,
+        })
     }
 
     /// Inserts a record whose key is absent; tells where. One line, one flush, one fence.
-    #[inline]
-    pub(super) fn insert(&self, probe: &Probe<'_>, record: Unlinked) -> Result<Place> {
+    #[inline(always)]
+    pub(super) fn insert(&self, probe: &Probe<'_>, record: Unlinked, room: u64) -> Result<Place> {
         let core = self.core;
-        let place = core.claim(self.shape, probe, 0)?;
-        let slot = core.slot(place)?;
-        core.fill(place, slot, record);
+        let claimed = core.claim(self.shape, probe, room)?;
+        core.fill(&claimed, record);
         // P2, commit point: from here on a crash keeps the record.
-        core.pm.persist(slot);
-        core.publish(place, probe.hash);
-        Ok(place)
+        core.pm.persist(claimed.slot);
+        core.publish(claimed.place, probe.hash);
+        Ok(claimed.place)
     }
 
     /// Replaces the value word of a record; returns the former one. One line, one flush, one fence.
     #[inline]
-    pub(super) fn replace(&self, found: &Found<'_>, value: u64) -> u64 {
+    pub(super) fn replace(&self, found: &Located<'_>, value: u64) -> u64 {
         let pm = &self.core.pm;
         let before = found.slot.value(pm);
         found.slot.set_value(pm, value);
@@ -518,7 +454,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
 
     /// Takes a record out; returns its value word. One line, one flush, one fence.
     #[inline]
-    pub(super) fn remove(&self, found: &Found<'_>, hash: u64, pin: &Pin<'_>) -> u64 {
+    pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &Pin<'_>) -> u64 {
         let core = self.core;
         let (key, value) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
         found.slot.empty(&core.pm);

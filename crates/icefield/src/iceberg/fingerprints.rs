@@ -21,6 +21,15 @@ const EMPTY: u8 = 0;
 /// The byte of a back slot that somebody is filling. No fingerprint: those have other low bits.
 const RESERVED: u8 = 0x80;
 
+/// What a front bucket's line says about a fingerprint, for those who hold its lock.
+#[derive(Clone, Copy)]
+pub(super) struct View {
+    /// Slots that have the fingerprint.
+    pub(super) candidates: u64,
+    /// Slots that are empty.
+    pub(super) empty: u64,
+}
+
 /// A front bucket's line.
 #[derive(Clone, Copy)]
 pub(super) struct FrontLine<'a>(pub(super) &'a Line);
@@ -53,6 +62,13 @@ impl FrontLine<'_> {
     #[inline(always)]
     pub(super) fn empty(self, mask: u64) -> u64 {
         self.find(Native::default(), EMPTY) & mask
+    }
+
+    /// [`FrontLine::candidates`] and [`FrontLine::empty`].
+    #[inline(always)]
+    pub(super) fn view(self, isa: impl Isa, fingerprint: u8, mask: u64) -> View {
+        let (candidates, empty) = (self.find(isa, fingerprint), self.find(isa, EMPTY));
+        View { candidates: candidates & mask, empty: empty & mask }
     }
 
     #[inline(always)]

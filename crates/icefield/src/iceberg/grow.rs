@@ -145,8 +145,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn double(&self) -> Result<()> {
         self.finish_doubling()?;
         let shape = self.shape();
-        let new = shape.then(shape.depth + 1, Phase::Doubling);
-        if new.depth > self.max_depth.min(MAX_DEPTH) {
+        let new = shape.then(shape.depth() + 1, Phase::Doubling);
+        if new.depth() > self.max_depth.min(MAX_DEPTH) {
             return Err(Error::NoSpace {
                 path: self.pm.path().join(self.front.name()),
                 needed_bytes: new.buckets() * self.yards.slots() * super::layout::SLOT_BYTES,
@@ -155,9 +155,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // New slots are zero: empty.
         self.reserve_yards(new)?;
         // Writers that saw the last doubling leave; they would take the states for theirs.
-        drop(self.gate.close());
+        drop(self.close_gate()?);
         self.moves.start(shape.buckets());
-        let _closed = self.gate.close();
+        let _closed = self.close_gate()?;
         // P3, commit point: from here on the doubling is rolled forward.
         self.set_shape(new)?;
         self.counts.doublings.add(1);
@@ -183,7 +183,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Moves what is left of a doubling; the caller holds the structure's mutex.
     pub(super) fn finish_doubling(&self) -> Result<()> {
         let shape = self.shape();
-        if shape.phase != Phase::Doubling {
+        if !shape.is(Phase::Doubling) {
             return Ok(());
         }
         for bucket in 0..shape.buckets() / 2 {
@@ -247,7 +247,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // AcqRel: the last one acts on what all have done.
         if self.moves.left.fetch_sub(1, AcqRel) == 1 {
             // P6: the doubling is over.
-            self.set_shape(shape.then(shape.depth, Phase::Stable))?;
+            self.set_shape(shape.then(shape.depth(), Phase::Stable))?;
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ unsafe impl Overlay for Root {}
 impl Root {
     /// The shape word, if it is one.
     pub(super) fn stored_shape(&self, pm: &impl Medium) -> Option<Shape> {
-        Shape::unpack(self.shape.load(pm, Acquire))
+        Shape::checked(self.shape.load(pm, Acquire))
     }
 }
 
@@ -145,66 +145,91 @@ pub(super) enum Phase {
 }
 
 /// How many buckets each yard has, what the table is doing, and how many steps have led here: one word.
+///
+/// ```text
+/// 63 number of the step 16 | 15 phase 8 | 7 depth 0
+/// ```
+///
+/// Two to the depth are the buckets; when doubling: those that there will be. The number differs whenever anything else
+/// does: an unchanged word means that nothing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
-    /// Two to this power are the buckets; when doubling: those that there will be.
-    pub(super) depth: u32,
-    pub(super) phase: Phase,
-    /// Differs whenever anything else does: an unchanged word means that nothing happened.
-    pub(super) step: u64,
-}
+pub(super) struct Shape(u64);
 
 impl Shape {
-    #[inline]
-    pub(super) fn pack(self) -> u64 {
-        u64::from(self.depth) | (self.phase as u64) << 8 | self.step << 16
+    /// An empty table.
+    pub(super) fn first(depth: u32) -> Self {
+        Self(u64::from(depth) | (Phase::Stable as u64) << 8)
     }
 
-    /// `None` for a word that no shape packs to.
-    #[inline]
-    pub(super) fn unpack(word: u64) -> Option<Self> {
-        let phase = match (word >> 8) as u8 {
-            1 => Phase::Stable,
-            2 => Phase::Doubling,
-            3 => Phase::Clearing,
-            4 => Phase::Halving,
-            _ => return None,
+    #[inline(always)]
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The shape of a word that [`Shape::word`] has given.
+    #[inline(always)]
+    pub(super) fn of(word: u64) -> Self {
+        debug_assert!(Self::checked(word).is_some());
+        Self(word)
+    }
+
+    /// `None` for a word that no shape has.
+    pub(super) fn checked(word: u64) -> Option<Self> {
+        let shape = Self(word);
+        let possible = match (word >> 8) as u8 {
+            1 | 3 => shape.depth() <= MAX_DEPTH,
+            2 => (1..=MAX_DEPTH).contains(&shape.depth()),
+            4 => shape.depth() < MAX_DEPTH,
+            _ => false,
         };
-        let depth = u32::from(word as u8);
-        let possible = match phase {
-            Phase::Stable | Phase::Clearing => depth <= MAX_DEPTH,
-            Phase::Doubling => (1..=MAX_DEPTH).contains(&depth),
-            Phase::Halving => depth < MAX_DEPTH,
-        };
-        possible.then_some(Self { depth, phase, step: word >> 16 })
+        possible.then_some(shape)
     }
 
     /// The step after this one.
     #[must_use]
     pub(super) fn then(self, depth: u32, phase: Phase) -> Self {
-        Self { depth, phase, step: (self.step + 1) & (u64::MAX >> 16) }
+        Self(u64::from(depth) | (phase as u64) << 8 | ((self.0 >> 16) + 1) << 16)
+    }
+
+    #[inline(always)]
+    pub(super) fn depth(self) -> u32 {
+        u32::from(self.0 as u8)
+    }
+
+    pub(super) fn phase(self) -> Phase {
+        match (self.0 >> 8) as u8 {
+            1 => Phase::Stable,
+            2 => Phase::Doubling,
+            3 => Phase::Clearing,
+            _ => Phase::Halving,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is(self, phase: Phase) -> bool {
+        (self.0 >> 8) as u8 == phase as u8
     }
 
     /// Buckets in each yard.
-    #[inline]
+    #[inline(always)]
     pub(super) fn buckets(self) -> u64 {
-        1 << self.depth
+        1 << (self.0 & 63)
     }
 
     /// How deep the yards are that hold records.
     #[inline]
     pub(super) fn extent(self) -> u32 {
-        self.depth + u32::from(self.phase == Phase::Halving)
+        self.depth() + u32::from(self.is(Phase::Halving))
     }
 
     /// The front bucket of a hash (h0).
-    #[inline]
+    #[inline(always)]
     pub(super) fn front(self, hash: u64) -> u64 {
         hash & (self.buckets() - 1)
     }
 
     /// The two back buckets of a hash (h1, h2).
-    #[inline]
+    #[inline(always)]
     pub(super) fn back(self, hash: u64) -> [u64; 2] {
         let words = back_words(hash);
         [words & (self.buckets() - 1), words >> 32 & (self.buckets() - 1)]
@@ -213,7 +238,7 @@ impl Shape {
     /// The front bucket of a hash before this doubling or halving, if that is another one.
     #[inline]
     pub(super) fn front_before(self, hash: u64) -> Option<u64> {
-        if self.phase == Phase::Stable {
+        if self.is(Phase::Stable) {
             return None;
         }
         let before = self.before(hash);
@@ -228,7 +253,7 @@ impl Shape {
     }
 
     fn before(self, word: u64) -> u64 {
-        let buckets = match self.phase {
+        let buckets = match self.phase() {
             Phase::Stable | Phase::Clearing => self.buckets(),
             Phase::Doubling => self.buckets() / 2,
             Phase::Halving => self.buckets() * 2,
@@ -276,17 +301,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_survive_packing_and_nonsense_is_refused() {
-        for phase in [Phase::Stable, Phase::Doubling, Phase::Clearing, Phase::Halving] {
-            let shape = Shape { depth: 7, phase, step: 123_456 };
-            assert_eq!(Shape::unpack(shape.pack()), Some(shape));
-            assert_ne!(shape.then(7, phase), shape);
+    fn steps_differ_and_nonsense_is_refused() {
+        let mut shape = Shape::first(7);
+        for phase in [Phase::Doubling, Phase::Stable, Phase::Clearing, Phase::Halving] {
+            let next = shape.then(7, phase);
+            assert_eq!((next.depth(), next.phase(), next.is(phase)), (7, phase, true));
+            assert_eq!(Shape::checked(next.word()), Some(next));
+            assert_ne!((next, next.then(7, phase)), (shape, next));
+            shape = next;
         }
-        assert_eq!(Shape::unpack(0), None);
-        assert_eq!(Shape::unpack(33 | 1 << 8), None);
-        assert_eq!(Shape::unpack(2 << 8), None);
-        assert_eq!(Shape::unpack(32 | 4 << 8), None);
-        assert_eq!(Shape::unpack(u64::MAX), None);
+        assert_eq!(Shape::checked(0), None);
+        assert_eq!(Shape::checked(33 | 1 << 8), None);
+        assert_eq!(Shape::checked(2 << 8), None);
+        assert_eq!(Shape::checked(32 | 4 << 8), None);
+        assert_eq!(Shape::checked(u64::MAX), None);
+        // The number of the step wraps within its bits.
+        let last = Shape::checked(Shape::first(7).word() | u64::MAX << 16).unwrap();
+        assert_eq!(last.then(7, Phase::Stable), Shape::first(7));
     }
 
     #[test]
@@ -301,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_doubling_splits_buckets_in_two_and_a_halving_joins_them() {
-        let before = Shape { depth: 5, phase: Phase::Stable, step: 0 };
+        let before = Shape::first(5);
         let after = before.then(6, Phase::Doubling);
         for n in 0..1000_u64 {
             let hash = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);

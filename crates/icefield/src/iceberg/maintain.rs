@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::Iceberg;
-use super::core::{Core, Place};
-use super::fingerprints::{byte_of, candidates_back};
+use super::core::{At, Core, Place};
+use super::fingerprints::candidates_back;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use super::options::IcebergOptions;
 use crate::Result;
@@ -42,10 +42,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Every slot of the table, used or not.
     fn places(&self, shape: Shape) -> impl Iterator<Item = Place> + use<K, V, M> {
         let (front, back) = (self.yards.front, self.yards.back);
-        let in_front = (0..shape.buckets())
-            .flat_map(move |bucket| (0..front).map(move |slot| Place::Front { bucket, slot }));
+        let in_front = (0..shape.buckets()).flat_map(move |bucket| {
+            (0..front).map(move |slot| Place::Front(At::new(bucket, slot)))
+        });
         let in_back = (0..shape.buckets())
-            .flat_map(move |bucket| (0..back).map(move |slot| Place::Back { bucket, slot }));
+            .flat_map(move |bucket| (0..back).map(move |slot| Place::Back(At::new(bucket, slot))));
         let in_overflow = (0..self.overflow.slots()).map(Place::Overflow);
         std::iter::once(Place::Side).chain(in_front).chain(in_back).chain(in_overflow)
     }
@@ -67,11 +68,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn bytes(&self, place: Place, hash: Option<u64>) -> (u8, u8) {
         let wanted = hash.map_or(0, fingerprint);
         match place {
-            Place::Front { bucket, slot } => {
-                let byte = self.front_line(bucket).byte(slot);
-                (byte, if slot == 63 { wanted & 0x7F } else { wanted })
+            Place::Front(at) => {
+                let byte = self.front_line(at.bucket()).byte(at.slot());
+                (byte, if at.slot() == 63 { wanted & 0x7F } else { wanted })
             }
-            Place::Back { bucket, slot } => (byte_of(self.back_word(bucket).load(), slot), wanted),
+            Place::Back(at) => (self.back_word(at.bucket()).byte(at.slot()), wanted),
             Place::Side | Place::Overflow(_) => (wanted, wanted),
         }
     }
@@ -79,8 +80,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether a record with this hash may be there.
     fn is_home(&self, shape: Shape, place: Place, hash: u64) -> bool {
         match place {
-            Place::Front { bucket, .. } => shape.front(hash) == bucket,
-            Place::Back { bucket, .. } => shape.back(hash).contains(&bucket),
+            Place::Front(at) => shape.front(hash) == at.bucket(),
+            Place::Back(at) => shape.back(hash).contains(&at.bucket()),
             Place::Side | Place::Overflow(_) => true,
         }
     }
@@ -99,7 +100,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let slot = candidates.trailing_zeros();
             candidates &= candidates - 1;
             if holds(self.front_slot(bucket, slot)?)? {
-                places.push(Place::Front { bucket, slot });
+                places.push(Place::Front(At::new(bucket, slot)));
             }
         }
         let [first, second] = shape.back(probe.hash);
@@ -110,7 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if candidates_back([word, 0], fingerprint(probe.hash)) >> slot & 1 == 1
                     && holds(self.back_slot(bucket, slot)?)?
                 {
-                    places.push(Place::Back { bucket, slot });
+                    places.push(Place::Back(At::new(bucket, slot)));
                 }
             }
         }
@@ -155,7 +156,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     fn check_shape(&self, shape: Shape, findings: &mut Findings) -> Result<()> {
         let core = &self.core;
         let stored = core.root()?.shape.load(&core.pm, std::sync::atomic::Ordering::Acquire);
-        if stored != shape.pack() || shape.phase != Phase::Stable {
+        if stored != shape.word() || !shape.is(Phase::Stable) {
             findings.fault(format!("I1: the stored shape is {stored:#x}, the present {shape:?}"));
         }
         for (region, bytes) in core.yard_bytes(shape) {
@@ -230,7 +231,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             ("overflow_slots", core.overflow.slots().into()),
             ("doublings", count(&core.counts.doublings)),
             ("halvings", count(&core.counts.halvings)),
-            ("is_doubling", u64::from(shape.phase == Phase::Doubling)),
+            ("is_doubling", u64::from(shape.is(Phase::Doubling))),
             ("back_inserts", count(&core.counts.back_inserts)),
             ("overflow_inserts", count(&core.counts.overflow_inserts)),
             ("blob_bytes", blobs.used_bytes),
@@ -283,7 +284,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let core = &self.core;
         let _structure = core.lock_structure();
         let paused = Instant::now();
-        let _closed = core.gate.close();
+        let _closed = core.close_gate()?;
         let bytes = core.pm.backup_to(path)?;
         Ok(BackupReport { bytes, pause: paused.elapsed() })
     }

@@ -32,7 +32,7 @@
 //! - §5.1 locks (`fingerprints`): a bit in the front bucket's line. One key word means an empty slot; its own record
 //!   has a slot of its own, on the medium (`layout::Root`). The paper sets a key *and* a value aside, and keeps that
 //!   record in DRAM.
-//! - §5.1 queries (`core`): lockless on all levels that have records; overflow lists that are not empty are walked
+//! - §5.1 queries (`lookup`): lockless on all levels that have records; overflow lists that are not empty are walked
 //!   under a mutex. They end with a look at the lock bit.
 //! - §5.3 global lock (`base::gate`): writers pass it, reads validate a word instead.
 //! - §6 recovery (`recover`): parallel; it finishes an interrupted doubling and strikes the duplicates that one leaves.
@@ -114,7 +114,8 @@
 //! # 8. Progress
 //!
 //! A read waits for the writer that holds its front bucket, for one fence, or for a window's; nobody waits for a read.
-//! A thread that waits for a lock holds none. A write during a doubling waits for at most three buckets that others are
+//! A thread that waits for a lock holds none; a read between the writes of a batch that would wait ends the window
+//! first. A write during a doubling waits for at most three buckets that others are
 //! moving, and moves at most five. A step (doubling, halving, `clear`, `backup`) lets the writers inside finish and
 //! holds up the next ones: a doubling for one durable store, the others for as long as they take. Loops: a read repeats
 //! only when a step came between. A record's blobs are retired when it is gone; yards are never unmapped while the
@@ -139,6 +140,7 @@ mod core;
 mod fingerprints;
 mod grow;
 mod layout;
+mod lookup;
 mod maintain;
 mod op;
 mod options;

@@ -1,8 +1,9 @@
 //! The single operations (§3.2, §5.1): each locks its front bucket or nothing, and is durable when it returns.
 
 use super::Iceberg;
-use super::core::{Found, Locked, Place};
+use super::core::{Located, Locked, Place, Search};
 use super::layout::Phase;
+use crate::base::group::Native;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::engine::{Engine, Mode, Wrote};
@@ -16,12 +17,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         locked: &Locked<'a, K, V, M>,
         probe: &Probe<'_>,
         before: u64,
-    ) -> Result<Option<Found<'a>>> {
+    ) -> Result<Option<Located<'a>>> {
         let found = locked.find(probe)?;
         Ok(found.filter(|found| before == found.slot.value(&self.core.pm)))
     }
 
-    /// Links a prepared record; tells where, when it is a new one.
+    /// Links a prepared record; tells whether it is a new one for which its front bucket had no room.
     #[inline]
     fn try_write(
         &self,
@@ -29,26 +30,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         probe: &Probe<'_>,
         record: Unlinked,
         mode: Mode,
-    ) -> Result<(Wrote, Option<Place>)> {
+    ) -> Result<(Wrote, bool)> {
         let core = &self.core;
         let locked = core.lock(probe.hash)?;
-        Ok(match (locked.find(probe)?, mode) {
-            (Some(found), Mode::TryInsert) => (Wrote::Occupied(found.slot.value(&core.pm)), None),
-            (Some(found), Mode::Upsert | Mode::Update) => {
+        Ok(match (locked.search(Native::default(), probe)?, mode) {
+            (Search::Found(found), Mode::TryInsert) => {
+                (Wrote::Occupied(found.slot.value(&core.pm)), false)
+            }
+            (Search::Found(found), Mode::Upsert | Mode::Update) => {
                 self.persist_prepared();
                 let before = locked.replace(&found, record.value);
                 core.records.retire_value(pin, before);
-                (Wrote::Replaced(before), None)
+                (Wrote::Replaced(before), false)
             }
-            (None, Mode::Update) => (Wrote::Absent, None),
-            (None, Mode::TryInsert | Mode::Upsert) => {
+            (Search::Absent { .. }, Mode::Update) => (Wrote::Absent, false),
+            (Search::Absent { room }, Mode::TryInsert | Mode::Upsert) => {
                 // P1: blobs are durable before a slot refers to them.
                 self.persist_prepared();
-                // Counted before the fence: a locked instruction behind it would hold back the next operation's loads
-                // until that fence is done.
+                let place = locked.insert(probe, record, room)?;
                 core.length.add(0, 1);
-                let place = locked.insert(probe, record).inspect_err(|_| core.length.add(0, -1))?;
-                (Wrote::Inserted, Some(place))
+                (Wrote::Inserted, matches!(place, Place::Back(_) | Place::Overflow(_)))
             }
         })
     }
@@ -72,9 +73,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         self.core.corrupt(&self.core.front, 0, detail)
     }
 
+    /// At once, and in few instructions and stores: the processor can do it while the fence of the caller's last write
+    /// still waits, as long as its queues have room for all that lies between.
+    #[inline(never)]
+    fn look_ahead(&self, hash: u64) {
+        self.core.fetch_room(Native::default(), hash);
+    }
+
     #[inline]
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
         self.core.lookup(pin, probe)
+    }
+
+    /// A read waits for the writer that holds the key's front bucket, and that may be waiting for one that the caller
+    /// holds.
+    #[inline]
+    fn find_word_at_once(&self, _: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+        let found = self.core.lookup_quickly(Native::default(), probe);
+        if found.is_none() {
+            self.core.pm.forget_reads();
+        }
+        Ok(found)
     }
 
     #[inline]
@@ -88,11 +107,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         let core = &self.core;
         loop {
             match self.try_write(pin, probe, record, mode) {
-                Ok((wrote, Some(Place::Back { .. } | Place::Overflow(_)))) => {
+                Ok((wrote, false)) => return Ok(wrote),
+                Ok((wrote, true)) => {
                     core.grow_if_due(probe.hash);
                     return Ok(wrote);
                 }
-                Ok((wrote, _)) => return Ok(wrote),
                 // Every slot that the record could take is taken, and the overflow yard cannot grow.
                 Err(error @ Error::NoSpace { .. }) => {
                     if !core.grow_in_need() {
@@ -120,12 +139,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     }
 
     fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+        self.look_ahead(probe.hash);
         self.core.pm.writable()?;
         let locked = self.core.lock(probe.hash)?;
         let Some(found) = locked.find(probe)? else { return Ok(None) };
-        // Before the fence, as in `try_write`.
+        let before = locked.remove(&found, probe.hash, pin);
         self.core.length.add(0, -1);
-        Ok(Some(locked.remove(&found, probe.hash, pin)))
+        Ok(Some(before))
     }
 
     fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool> {
@@ -145,10 +165,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         core.pm.writable()?;
         let pin = core.pin();
         let _structure = core.lock_structure();
-        let _closed = core.gate.close();
+        let _closed = core.close_gate()?;
         let shape = core.shape();
         // P7, commit point: from here on a crash leaves an empty table.
-        core.set_shape(shape.then(shape.depth, Phase::Clearing))?;
+        core.set_shape(shape.then(shape.depth(), Phase::Clearing))?;
         core.length.start(0);
         core.wipe(shape, |key, value| {
             core.records.retire_key(&pin, key);
@@ -156,6 +176,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         })?;
         // P9: slots may be filled again.
         let shape = core.shape();
-        core.set_shape(shape.then(shape.depth, Phase::Stable))
+        core.set_shape(shape.then(shape.depth(), Phase::Stable))
     }
 }

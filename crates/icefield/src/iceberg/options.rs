@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::Iceberg;
 use super::core::{Core, Counts};
 use super::grow::Moves;
-use super::layout::{MAX_DEPTH, Phase, Root, SLOT_BYTES, Shape, Yards};
+use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
 use super::overflow::Overflow;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
@@ -132,8 +132,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let identity = self.identity();
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, 0)?;
-        let shape = Shape { depth: self.planned_depth(), phase: Phase::Stable, step: 0 };
-        if shape.depth > core.max_depth {
+        let shape = Shape::first(self.planned_depth());
+        if shape.depth() > core.max_depth {
             return Err(Error::InvalidOption {
                 option: "capacity",
                 detail: format!("{} records do not fit into max_bytes", self.common.capacity),
@@ -162,7 +162,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&pm));
         let core = opened.core(pm, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
         let shape = stored_shape(&core)?;
-        core.shape.store(shape.pack(), Release);
+        core.shape.store(shape.word(), Release);
         if core.pm.writable().is_ok() {
             // Somebody may have copied the files with holes.
             core.reserve_yards(shape)?;
@@ -247,7 +247,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             overflow,
             front_lines: Lines::new(buckets as usize).map_err(no_memory)?,
             back_words: ZeroedArray::new(buckets as usize).map_err(no_memory)?,
-            shape: AtomicU64::new(0),
+            shape: AtomicU64::new(Shape::first(0).word()),
             gate: Gate::default(),
             structure: Mutex::new(()),
             moves: Moves::new(buckets).map_err(no_memory)?,

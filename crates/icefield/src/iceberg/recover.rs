@@ -22,15 +22,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes the table usable; tells how many unfinished steps there were.
     pub(super) fn recover(&self, threads: usize) -> Result<u64> {
         let shape = self.shape();
-        if shape.phase == Phase::Clearing {
+        if shape.is(Phase::Clearing) {
             self.wipe(shape, |_, _| {})?;
-            self.set_shape(shape.then(shape.depth, Phase::Stable))?;
+            self.set_shape(shape.then(shape.depth(), Phase::Stable))?;
             return Ok(1);
         }
         self.for_all_buckets(1 << shape.extent(), threads, |bucket| self.adopt_buckets(bucket))?;
         self.adopt_overflow()?;
         self.length.add(0, i64::from(self.root()?.side.key(&self.pm) == SIDE_KEY));
-        match shape.phase {
+        match shape.phase() {
             Phase::Stable | Phase::Clearing => return Ok(0),
             Phase::Halving => self.finish_halving(shape)?,
             Phase::Doubling => {

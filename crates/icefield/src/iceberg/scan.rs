@@ -92,7 +92,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Some(match position {
             Position::Front(place) => {
                 let bucket = bucket_at(place);
-                if shape.phase == Phase::Doubling {
+                if shape.is(Phase::Doubling) {
                     self.move_both(shape, source(bucket))?;
                 }
                 if place == 0 {
@@ -101,19 +101,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let read = entries.len();
                 self.read_front(bucket, entries)?;
                 self.drop_seen(entries, read, place, bucket, |hash| scan_place(hash) >= place);
-                next_place(place, shape.depth).map_or(Position::Back(0), Position::Front)
+                next_place(place, shape.depth()).map_or(Position::Back(0), Position::Front)
             }
             Position::Back(place) => {
                 let bucket = bucket_at(place);
-                if shape.phase == Phase::Doubling {
+                if shape.is(Phase::Doubling) {
                     self.move_both(shape, source(bucket))?;
                 }
                 let read = entries.len();
                 self.read_back(shape, bucket, entries)?;
                 self.drop_seen(entries, read, place, bucket, |hash| {
-                    back_is_behind(hash, bucket, shape.depth, place)
+                    back_is_behind(hash, bucket, shape.depth(), place)
                 });
-                next_place(place, shape.depth).map_or(Position::Overflow(0), Position::Back)
+                next_place(place, shape.depth()).map_or(Position::Overflow(0), Position::Back)
             }
             Position::Overflow(first) => {
                 let end = u64::from(self.overflow.slots());

@@ -35,15 +35,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn halve(&self) -> Result<bool> {
         let shape = self.shape();
         // Looked at twice, so that writers do not wait for a no.
-        if shape.depth == 0 || !self.fits_half(shape) {
+        if shape.depth() == 0 || !self.fits_half(shape) {
             return Ok(false);
         }
         {
-            let _closed = self.gate.close();
+            let _closed = self.close_gate()?;
             if !self.fits_half(shape) {
                 return Ok(false);
             }
-            let halving = shape.then(shape.depth - 1, Phase::Halving);
+            let halving = shape.then(shape.depth() - 1, Phase::Halving);
             // P10, commit point: from here on the halving is rolled forward.
             self.set_shape(halving)?;
             self.finish_halving(halving)?;
@@ -82,7 +82,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.fold_back(shape, bucket)?;
         }
         // P13: the halving is over.
-        self.set_shape(shape.then(shape.depth, Phase::Stable))
+        self.set_shape(shape.then(shape.depth(), Phase::Stable))
     }
 
     fn fold_front(&self, shape: Shape, bucket: u64) -> Result<()> {

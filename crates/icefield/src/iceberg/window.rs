@@ -7,10 +7,11 @@
 //! unlocking. A second operation on a key of the window closes it.
 
 use super::Iceberg;
-use super::core::{Core, Place};
+use super::core::{Core, Located, Place, Search};
 use super::fingerprints::FrontLine;
-use super::layout::{Phase, Shape, Slot};
+use super::layout::{Phase, Shape};
 use crate::base::gate::Pass;
+use crate::base::group::{Isa, Native};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, BatchWriter, Write};
@@ -19,48 +20,41 @@ use crate::record::{Pin, Probe, Unlinked};
 use crate::{Error, Result};
 
 /// Operations that share a fence.
-const WINDOW: usize = 32;
+pub(super) const WINDOW: usize = 32;
 
 /// What a window has in mind for a key.
 #[derive(Clone, Copy)]
 enum Plan<'t> {
     /// Nothing: the answer is known.
     Answer(Wrote),
-    /// A record for a claimed slot.
-    Insert { place: Place, slot: &'t Slot, record: Unlinked },
-    /// Another value word.
-    Replace { slot: &'t Slot, before: u64, value: u64 },
+    /// The record for a claimed slot.
+    Insert(Located<'t>),
+    /// The record's value word for another one.
+    Replace { found: Located<'t>, before: u64 },
     /// The end of a record.
-    Remove { place: Place, slot: &'t Slot, key: u64, before: u64 },
-}
-
-impl Plan<'_> {
-    /// The operation's answer once its window is committed.
-    fn answer(&self) -> Wrote {
-        match *self {
-            Plan::Answer(wrote) => wrote,
-            Plan::Insert { .. } => Wrote::Inserted,
-            Plan::Replace { before, .. } | Plan::Remove { before, .. } => Wrote::Replaced(before),
-        }
-    }
-
-    /// How many records there are more once the window is committed.
-    fn growth(&self) -> i64 {
-        match self {
-            Plan::Insert { .. } => 1,
-            Plan::Remove { .. } => -1,
-            Plan::Answer(_) | Plan::Replace { .. } => 0,
-        }
-    }
+    Remove { found: Located<'t>, key: u64, before: u64 },
 }
 
 /// An operation of the window.
+#[derive(Clone, Copy)]
 struct Staged<'t> {
     /// Its number in the batch.
     index: usize,
     hash: u64,
-    write: Write,
+    /// What a removal has none of.
+    record: Option<Unlinked>,
     plan: Plan<'t>,
+}
+
+impl Staged<'_> {
+    /// The operation's answer once its window is committed.
+    fn answer(&self) -> Wrote {
+        match self.plan {
+            Plan::Answer(wrote) => wrote,
+            Plan::Insert(_) => Wrote::Inserted,
+            Plan::Replace { before, .. } | Plan::Remove { before, .. } => Wrote::Replaced(before),
+        }
+    }
 }
 
 /// A front bucket that the window holds.
@@ -74,6 +68,28 @@ struct Held<'t> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.line.unlock();
+    }
+}
+
+/// Which buckets a window may hold: spares most searches.
+#[derive(Clone, Copy, Default)]
+struct Marks([u64; 4]);
+
+impl Marks {
+    /// Marks a bucket; says whether its mark was there.
+    #[inline]
+    fn mark(&mut self, bucket: u64) -> bool {
+        let (word, bit) = (&mut self.0[bucket as usize / 64 % 4], 1 << (bucket % 64));
+        let was = *word & bit != 0;
+        *word |= bit;
+        was
+    }
+}
+
+fn record_of(write: Write) -> Option<Unlinked> {
+    match write {
+        Write::Put(_, record) => Some(record),
+        Write::Remove => None,
     }
 }
 
@@ -91,7 +107,12 @@ pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     table: &'t Iceberg<K, V, M>,
     pin: Pin<'t>,
     staged: Vec<Staged<'t>>,
+    /// Whether any of them changes anything that is not flushed yet.
+    changes: bool,
+    /// Whether anything has been flushed that no fence has followed.
+    flushed: bool,
     held: Vec<Held<'t>>,
+    marks: Marks,
     /// Reads of a mixed batch that the open window has let pass: other threads' reads of its buckets wait.
     reads: usize,
     /// Inside the gate while anything is held, after `held` so that the locks go first.
@@ -102,17 +123,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M>
     /// Gives back what was claimed and prepared for operations that will not come to pass: a panic only leads here.
     fn drop(&mut self) {
         for staged in self.staged.drain(..) {
-            if let Plan::Insert { place, .. } = staged.plan {
-                self.table.core.give_up(place);
+            if let Plan::Insert(claimed) = staged.plan {
+                self.table.core.give_up(claimed.place);
             }
-            give_up(&self.table.core, staged.write);
+            give_up(&self.table.core, staged.record);
         }
     }
 }
 
 /// Gives back what was prepared for a write that will not come to pass.
-fn give_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(core: &Core<K, V, M>, write: Write) {
-    if let Write::Put(_, record) = write {
+fn give_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    record: Option<Unlinked>,
+) {
+    if let Some(record) = record {
         core.records.discard_key(record.key);
         core.records.discard_value(record.value);
     }
@@ -124,18 +148,28 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             table,
             pin: table.core.pin(),
             staged: Vec::with_capacity(WINDOW),
+            changes: false,
+            flushed: false,
             held: Vec::with_capacity(WINDOW),
+            marks: Marks::default(),
             reads: 0,
             pass: None,
         }
     }
 
-    /// The place in `held` of a key's front bucket, locked if that needs no waiting, or is the first.
+    /// The place in `held` of the front bucket of a key that the window has not staged, locked if that needs no
+    /// waiting, or is the first.
+    #[inline]
     fn hold(&mut self, shape: Shape, hash: u64) -> Option<usize> {
         let core = &self.table.core;
         let bucket = shape.front(hash);
-        if let Some(place) = self.held.iter().position(|held| held.bucket == bucket) {
-            return Some(place);
+        if self.marks.mark(bucket) {
+            if self.staged.iter().any(|staged| staged.hash == hash) {
+                return None;
+            }
+            if let Some(place) = self.held.iter().position(|held| held.bucket == bucket) {
+                return Some(place);
+            }
         }
         let line = core.front_line(bucket);
         if self.held.is_empty() {
@@ -147,100 +181,117 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         Some(self.held.len() - 1)
     }
 
-    /// Decides what an operation will do, and claims what it needs.
-    fn stage(&mut self, index: usize, probe: &Probe<'_>, write: Write) -> Result<Attempt> {
+    /// The shape of the table as long as the window is open.
+    #[inline]
+    fn shape(&mut self) -> Shape {
         let core = &self.table.core;
-        let shape = match &self.pass {
-            Some((_, shape)) => *shape,
-            None => {
-                let pass = core.gate.enter();
-                let shape = core.shape();
-                self.pass = Some((pass, shape));
-                shape
-            }
-        };
-        if self.staged.iter().any(|staged| staged.hash == probe.hash) {
-            return Ok(Attempt::Later);
-        }
-        if shape.phase == Phase::Doubling {
+        self.pass.get_or_insert_with(|| (core.gate.enter(), core.shape())).1
+    }
+
+    /// Decides what an operation will do, and claims what it needs.
+    #[inline(always)]
+    fn stage(
+        &mut self,
+        isa: impl Isa,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Write,
+    ) -> Result<Attempt> {
+        let core = &self.table.core;
+        let shape = self.shape();
+        if shape.is(Phase::Doubling) {
             // Whoever is moving a bucket waits for no lock that this thread can hold.
             core.make_way(shape, probe.hash)?;
         }
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
-        let plan = match (core.find_locked(shape, probe)?, write) {
-            (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
+        let plan = match (core.find_locked(isa, shape, probe)?, write) {
+            (Search::Absent { room }, Write::Put(Mode::TryInsert | Mode::Upsert, _)) => {
                 let held = &mut self.held[held];
-                let place = core.claim(shape, probe, held.taken)?;
-                if let Place::Front { slot, .. } = place {
-                    held.taken |= 1 << slot;
+                let claimed = core.claim(shape, probe, room & !held.taken)?;
+                if let Place::Front(at) = claimed.place {
+                    held.taken |= 1 << at.slot();
                 }
-                Plan::Insert { place, slot: core.slot(place)?, record }
+                Plan::Insert(claimed)
             }
-            (None, Write::Remove | Write::Put(Mode::Update, _)) => Plan::Answer(Wrote::Absent),
-            (Some(found), Write::Put(Mode::TryInsert, _)) => {
+            (Search::Absent { .. }, Write::Remove | Write::Put(Mode::Update, _)) => {
+                Plan::Answer(Wrote::Absent)
+            }
+            (Search::Found(found), Write::Put(Mode::TryInsert, _)) => {
                 Plan::Answer(Wrote::Occupied(found.slot.value(&core.pm)))
             }
-            (Some(found), Write::Put(_, record)) => {
-                let before = found.slot.value(&core.pm);
-                Plan::Replace { slot: found.slot, before, value: record.value }
+            (Search::Found(found), Write::Put(..)) => {
+                Plan::Replace { found, before: found.slot.value(&core.pm) }
             }
-            (Some(found), Write::Remove) => {
+            (Search::Found(found), Write::Remove) => {
                 let (key, before) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
-                Plan::Remove { place: found.place, slot: found.slot, key, before }
+                Plan::Remove { found, key, before }
             }
         };
-        self.staged.push(Staged { index, hash: probe.hash, write, plan });
+        self.changes |= !matches!(plan, Plan::Answer(_));
+        self.staged.push(Staged { index, hash: probe.hash, record: record_of(write), plan });
         Ok(Attempt::Staged)
+    }
+
+    /// Stores and flushes what the window changes; [`BatchWriter::commit`] follows.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        if self.changes {
+            // P1 for the whole window: blobs are durable before a slot refers to them.
+            self.table.persist_prepared();
+            self.staged.iter().for_each(|staged| self.change(staged));
+            (self.changes, self.flushed) = (false, true);
+        }
     }
 
     /// Makes all that was staged durable, then visible, and lets go of the locks. One fence, one more when there are
     /// blobs; none when nothing changes.
+    #[inline]
     fn commit_window(&mut self) {
-        let core = &self.table.core;
-        let pm = &core.pm;
-        if self.staged.iter().any(|staged| !matches!(staged.plan, Plan::Answer(_))) {
-            // P1 for the whole window: blobs are durable before a slot refers to them.
-            self.table.persist_prepared();
-            self.staged.iter().for_each(|staged| self.change(staged));
+        self.flush();
+        if self.flushed {
             // P2 for the whole window, commit point of each operation.
-            pm.fence();
+            self.table.core.pm.fence();
             self.staged.iter().for_each(|staged| self.show(staged));
+            self.flushed = false;
         }
         self.held.clear();
         self.pass = None;
-        self.reads = 0;
+        (self.marks, self.reads) = (Marks::default(), 0);
     }
 
     /// Stores to the slot of an operation and flushes it.
+    #[inline]
     fn change(&self, staged: &Staged<'_>) {
         let core = &self.table.core;
-        let slot = match staged.plan {
+        let record = staged.record.unwrap_or_default();
+        let slot = match &staged.plan {
             Plan::Answer(_) => return,
-            Plan::Insert { place, slot, record } => {
-                core.fill(place, slot, record);
-                slot
+            Plan::Insert(claimed) => {
+                core.fill(claimed, record);
+                claimed.slot
             }
-            Plan::Replace { slot, value, .. } => {
-                slot.set_value(&core.pm, value);
-                slot
+            Plan::Replace { found, .. } => {
+                found.slot.set_value(&core.pm, record.value);
+                found.slot
             }
-            Plan::Remove { slot, .. } => {
-                slot.empty(&core.pm);
-                slot
+            Plan::Remove { found, .. } => {
+                found.slot.empty(&core.pm);
+                found.slot
             }
         };
         core.pm.flush_object(slot);
     }
 
     /// What follows once everything is durable: fingerprints, and blobs that nothing refers to any more.
+    #[inline]
     fn show(&self, staged: &Staged<'_>) {
         let core = &self.table.core;
         match staged.plan {
             Plan::Answer(_) => {}
-            Plan::Insert { place, .. } => core.publish(place, staged.hash),
+            Plan::Insert(claimed) => core.publish(claimed.place, staged.hash),
             Plan::Replace { before, .. } => core.records.retire_value(&self.pin, before),
-            Plan::Remove { place, key, before, .. } => {
-                core.release(place, staged.hash);
+            Plan::Remove { found, key, before } => {
+                core.release(found.place, staged.hash);
                 core.records.retire_key(&self.pin, key);
                 core.records.retire_value(&self.pin, before);
             }
@@ -256,11 +307,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         let (table, holds_locks) = (self.table, self.pass.is_some());
         table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
     }
-}
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K, V, M> {
-    fn run(
+    /// [`BatchWriter::run`], with `isa`.
+    #[inline(always)]
+    pub(super) fn run_on(
         &mut self,
+        isa: impl Isa,
         index: usize,
         probe: &Probe<'_>,
         write: Option<(Mode, Raw<'_>)>,
@@ -274,33 +326,78 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
             Some((mode, value)) => Write::Put(mode, self.prepare(probe, value, answer)?),
             None => Write::Remove,
         };
-        for _ in 0..2 {
-            let refused = match self.stage(index, probe, write) {
-                Ok(Attempt::Staged) => return Ok(()),
-                // What has no room here may find some alone, after a doubling.
-                Ok(Attempt::Later) | Err(Error::NoSpace { .. }) => self.commit(answer),
-                Err(error) => Err(error),
-            };
-            refused.inspect_err(|_| give_up(&self.table.core, write))?;
+        match self.stage(isa, index, probe, write) {
+            Ok(Attempt::Staged) => Ok(()),
+            refused => self.run_later(refused, index, probe, write, answer),
+        }
+    }
+
+    /// Runs what the open window could not take: in the next one, or alone.
+    #[cold]
+    fn run_later(
+        &mut self,
+        refused: Result<Attempt>,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Write,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()> {
+        self.make_room(refused, write, answer)?;
+        match self.stage(Native::default(), index, probe, write) {
+            Ok(Attempt::Staged) => return Ok(()),
+            refused => self.make_room(refused, write, answer)?,
         }
         answer(index, self.table.write_alone(&self.pin, probe, write)?)
+    }
+
+    /// Commits the window that has refused a write; gives up what was prepared for that when there is no use in it.
+    fn make_room(
+        &mut self,
+        refused: Result<Attempt>,
+        write: Write,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()> {
+        let committed = match refused {
+            // What has no room here may find some alone, after a doubling.
+            Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
+            Err(error) => Err(error),
+        };
+        committed.inspect_err(|_| give_up(&self.table.core, record_of(write)))
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K, V, M> {
+    fn run(
+        &mut self,
+        index: usize,
+        probe: &Probe<'_>,
+        write: Option<(Mode, Raw<'_>)>,
+        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+    ) -> Result<()> {
+        self.run_on(Native::default(), index, probe, write, answer)
     }
 
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
         self.commit_window();
         let core = &self.table.core;
         let (mut growth, mut crowded, mut result) = (0, None, Ok(()));
-        for Staged { index, hash, write, plan } in self.staged.drain(..) {
-            let wrote = plan.answer();
-            growth += plan.growth();
-            if let Plan::Insert { place: Place::Back { .. } | Place::Overflow(_), .. } = plan {
-                crowded = Some(hash);
+        for staged in self.staged.drain(..) {
+            match staged.plan {
+                Plan::Insert(claimed) => {
+                    growth += 1;
+                    if matches!(claimed.place, Place::Back(_) | Place::Overflow(_)) {
+                        crowded = Some(staged.hash);
+                    }
+                }
+                Plan::Remove { .. } => growth -= 1,
+                Plan::Answer(_) | Plan::Replace { .. } => {}
             }
-            if let Write::Put(_, record) = write {
+            let wrote = staged.answer();
+            if let Some(record) = staged.record {
                 self.table.settle(&Ok(wrote), record);
             }
             if result.is_ok() {
-                result = answer(index, wrote);
+                result = answer(staged.index, wrote);
             }
         }
         if growth != 0 {
@@ -321,6 +418,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
 
     fn staged_answer(&self, index: usize) -> Option<Wrote> {
         let last = self.staged.last()?;
-        (last.index == index).then(|| last.plan.answer())
+        (last.index == index).then(|| last.answer())
     }
 }

@@ -191,19 +191,18 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         let probe = self.records().probe(ops[index].key());
         let write = match &ops[index] {
             Op::Get(..) => {
-                let beside = match writer.holds_up(probe.hash) {
-                    true => None,
-                    false => self.try_get_probed(&probe)?,
-                };
-                let value = match beside {
-                    Some(value) => value,
-                    None => {
-                        writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
-                        self.get_probed(&probe)?
-                    }
-                };
+                let mut read = None;
+                if !writer.holds_up(probe.hash) {
+                    read = self.get_at_once(&probe)?;
+                }
+                if read.is_none() {
+                    writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
+                }
                 if let Op::Get(_, found) = &mut ops[index] {
-                    *found = value;
+                    *found = match read {
+                        Some(read) => read,
+                        None => self.get_probed(&probe)?,
+                    };
                 }
                 return Ok(ops[index].failed());
             }
@@ -220,6 +219,14 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
             Some(wrote) => matches!(wrote, Wrote::Absent | Wrote::Occupied(_)),
             None => ops[index].failed(),
         })
+    }
+
+    /// The value of a key beside an open window, whose locks another thread may be waiting for: `None` where the answer
+    /// would have to wait in turn.
+    fn get_at_once(&self, probe: &Probe<'_>) -> Result<Option<Option<Owned<V>>>> {
+        let pin = self.records().pin();
+        let Some(word) = self.find_word_at_once(&pin, probe)? else { return Ok(None) };
+        word.map(|word| self.own_value(word)).transpose().map(Some)
     }
 
     fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {

@@ -43,12 +43,16 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// A fault in the region of the slots.
     fn fault_in_slot(&self, detail: String) -> Error;
 
+    /// Asks for what a write of a key with this hash will touch, where that is worth it for a single one.
+    #[inline(always)]
+    fn look_ahead(&self, _hash: u64) {}
+
     /// The value word of a key, without a lock. Good while the pin lasts.
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
 
-    /// [`Engine::find_word`] for a caller that may hold locks; `None`: it would have to wait for some.
+    /// [`Engine::find_word`] for a thread that may hold locks: `None` where that would wait for another thread's.
     #[inline]
-    fn try_find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+    fn find_word_at_once(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
         self.find_word(pin, probe).map(Some)
     }
 
@@ -104,14 +108,6 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         }
     }
 
-    /// [`Engine::get_probed`] for a caller that may hold locks; `None`: it would have to wait for some.
-    #[inline]
-    fn try_get_probed(&self, probe: &Probe<'_>) -> Result<Option<Option<Owned<V>>>> {
-        let pin = self.records().pin();
-        let Some(word) = self.try_find_word(&pin, probe)? else { return Ok(None) };
-        word.map(|word| self.own_value(word)).transpose().map(Some)
-    }
-
     fn get_shown<R>(&self, key: Arg<'_, K>, f: impl FnOnce(&V) -> R) -> Result<Option<R>> {
         let probe = self.records().probe(key);
         let pin = self.records().pin();
@@ -131,6 +127,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// without locks already tells that it will not be needed.
     #[inline]
     fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+        self.look_ahead(probe.hash);
         self.pm().writable()?;
         let records = self.records();
         records.fits(probe.key, value)?;

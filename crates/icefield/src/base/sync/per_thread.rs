@@ -29,7 +29,7 @@ mod real {
     }
 
     impl<T: Default> PerThread<T> {
-        /// This thread's. A few instructions when the thread asked the same last.
+        /// This thread's. A few instructions, unless the thread has asked many others since.
         #[inline(always)]
         pub fn mine(&self) -> &T {
             match thread::recall(self.name) {
@@ -68,15 +68,19 @@ mod modelled {
     /// Threads that a model may have.
     const THREADS: usize = 4;
 
+    loom::lazy_static! {
+        /// Threads that have a number. Anew for every execution of a model.
+        static ref TAKEN: AtomicUsize = AtomicUsize::new(0);
+    }
+
     loom::thread_local! {
         static NUMBER: Cell<usize> = Cell::new(THREADS);
     }
 
-    /// One `T` for each thread of a model, which has one such array: its threads are none to the standard library.
+    /// One `T` for each thread of a model; its threads are none to the standard library.
     #[derive(Default)]
     pub struct PerThread<T> {
         things: [T; THREADS],
-        taken: AtomicUsize,
     }
 
     impl<T: Default> PerThread<T> {
@@ -85,7 +89,7 @@ mod modelled {
             let number = NUMBER.with(|number| {
                 if number.get() == THREADS {
                     // Relaxed: a model runs one thread at a time.
-                    number.set(self.taken.fetch_add(1, Ordering::Relaxed));
+                    number.set(TAKEN.fetch_add(1, Ordering::Relaxed));
                 }
                 number.get()
             });

@@ -1,11 +1,10 @@
 //! Linear hashing in reverse: contraction, arrays given back.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering::Release;
 
 use super::Lh;
 use crate::Result;
-use crate::dash::extent::{self, Extent};
+use crate::dash::extent;
 use crate::dash::layout::State;
 use crate::dash::recover::touch;
 use crate::dash::segment::Core;
@@ -51,27 +50,11 @@ impl Lh {
             self.contractions.add(1);
             let (array, within) = self.arrays.array_of(last);
             if within == 0 {
-                self.withdraw(core, pin, old, array)?;
+                // Its space goes back once nobody can be on the way there.
+                core.limbo.enter(pin, array as u32);
             }
         }
         Ok(merged)
-    }
-
-    /// An array is not there any more: its space goes back once nobody can be on the way there.
-    fn withdraw<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        extent: Extent,
-        array: u64,
-    ) -> Result<()> {
-        for entry in self.base.entries(&core.pm, extent.parity(), array..array + 1)? {
-            entry.store(&core.pm, 0, Release);
-            // P25: the entry is gone before its space is.
-            core.pm.persist(entry);
-        }
-        core.limbo.enter(pin, array as u32);
-        Ok(())
     }
 
     /// Punches arrays that are not there any more and that nobody is on the way to.
@@ -85,7 +68,7 @@ impl Lh {
             let (space, array, parity) = (array, u64::from(array), self.extent().parity());
             // It may be back already, or have been, and be waited for again.
             if array > 0
-                && self.base.entry(&core.pm, parity, array).is_none()
+                && self.arrays.start(array) >= self.extent().count()
                 && !core.limbo.waits(space)
             {
                 let (start, size) = (self.arrays.place(array, parity), self.arrays.size(array));

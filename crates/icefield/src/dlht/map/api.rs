@@ -8,10 +8,10 @@ use super::iter::DlhtMapIter;
 use super::memory::RecordAllocator;
 use super::record::{Record, Refused};
 use super::write::{Put, When};
-use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, Global};
+use super::{DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtMapOp, Global};
 use crate::Error;
 use crate::dlht::api::plain;
-use crate::table::{Computed, Decision, Occupied};
+use crate::table::{Computed, Decision, Occupied, OnFailure, yield_once};
 
 /// Namespaces are numbered below this (§3.4.2).
 const NAMESPACES: u16 = 4096;
@@ -388,6 +388,33 @@ macro_rules! calls {
                 $map.take_all($namespace, keys, removed, guard);
             }
 
+            /// Runs a mixed batch in order, memory latencies overlapped (§3.3), and tells how many operations have run;
+            /// each holds its answer. [`OnFailure::Stop`] ends it after the first that found its key occupied or
+            /// absent. Other threads may come in between. An operation runs once: one that ran in an earlier batch
+            /// is passed over.
+            ///
+            /// ```
+            /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+            /// let map = DlhtMap::from_iter([(1, 10)]);
+            /// let guard = map.pin();
+            /// let mut ops = [DlhtMapOp::remove(&1), DlhtMapOp::get(&1), DlhtMapOp::insert(2, 20)];
+            /// assert_eq!(map.execute(&mut ops, OnFailure::Stop, &guard), 2, "ends at the absent key");
+            /// assert_eq!(ops[0].value(), Some(&10));
+            /// assert_eq!(map.execute(&mut ops, OnFailure::Continue, &guard), 3, "goes on");
+            /// assert_eq!(map.get(&2, &guard), Some(&20));
+            /// ```
+            pub fn execute<'g, Q: Hash + Eq + ?Sized>(
+                &$self,
+                ops: &mut [DlhtMapOp<'_, 'g, K, V, Q>],
+                on_failure: OnFailure,
+                guard: &'g DlhtGuard<'_>,
+            ) -> usize
+            where
+                K: Borrow<Q> + 'g,
+            {
+                $map.execute_all($namespace, ops, on_failure, guard)
+            }
+
             /// Asks for `key`'s bin, for a call that comes a little later: a hint (§3.3, coroutines).
             ///
             /// ```
@@ -401,6 +428,59 @@ macro_rules! calls {
                 K: Borrow<Q>,
             {
                 $map.core.prefetch($map.hash_of($namespace, key));
+            }
+
+            /// Prefetches, yields to the executor once, then reads. The guard makes it a future for one thread's
+            /// executor; [`get_cloned_async`](Self::get_cloned_async) is for any.
+            ///
+            /// ```
+            /// # fn block_on<F: Future>(future: F) -> F::Output {
+            /// #     let mut future = std::pin::pin!(future);
+            /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            /// #     loop {
+            /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+            /// #     }
+            /// # }
+            /// let map = icefield::DlhtMap::from_iter([("one".to_owned(), 1)]);
+            /// let guard = map.pin();
+            /// assert_eq!(block_on(map.get_async("one", &guard)), Some(&1));
+            /// ```
+            pub async fn get_async<'g, Q: Hash + Eq + ?Sized>(
+                &$self,
+                key: &Q,
+                guard: &'g DlhtGuard<'_>,
+            ) -> Option<&'g V>
+            where
+                K: Borrow<Q> + 'g,
+                V: 'g,
+            {
+                $self.prefetch(key);
+                yield_once().await;
+                $self.get(key, guard)
+            }
+
+            /// [`get_async`](Self::get_async) of a copy, under a guard of its own that it takes when it reads: nothing
+            /// is kept from being freed while it waits, and it may go on in another thread.
+            ///
+            /// ```
+            /// # fn block_on<F: Future + Send>(future: F) -> F::Output {
+            /// #     let mut future = std::pin::pin!(future);
+            /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            /// #     loop {
+            /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+            /// #     }
+            /// # }
+            /// let map = icefield::DlhtMap::from_iter([("one".to_owned(), 1)]);
+            /// assert_eq!(block_on(map.get_cloned_async("one")), Some(1));
+            /// ```
+            pub async fn get_cloned_async<Q: Hash + Eq + ?Sized>(&$self, key: &Q) -> Option<V>
+            where
+                K: Borrow<Q>,
+                V: Clone,
+            {
+                $self.prefetch(key);
+                yield_once().await;
+                $self.get_cloned(key)
             }
 
             /// Keeps only the records for which `f` says so. Each removal is an operation of its own.

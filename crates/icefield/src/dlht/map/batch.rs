@@ -12,7 +12,7 @@ use std::hash::{BuildHasher, Hash};
 use std::ops::ControlFlow;
 
 use super::memory::RecordAllocator;
-use super::record::{Record, Refused, find_in, hint_record};
+use super::record::{Record, find_in, hint_record};
 use super::write::{Put, Spot, When};
 use super::{DlhtGuard, DlhtMap};
 use crate::Result;
@@ -199,10 +199,14 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         };
         self.run_all(expected, hash, |_, turn| {
             let record = hinted.borrow_mut().pop_front();
-            if let Some(record) = record {
-                done(self.put_at(&turn, namespace, record, when, pinned).map_err(Refused::reason)?);
+            let Some(record) = record else { return ControlFlow::Continue(()) };
+            match self.put_at(&turn, namespace, record, when, pinned) {
+                Ok(put) => {
+                    done(put);
+                    ControlFlow::Continue(())
+                }
+                Err(refused) => ControlFlow::Break(Err(refused.reason())),
             }
-            Ok(())
         })
     }
 
@@ -241,18 +245,18 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         plain(self.run_all(keys.len(), hash, |at, turn| {
             let taken = self.take_at(&turn, namespace, keys[at], |_| true, pinned);
             removed[at] = taken.map(|record: &'g Record<K, V>| &record.value);
-            Ok(())
+            ControlFlow::Continue(())
         }));
     }
 
-    /// Runs operations in order until there is none or one fails. `hash` is asked once for each, in order and ahead of
+    /// Runs operations in order until there is none or one breaks. `hash` is asked once for each, in order and ahead of
     /// `run`, until it says that there are no more; about `count` are expected.
     #[inline]
-    fn run_all(
+    pub(super) fn run_all(
         &self,
         count: usize,
         mut hash: impl FnMut(usize) -> Option<u64>,
-        mut run: impl FnMut(usize, Turn<'_>) -> Result<()>,
+        mut run: impl FnMut(usize, Turn<'_>) -> ControlFlow<Result<()>>,
     ) -> Result<()> {
         let (core, isa) = (&self.core, Native::default());
         let (mut ran, mut end) = (0, None);
@@ -277,7 +281,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                     None => Some(Ok(())),
                     Some((line, hash)) => {
                         let turn = Turn { core, index, line, tally: &tally, hash };
-                        run(ran + at, turn).err().map(Err)
+                        run(ran + at, turn).break_value()
                     }
                 };
                 if end.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

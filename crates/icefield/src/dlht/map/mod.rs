@@ -32,6 +32,7 @@ mod hasher;
 mod iter;
 mod make;
 mod memory;
+mod mixed;
 mod record;
 mod write;
 
@@ -47,6 +48,7 @@ pub use api::DlhtNamespace;
 pub use hasher::{DlhtBuildHasher, DlhtHasher};
 pub use iter::DlhtMapIter;
 pub use memory::RecordAllocator;
+pub use mixed::DlhtMapOp;
 pub use record::Refused;
 
 /// DLHT for keys and values of any type.

@@ -43,6 +43,15 @@ impl<'g, V> Put<'g, V> {
             Put::Inserted | Put::Kept(_) => None,
         }
     }
+
+    /// The value that the key had.
+    pub(super) fn before(self) -> Option<&'g V> {
+        match self {
+            Put::Replaced(before) => Some(before),
+            Put::Kept(present) => present,
+            Put::Inserted => None,
+        }
+    }
 }
 
 /// Where the word of a hash is looked up and changed: by calls of their own ([`Alone`]), or in a batch.
@@ -221,6 +230,22 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         // SAFETY: every caller has checked its guard.
         let present = word.and_then(|word| unsafe { find_in::<_, _, A, Q>(word, namespace, key) });
         Seen { word, present }
+    }
+
+    /// The value of `key`. `'g` is the guard's.
+    #[inline(always)]
+    pub(super) fn value_at<'g, Q: Eq + ?Sized>(
+        &self,
+        spot: &impl Spot,
+        namespace: u16,
+        key: &Q,
+        _pinned: &'g Guard<'_>,
+    ) -> Option<&'g V>
+    where
+        K: Borrow<Q> + 'g,
+    {
+        // SAFETY: seen under the guard.
+        unsafe { self.look(spot, namespace, key).value() }
     }
 
     /// Puts a record of `key` and `value` into the table when `when` says so. `'g` is the guard's, and what was

@@ -1,0 +1,176 @@
+//! A thread's shadow inserts in a DLHT table: those of single calls and those of batches.
+
+use icefield::{Error, Interleaved, NotShadowed, Occupied, OnFailure, Op, Shadow, Shadows, Table};
+
+use super::{Batons, DlhtInTurns};
+use crate::asked::{Answer, Asked};
+use crate::call::{Action, FOREIGN, Reply};
+use crate::linear::{End, Held};
+
+type Turns = Interleaved<Batons>;
+
+/// What a thread holds.
+struct Holder<'a> {
+    table: &'a DlhtInTurns,
+    ones: Vec<Shadow<'a, u64, u64, Turns>>,
+    batches: Shadows<'a, u64, u64, Turns>,
+}
+
+/// Nothing yet, of `table`.
+pub(super) fn held(table: &DlhtInTurns) -> Box<dyn Held + '_> {
+    Box::new(Holder { table, ones: Vec::new(), batches: table.shadows() })
+}
+
+impl Held for Holder<'_> {
+    fn shadow(&mut self, key: u64, value: u64) -> Answer {
+        let made = self.table.try_insert_shadow(key, value);
+        Answer::Shadow(made.map(|shadow| self.ones.push(shadow)))
+    }
+
+    fn batch(
+        &mut self,
+        on_failure: OnFailure,
+        ops: &[(u64, Asked)],
+    ) -> Result<Vec<Answer>, String> {
+        let mut ops = ops
+            .iter()
+            .map(|&(key, asked)| unanswered(key, asked, &self.batches))
+            .collect::<Result<Vec<_>, _>>()?;
+        let ran = Table::execute(self.table, &mut ops, on_failure);
+        let answered = ops.iter().take_while(|op| is_answered(op)).count();
+        let mut answers: Vec<Answer> = ops[..answered].iter().map(answer_of).collect();
+        match ran {
+            Ok(ran) if ran == answered => {}
+            Err(Error::Shadowed) if answered < ops.len() => answers.push(Answer::Refused),
+            other => return Err(format!("{other:?}, but {answered} are answered: {ops:?}")),
+        }
+        if ops[answered..].iter().any(is_answered) {
+            return Err(format!("what did not run is answered: {ops:?}"));
+        }
+        Ok(answers)
+    }
+
+    fn settle(&mut self, key: u64, end: End) -> Option<u64> {
+        let at = self.ones.iter().position(|shadow| shadow.key() == key);
+        let shadow = match at {
+            Some(at) => self.ones.swap_remove(at),
+            None => self.batches.take(key)?,
+        };
+        let value = shadow.value();
+        match end {
+            End::Commit => shadow.commit(),
+            End::Abort => shadow.abort(),
+        }
+        Some(value)
+    }
+
+    fn settle_all(&mut self, end: End) {
+        let ones = self.ones.drain(..);
+        match end {
+            End::Commit => {
+                ones.for_each(Shadow::commit);
+                self.batches.commit();
+            }
+            End::Abort => {
+                drop(ones);
+                self.batches.abort();
+            }
+        }
+    }
+}
+
+/// An operation with an answer that no table gives, so that a right one shows that it ran.
+fn unanswered<'a>(
+    key: u64,
+    asked: Asked,
+    shadows: &'a Shadows<'_, u64, u64, Turns>,
+) -> Result<Op<'a, u64, u64>, String> {
+    Ok(match asked {
+        Asked::Call(Action::Get) => Op::Get(key, Some(FOREIGN)),
+        Asked::Call(Action::Insert(value)) => Op::Insert(key, value, Some(FOREIGN)),
+        Asked::Call(Action::Update(value)) => Op::Update(key, value, Some(FOREIGN)),
+        Asked::Call(Action::Remove) => Op::Remove(key, Some(FOREIGN)),
+        Asked::Call(Action::TryInsert(value)) => Op::TryInsert(key, value, Err(Occupied(FOREIGN))),
+        Asked::Shadow(value) => {
+            let outcome = Err(NotShadowed::Occupied(FOREIGN));
+            Op::Shadow(key, value, shadows.as_ref(), outcome)
+        }
+        other => return Err(format!("{other:?} has no answer in a batch")),
+    })
+}
+
+fn is_answered(op: &Op<'_, u64, u64>) -> bool {
+    match op {
+        Op::Get(_, found)
+        | Op::Insert(_, _, found)
+        | Op::Update(_, _, found)
+        | Op::Remove(_, found) => *found != Some(FOREIGN),
+        Op::TryInsert(.., outcome) => *outcome != Err(Occupied(FOREIGN)),
+        Op::Shadow(.., outcome) => *outcome != Err(NotShadowed::Occupied(FOREIGN)),
+        Op::Put(..) => false,
+    }
+}
+
+fn answer_of(op: &Op<'_, u64, u64>) -> Answer {
+    Answer::Reply(match op {
+        Op::Shadow(.., outcome) => return Answer::Shadow(*outcome),
+        Op::Get(_, found)
+        | Op::Insert(_, _, found)
+        | Op::Update(_, _, found)
+        | Op::Remove(_, found) => Reply::Value(*found),
+        Op::TryInsert(.., outcome) => Reply::TryInsert(outcome.map_err(|present| present.0)),
+        Op::Put(..) => Reply::Done,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tiny;
+    use super::*;
+    use crate::linear::{Ground, Hold, histories_on};
+    use crate::pool::Pool;
+
+    /// Ends shadow inserts the other way.
+    struct Confused<'a>(Box<dyn Held + 'a>);
+
+    fn other(end: End) -> End {
+        if end == End::Commit { End::Abort } else { End::Commit }
+    }
+
+    impl Held for Confused<'_> {
+        fn shadow(&mut self, key: u64, value: u64) -> Answer {
+            self.0.shadow(key, value)
+        }
+        fn batch(
+            &mut self,
+            on_failure: OnFailure,
+            ops: &[(u64, Asked)],
+        ) -> Result<Vec<Answer>, String> {
+            self.0.batch(on_failure, ops)
+        }
+        fn settle(&mut self, key: u64, end: End) -> Option<u64> {
+            self.0.settle(key, other(end))
+        }
+        fn settle_all(&mut self, end: End) {
+            self.0.settle_all(other(end));
+        }
+    }
+
+    /// What histories are rejected for, if any are.
+    fn judged(hold: Hold<DlhtInTurns>) -> Option<String> {
+        let make =
+            |seed| Ok(Ground { table: tiny(seed)?, sim: None, turns: true, hold: Some(hold) });
+        histories_on(1, 2000, &Pool::new(3), make).err().map(|failure| failure.what)
+    }
+
+    #[test]
+    fn shadow_inserts_that_end_wrongly_are_found() {
+        let found = judged(|table| Box::new(Confused(held(table))));
+        assert!(found.as_ref().is_some_and(|what| what.contains("no order")), "{found:?}");
+    }
+
+    #[test]
+    fn right_ones_pass() {
+        assert_eq!(judged(held), None);
+    }
+}

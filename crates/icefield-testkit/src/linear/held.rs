@@ -1,0 +1,137 @@
+//! A thread in a history: asks the table, and holds shadow inserts between its moves.
+
+use icefield::{Error, OnFailure, Table};
+
+use super::Hold;
+use super::plan::Move;
+use crate::asked::{Answer, Asked};
+use crate::call::{Action, Call, ask, ask_batch};
+use crate::subject::Sample;
+
+/// How shadow inserts end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// They become records.
+    Commit,
+    /// They go.
+    Abort,
+}
+
+impl End {
+    pub(super) fn asked(self) -> Asked {
+        match self {
+            Self::Commit => Asked::Commit,
+            Self::Abort => Asked::Abort,
+        }
+    }
+}
+
+/// The shadow inserts that a thread holds; dropping this aborts them.
+pub trait Held {
+    /// Tries to make one.
+    fn shadow(&mut self, key: u64, value: u64) -> Answer;
+
+    /// Runs a mixed batch, with shadow inserts and everything else but `put`; the answers of the operations that ran, a
+    /// refused one being the last.
+    ///
+    /// # Errors
+    /// The table's, in words.
+    fn batch(&mut self, on_failure: OnFailure, ops: &[(u64, Asked)])
+    -> Result<Vec<Answer>, String>;
+
+    /// Ends the one of `key`; its value, or `None` if it is not held.
+    fn settle(&mut self, key: u64, end: End) -> Option<u64>;
+
+    /// Ends all.
+    fn settle_all(&mut self, end: End);
+}
+
+/// What was asked of a key, and the answer.
+pub(super) type Answered = (u64, Asked, Answer);
+
+/// A thread in a history.
+pub(super) struct Actor<'a, T> {
+    table: &'a T,
+    held: Option<Box<dyn Held + 'a>>,
+    /// Keys and values of the shadow inserts that it holds.
+    keys: Vec<(u64, u64)>,
+}
+
+impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
+    pub(super) fn new(table: &'a T, hold: Option<Hold<T>>) -> Self {
+        Self { table, held: hold.map(|hold| hold(table)), keys: Vec::new() }
+    }
+
+    /// Makes a move; what was asked of which keys, and answered.
+    ///
+    /// # Errors
+    /// The table's, in words.
+    pub(super) fn make(&mut self, step: &Move) -> Result<Vec<Answered>, String> {
+        let answered = match step {
+            Move::One(key, asked) => vec![self.ask(*key, *asked)?],
+            Move::Batch(kind, calls) => {
+                let replies = ask_batch(self.table, *kind, calls).map_err(in_words)?;
+                let answered = |(call, reply): (&Call, _)| {
+                    (call.key, Asked::Call(call.action), Answer::Reply(reply))
+                };
+                calls.iter().zip(replies).map(answered).collect()
+            }
+            Move::Mixed(on_failure, ops) => {
+                let answers = self.held()?.batch(*on_failure, ops)?.into_iter();
+                ops.iter()
+                    .zip(answers)
+                    .map(|(&(key, asked), answer)| (key, asked, answer))
+                    .collect()
+            }
+            Move::Settle { key, .. } if self.keys.is_empty() => {
+                vec![self.ask(*key, Asked::Call(Action::Get))?]
+            }
+            Move::Settle { end, all: true, .. } => self.settle_all(*end)?,
+            Move::Settle { end, .. } => vec![self.settle_one(*end)?],
+            Move::Clear => {
+                self.table.clear().map_err(in_words)?;
+                Vec::new()
+            }
+        };
+        let made = answered.iter().filter_map(|(key, asked, answer)| match (asked, answer) {
+            (Asked::Shadow(value), Answer::Shadow(Ok(()))) => Some((*key, *value)),
+            _ => None,
+        });
+        self.keys.extend(made);
+        Ok(answered)
+    }
+
+    fn held(&mut self) -> Result<&mut (dyn Held + 'a), String> {
+        self.held.as_deref_mut().ok_or_else(|| "the table has no shadow inserts".to_owned())
+    }
+
+    fn ask(&mut self, key: u64, asked: Asked) -> Result<Answered, String> {
+        let answer = match asked {
+            Asked::Call(action) => match ask(self.table, Call { key, action }) {
+                Err(Error::Shadowed) => Answer::Refused,
+                reply => Answer::Reply(reply.map_err(in_words)?),
+            },
+            Asked::Shadow(value) => self.held()?.shadow(key, value),
+            Asked::Commit | Asked::Abort => return Err("nobody names what ends".to_owned()),
+        };
+        Ok((key, asked, answer))
+    }
+
+    /// Ends the oldest.
+    fn settle_one(&mut self, end: End) -> Result<Answered, String> {
+        let (key, _) = self.keys.remove(0);
+        let value = self.held()?.settle(key, end);
+        let value = value.ok_or_else(|| format!("the shadow insert of key {key} is not held"))?;
+        Ok((key, end.asked(), Answer::Settled(value)))
+    }
+
+    fn settle_all(&mut self, end: End) -> Result<Vec<Answered>, String> {
+        self.held()?.settle_all(end);
+        let settled = |(key, value)| (key, end.asked(), Answer::Settled(value));
+        Ok(std::mem::take(&mut self.keys).into_iter().map(settled).collect())
+    }
+}
+
+fn in_words(error: Error) -> String {
+    error.to_string()
+}

@@ -1,0 +1,155 @@
+//! A row of histories being recorded: threads that make their moves and note what was answered, and when.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use icefield::Table;
+use icefield::pm::sim::Sim;
+
+use super::Hold;
+use super::held::{Actor, Answered};
+use super::plan::{Move, Plan};
+use crate::asked::{Answer, Asked};
+use crate::baton::{self, Baton};
+use crate::call::{Action, Call, Reply};
+use crate::history::Event;
+use crate::pool::{Pool, lock};
+use crate::subject::Sample;
+
+/// Threads that do not take turns give up the processor once in so many steps.
+const YIELD_ONE_IN: u32 = 16;
+
+/// A row of histories while they are recorded.
+pub(super) struct Stage<T> {
+    table: Arc<T>,
+    sim: Option<Sim>,
+    hold: Option<Hold<T>>,
+    pub plans: Vec<Plan>,
+    clock: AtomicU64,
+    /// How often threads have come to the line between two histories.
+    arrivals: AtomicUsize,
+    /// A thread panicked: nobody shall wait for it.
+    broken: AtomicBool,
+    /// The events of each history.
+    events: Vec<Mutex<Vec<Event>>>,
+    errors: Mutex<Vec<String>>,
+}
+
+/// Sets up, runs the threads, and reads every key at the end; everything is part of the histories.
+pub(super) fn record<T>(
+    stage: &Arc<Stage<T>>,
+    baton: Option<Arc<Baton>>,
+    pool: &Pool,
+) -> Result<Vec<Vec<Event>>, String>
+where
+    T: Table<Key: Sample, Value: Sample> + 'static,
+{
+    let outside = pool.threads();
+    let ones = |calls: Vec<Call>| calls.into_iter().map(Move::call).collect::<Vec<_>>();
+    for (history, plan) in stage.plans.iter().enumerate() {
+        stage.perform(outside, history, &ones(plan.setup.clone()));
+    }
+    stage.give_way_one_in(if baton.is_some() { 1 } else { YIELD_ONE_IN });
+    let shared = Arc::clone(stage);
+    pool.run(Arc::new(move |thread| {
+        let work = || shared.perform_all(thread, outside);
+        match &baton {
+            Some(baton) => baton.take_turns(thread, work),
+            None => work(),
+        }
+    }))?;
+    stage.give_way_one_in(0);
+    for (history, plan) in stage.plans.iter().enumerate() {
+        let reads = plan.keys().into_iter().map(|key| Call { key, action: Action::Get });
+        stage.perform(outside, history, &ones(reads.collect()));
+    }
+    match std::mem::take(&mut *lock(&stage.errors)).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(stage.events.iter().map(|events| std::mem::take(&mut *lock(events))).collect()),
+    }
+}
+
+/// Tells the other threads when one of them panics.
+struct Alarm<'a>(&'a AtomicBool);
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
+    pub(super) fn new(
+        table: &Arc<T>,
+        sim: Option<&Sim>,
+        hold: Option<Hold<T>>,
+        plans: Vec<Plan>,
+    ) -> Self {
+        Self {
+            table: Arc::clone(table),
+            sim: sim.cloned(),
+            hold,
+            events: plans.iter().map(|_| Mutex::default()).collect(),
+            plans,
+            clock: AtomicU64::new(0),
+            arrivals: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+            errors: Mutex::default(),
+        }
+    }
+
+    fn give_way_one_in(&self, steps: u32) {
+        if let Some(sim) = &self.sim {
+            sim.set_yield(steps);
+        }
+    }
+
+    /// A thread's part of all histories.
+    fn perform_all(&self, thread: usize, threads: usize) {
+        let _alarm = Alarm(&self.broken);
+        for (history, plan) in self.plans.iter().enumerate() {
+            self.perform(thread, history, &plan.threads[thread]);
+            self.arrivals.fetch_add(1, Ordering::AcqRel);
+            while self.arrivals.load(Ordering::Acquire) < (history + 1) * threads {
+                if self.broken.load(Ordering::Acquire) {
+                    return;
+                }
+                baton::pass();
+            }
+        }
+    }
+
+    fn perform(&self, thread: usize, history: usize, moves: &[Move]) {
+        let mut mine = Vec::with_capacity(moves.len());
+        let mut actor = Actor::new(&*self.table, self.hold);
+        for step in moves {
+            if let Some(sim) = &self.sim {
+                sim.begin_op();
+            }
+            baton::begin();
+            // SeqCst: the stamps are the real-time order that the judge goes by.
+            let began = self.clock.fetch_add(1, Ordering::SeqCst);
+            let answers = actor.make(step);
+            let returned = self.clock.fetch_add(1, Ordering::SeqCst);
+            let event =
+                |(key, asked, answer)| Event { thread, began, returned, key, asked, answer };
+            match answers {
+                Ok(_) if matches!(step, Move::Clear) => self.cleared(event),
+                Ok(answers) => mine.extend(answers.into_iter().map(event)),
+                Err(what) => lock(&self.errors).push(format!("thread {thread}: {step:?}: {what}")),
+            }
+        }
+        lock(&self.events[history]).extend(mine);
+    }
+
+    /// A `clear` removes every key, also those of the histories before and after.
+    fn cleared(&self, event: impl Fn(Answered) -> Event) {
+        for (plan, events) in self.plans.iter().zip(&self.events) {
+            let removed =
+                |key| event((key, Asked::Call(Action::Delete), Answer::Reply(Reply::Done)));
+            lock(events).extend(plan.keys().into_iter().map(removed));
+        }
+    }
+}

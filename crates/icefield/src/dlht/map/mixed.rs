@@ -1,0 +1,268 @@
+//! Batches of several kinds of operations on a map.
+
+use std::borrow::Borrow;
+use std::cell::RefCell;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::ops::ControlFlow;
+
+use super::batch::Turn;
+use super::memory::RecordAllocator;
+use super::record::Refused;
+use super::write::When;
+use super::{DlhtGuard, DlhtMap};
+use crate::Result;
+use crate::base::reclaim::Guard;
+use crate::dlht::api::plain;
+use crate::table::OnFailure;
+
+/// One operation of a mixed batch on a [`DlhtMap`], and its answer. Those that look a key up borrow it, as `Q`; those
+/// that put a record own it until they run.
+///
+/// ```
+/// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+/// let map = DlhtMap::from_iter([("one".to_owned(), 1)]);
+/// let guard = map.pin();
+/// let mut ops = [
+///     DlhtMapOp::get("one"),
+///     DlhtMapOp::insert("two".to_owned(), 2),
+///     DlhtMapOp::try_insert("two".to_owned(), 3),
+/// ];
+/// assert_eq!(map.execute(&mut ops, OnFailure::Continue, &guard), 3);
+/// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&1), None, Some(&2)]);
+/// assert!(ops[2].failed());
+///
+/// // Where no key is looked up, the type of keys is said.
+/// let mut ops: [DlhtMapOp<'_, '_, String, u32>; 1] = [DlhtMapOp::update("one".to_owned(), 10)];
+/// map.execute(&mut ops, OnFailure::Continue, &guard);
+/// assert_eq!(map.get("one", &guard), Some(&10));
+/// ```
+pub struct DlhtMapOp<'q, 'g, K, V, Q: ?Sized = K> {
+    ask: Ask<'q, K, V, Q>,
+    /// The value that the key had, once the operation has run.
+    before: Option<&'g V>,
+    ran: bool,
+}
+
+enum Ask<'q, K, V, Q: ?Sized> {
+    Get(&'q Q),
+    Remove(&'q Q),
+    /// The record, until it is put.
+    Put(When, Option<(K, V)>),
+}
+
+impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
+    fn new(ask: Ask<'q, K, V, Q>) -> Self {
+        Self { ask, before: None, ran: false }
+    }
+
+    /// [`DlhtMap::get`].
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::get(&1)]);
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!(ops[0].value(), Some(&10));
+    /// ```
+    pub fn get(key: &'q Q) -> Self {
+        Self::new(Ask::Get(key))
+    }
+
+    /// [`DlhtMap::try_insert`].
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let guard = map.pin();
+    /// let mut ops: [DlhtMapOp<'_, '_, _, _>; 1] = [DlhtMapOp::try_insert(1, 11)];
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!((ops[0].failed(), ops[0].value()), (true, Some(&10)));
+    /// ```
+    pub fn try_insert(key: K, value: V) -> Self {
+        Self::new(Ask::Put(When::Absent, Some((key, value))))
+    }
+
+    /// [`DlhtMap::insert`].
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::insert(1, 11), DlhtMapOp::get(&1)]);
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&10), Some(&11)]);
+    /// ```
+    pub fn insert(key: K, value: V) -> Self {
+        Self::new(Ask::Put(When::Always, Some((key, value))))
+    }
+
+    /// [`DlhtMap::update`].
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::update(1, 11), DlhtMapOp::get(&1)]);
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!(ops.each_ref().map(|op| op.value()), [Some(&10), Some(&11)]);
+    /// ```
+    pub fn update(key: K, value: V) -> Self {
+        Self::new(Ask::Put(When::Present, Some((key, value))))
+    }
+
+    /// [`DlhtMap::remove`].
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::from_iter([(1, 10)]);
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::remove(&1)]);
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!((ops[0].value(), map.len()), (Some(&10), 0));
+    /// ```
+    pub fn remove(key: &'q Q) -> Self {
+        Self::new(Ask::Remove(key))
+    }
+
+    /// The value that the key had when the operation's turn came: what was found, replaced, removed, or in the way of
+    /// `try_insert`. `None` before it has run.
+    ///
+    /// ```
+    /// use icefield::DlhtMapOp;
+    /// assert_eq!(DlhtMapOp::<u32, u32>::get(&1).value(), None);
+    /// ```
+    pub fn value(&self) -> Option<&'g V> {
+        self.before
+    }
+
+    /// Whether the operation has run and found its key occupied or absent, as [`OnFailure::Stop`] sees it; `insert`
+    /// never does.
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::<u32, u32>::new();
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::get(&1), DlhtMapOp::insert(1, 10)]);
+    /// assert_eq!(map.execute(&mut ops, OnFailure::Stop, &guard), 1);
+    /// assert_eq!(ops.each_ref().map(|op| op.failed()), [true, false]);
+    /// ```
+    pub fn failed(&self) -> bool {
+        let failed = match self.ask {
+            Ask::Get(_) | Ask::Remove(_) | Ask::Put(When::Present, _) => self.before.is_none(),
+            Ask::Put(When::Absent, _) => self.before.is_some(),
+            Ask::Put(When::Always, _) => false,
+        };
+        self.ran && failed
+    }
+
+    /// The record that the operation would have put, had it run: a batch that ended before keeps it.
+    ///
+    /// ```
+    /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
+    /// let map = DlhtMap::<u32, u32>::new();
+    /// let (guard, mut ops) = (map.pin(), [DlhtMapOp::get(&1), DlhtMapOp::insert(1, 10)]);
+    /// map.execute(&mut ops, OnFailure::Stop, &guard);
+    /// assert_eq!(ops.map(|op| op.into_record()), [None, Some((1, 10))]);
+    /// ```
+    pub fn into_record(self) -> Option<(K, V)> {
+        match self.ask {
+            Ask::Put(_, record) => record,
+            Ask::Get(_) | Ask::Remove(_) => None,
+        }
+    }
+}
+
+impl<K, V: fmt::Debug, Q: ?Sized> fmt::Debug for DlhtMapOp<'_, '_, K, V, Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.ask {
+            Ask::Get(_) => "get",
+            Ask::Remove(_) => "remove",
+            Ask::Put(When::Absent, _) => "try_insert",
+            Ask::Put(When::Present, _) => "update",
+            Ask::Put(When::Always, _) => "insert",
+        };
+        let (ran, value) = (&self.ran, &self.before);
+        f.debug_struct("DlhtMapOp")
+            .field("kind", &kind)
+            .field("ran", ran)
+            .field("value", value)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
+    /// Runs operations in order, and tells how many of the batch have run in the end. One that ran in an earlier batch
+    /// is passed over.
+    pub(super) fn execute_all<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        namespace: u16,
+        ops: &mut [DlhtMapOp<'_, 'g, K, V, Q>],
+        on_failure: OnFailure,
+        guard: &'g DlhtGuard<'_>,
+    ) -> usize
+    where
+        K: Borrow<Q> + 'g,
+    {
+        let (pinned, count, mut ran) = (self.checked(guard), ops.len(), 0);
+        // Operations are hashed ahead of the one that runs.
+        let ops = RefCell::new(ops);
+        let hash = |at: usize| ops.borrow().get(at).map(|op| self.hash_of_op(namespace, op));
+        let end = self.run_all(count, hash, |_, turn| {
+            let op = &mut ops.borrow_mut()[ran];
+            ran += 1;
+            match self.run_op(&turn, namespace, op, pinned) {
+                Err(error) => ControlFlow::Break(Err(error)),
+                Ok(true) if on_failure == OnFailure::Stop && op.failed() => {
+                    ControlFlow::Break(Ok(()))
+                }
+                Ok(_) => ControlFlow::Continue(()),
+            }
+        });
+        plain(end);
+        ran
+    }
+
+    fn hash_of_op<Q: Hash + ?Sized>(&self, namespace: u16, op: &DlhtMapOp<'_, '_, K, V, Q>) -> u64
+    where
+        K: Borrow<Q>,
+    {
+        match &op.ask {
+            Ask::Get(key) | Ask::Remove(key) => self.hash_of(namespace, *key),
+            Ask::Put(_, Some((key, _))) => self.hash_of(namespace, key.borrow()),
+            // It has run.
+            Ask::Put(_, None) => 0,
+        }
+    }
+
+    /// Runs `op`, unless it has run; whether that was so.
+    ///
+    /// # Errors
+    /// No memory for a record, which is dropped.
+    #[inline]
+    fn run_op<'g, Q: Hash + Eq + ?Sized>(
+        &self,
+        turn: &Turn<'_>,
+        namespace: u16,
+        op: &mut DlhtMapOp<'_, 'g, K, V, Q>,
+        pinned: &'g Guard<'_>,
+    ) -> Result<bool>
+    where
+        K: Borrow<Q> + 'g,
+    {
+        if op.ran {
+            return Ok(false);
+        }
+        op.ran = true;
+        op.before = match &mut op.ask {
+            Ask::Get(key) => self.value_at(turn, namespace, *key, pinned),
+            Ask::Remove(key) => {
+                let taken = self.take_at(turn, namespace, *key, |_| true, pinned);
+                taken.map(|record| &record.value)
+            }
+            Ask::Put(when, record) => {
+                // There is one: the operation has not run.
+                let Some(record) = record.take() else { return Ok(false) };
+                let put = self.put_at(turn, namespace, record, *when, pinned);
+                put.map_err(Refused::reason)?.before()
+            }
+        };
+        Ok(true)
+    }
+}

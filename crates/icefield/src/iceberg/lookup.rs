@@ -1,0 +1,183 @@
+//! How a key is found without a lock (§5.1).
+
+use super::core::{Core, place_of};
+use super::fingerprints::{FrontLine, candidates_back};
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
+use crate::Result;
+use crate::base::group::{Isa, Native};
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::{Pin, Probe};
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// The value word of a key, without a lock. Good while the pin lasts.
+    #[inline]
+    pub(super) fn lookup(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+        self.lookup_on(Native::default(), pin, probe)
+    }
+
+    /// [`Core::lookup`], with `isa`.
+    #[inline(always)]
+    pub(super) fn lookup_on(
+        &self,
+        isa: impl Isa,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<u64>> {
+        match self.lookup_quickly(isa, probe) {
+            Some(found) => Ok(found),
+            None => self.lookup_slowly(pin, probe),
+        }
+    }
+
+    /// The usual answers, in a few instructions and without waiting: nothing changes the table's shape, the front bucket
+    /// is not locked, the overflow list is empty. `None`: it takes [`Core::lookup_slowly`].
+    #[inline(always)]
+    pub(super) fn lookup_quickly(&self, isa: impl Isa, probe: &Probe<'_>) -> Option<Option<u64>> {
+        let shape = self.shape();
+        if !shape.is(Phase::Stable) || !self.loads_whole || self.is_side(probe) {
+            return None;
+        }
+        let bucket = shape.front(probe.hash);
+        let mut found = self.search_front(isa, bucket, probe, Self::read_own).ok()?;
+        if found.is_none() {
+            found = self.search_back(shape.back(probe.hash), probe).ok()?;
+            if found.is_none() && !self.overflow.is_empty(probe.hash) {
+                return None;
+            }
+        }
+        self.pm.beside();
+        // The last looks, as in `lookup_slowly`.
+        let is_last = !self.front_line(bucket).is_locked() && self.shape() == shape;
+        is_last.then_some(found)
+    }
+
+    /// [`Core::lookup`] in all cases.
+    #[inline(never)]
+    fn lookup_slowly(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
+        self.pm.forget_reads();
+        loop {
+            let shape = self.shape();
+            if shape.is(Phase::Clearing) {
+                return Ok(None);
+            }
+            let line = self.front_line(shape.front(probe.hash));
+            let found = if self.loads_whole {
+                let found = self.search(shape, probe);
+                // Whoever changed what was loaded had set the lock bit before: clear, it says that the change is
+                // durable. A miss is an answer, too.
+                self.wait_unlocked(line);
+                found
+            } else {
+                line.lock(&self.pm);
+                let found = self.search(shape, probe);
+                line.unlock();
+                found
+            };
+            // Hits, misses and faults alike count only when no step came between.
+            if self.shape() == shape {
+                return found;
+            }
+            self.pm.forget_reads();
+        }
+    }
+
+    /// Returns when the lock bit of a front bucket has been seen clear.
+    #[inline(always)]
+    pub(super) fn wait_unlocked(&self, line: FrontLine<'_>) {
+        self.pm.beside();
+        let mut rounds = 0;
+        while line.is_locked() {
+            self.pm.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        }
+    }
+
+    /// Looks wherever the key may be; where a doubling or halving may be moving it, at its old place first.
+    #[inline(always)]
+    fn search(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
+        let isa = Native::default();
+        if self.is_side(probe) {
+            let [key, value] = self.root()?.side.load(&self.pm);
+            return Ok((key == SIDE_KEY).then_some(value));
+        }
+        let bucket = shape.front(probe.hash);
+        if let Some(source) = shape.front_before(probe.hash)
+            && let Some(value) = self.search_front(isa, source, probe, Self::read_shared)?
+        {
+            return Ok(Some(value));
+        }
+        if let Some(value) = self.search_front(isa, bucket, probe, Self::read_own)? {
+            return Ok(Some(value));
+        }
+        let buckets = shape.back(probe.hash);
+        if !shape.is(Phase::Stable)
+            && let Some(value) = self.search_back(shape.back_before(probe.hash), probe)?
+        {
+            return Ok(Some(value));
+        }
+        if let Some(value) = self.search_back(buckets, probe)? {
+            return Ok(Some(value));
+        }
+        if self.overflow.is_empty(probe.hash) {
+            return Ok(None);
+        }
+        self.overflow.find(probe.hash, |_, slot| self.read_shared(slot, probe))
+    }
+
+    #[inline(always)]
+    fn search_front(
+        &self,
+        isa: impl Isa,
+        bucket: u64,
+        probe: &Probe<'_>,
+        read: impl Fn(&Self, &Slot, &Probe<'_>) -> Result<Option<u64>>,
+    ) -> Result<Option<u64>> {
+        let line = self.front_line(bucket);
+        let fingerprint = fingerprint(probe.hash);
+        let mut candidates = line.candidates_on(isa, fingerprint, self.front_mask());
+        while candidates != 0 {
+            let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
+            if let Some(value) = read(self, slot, probe)? {
+                return Ok(Some(value));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// The value word of a slot that changes under the key's own lock only, if it holds the key.
+    #[inline(always)]
+    fn read_own(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
+        let [key, value] = slot.load(&self.pm);
+        Ok(self.holds(key, probe)?.then_some(value))
+    }
+
+    #[inline(always)]
+    fn search_back(&self, buckets: [u64; 2], probe: &Probe<'_>) -> Result<Option<u64>> {
+        let words = buckets.map(|bucket| self.back_word(bucket).load());
+        let mut candidates = candidates_back(words, fingerprint(probe.hash));
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            let slot = self.back_slot(buckets[which], slot)?;
+            if let Some(value) = self.read_shared(slot, probe)? {
+                return Ok(Some(value));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// The value word of a slot that another lock's holder may be changing, or a move, if it holds the key. What they
+    /// have not made durable yet decides nothing: whatever the slot holds then, it is not the key, or the key is
+    /// elsewhere.
+    #[inline(always)]
+    fn read_shared(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
+        let key = self.pm.peek(|| slot.key(&self.pm));
+        if key == EMPTY_KEY || !self.records.matches(&self.pm, key, probe)? {
+            return Ok(None);
+        }
+        let [now, value] = slot.load(&self.pm);
+        Ok((now == key).then_some(value))
+    }
+}

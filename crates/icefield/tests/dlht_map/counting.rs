@@ -1,0 +1,59 @@
+//! An allocator that counts, and refuses.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use icefield::{AllocError, Allocator, Global};
+
+/// The global allocator, with a count of what it has given, that refuses when it is told to.
+#[derive(Clone, Default)]
+pub struct Counting(Arc<Counts>);
+
+#[derive(Default)]
+pub struct Counts {
+    bytes: AtomicI64,
+    blocks: AtomicI64,
+    asked: AtomicU64,
+    /// Every so manyth time, the answer is no; never, if 0.
+    refuse_every: AtomicU64,
+}
+
+impl Counting {
+    pub fn refusing(every: u64) -> Self {
+        let counting = Self::default();
+        counting.0.refuse_every.store(every, Ordering::Relaxed);
+        counting
+    }
+
+    /// Bytes and blocks that have not come back.
+    pub fn held(&self) -> (i64, i64) {
+        (self.0.bytes.load(Ordering::Relaxed), self.0.blocks.load(Ordering::Relaxed))
+    }
+
+    pub fn asked(&self) -> u64 {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+}
+
+// SAFETY: the blocks are the global allocator's; clones are one allocator.
+unsafe impl Allocator for Counting {
+    fn allocate(&self, layout: std::alloc::Layout) -> Result<NonNull<[u8]>, AllocError> {
+        let asked = self.0.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let every = self.0.refuse_every.load(Ordering::Relaxed);
+        if every != 0 && asked.is_multiple_of(every) {
+            return Err(AllocError);
+        }
+        let block = Global.allocate(layout)?;
+        self.0.bytes.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        self.0.blocks.fetch_add(1, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: std::alloc::Layout) {
+        self.0.bytes.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        self.0.blocks.fetch_sub(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { Global.deallocate(block, layout) };
+    }
+}

@@ -1,0 +1,329 @@
+//! Random sequences of every call against a reference map.
+
+use std::collections::HashMap;
+
+use icefield::{Computed, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, Occupied, OnFailure};
+use icefield_testkit::Rng;
+
+use crate::counting::Counting;
+use crate::fewer;
+use crate::spread::Spread;
+
+type Map = icefield::DlhtMap<String, String, Spread, Counting>;
+type Space<'a> = DlhtNamespace<'a, String, String, Spread, Counting>;
+type Right = HashMap<(u16, String), String>;
+type Op<'q, 'g> = DlhtMapOp<'q, 'g, String, String, str>;
+
+/// The calls that batches have too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Get,
+    Insert,
+    TryInsert,
+    Update,
+    Remove,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Get, Self::Insert, Self::TryInsert, Self::Update, Self::Remove];
+
+    /// Does it to what is right; the value before.
+    fn on(self, right: &mut Right, id: (u16, String), value: &str) -> Option<String> {
+        let (before, value) = (right.get(&id).cloned(), value.to_owned());
+        match self {
+            Self::Insert => right.insert(id, value),
+            Self::TryInsert if before.is_none() => right.insert(id, value),
+            Self::Update if before.is_some() => right.insert(id, value),
+            Self::Remove => right.remove(&id),
+            Self::Get | Self::TryInsert | Self::Update => None,
+        };
+        before
+    }
+
+    fn op<'q>(self, key: &'q str, value: &str) -> Op<'q, 'static> {
+        let (owned, value) = (key.to_owned(), value.to_owned());
+        match self {
+            Self::Get => Op::get(key),
+            Self::Insert => Op::insert(owned, value),
+            Self::TryInsert => Op::try_insert(owned, value),
+            Self::Update => Op::update(owned, value),
+            Self::Remove => Op::remove(key),
+        }
+    }
+
+    /// Whether it counts as failed when this was the value before.
+    fn fails(self, before: Option<&String>) -> bool {
+        match self {
+            Self::Get | Self::Update | Self::Remove => before.is_none(),
+            Self::TryInsert => before.is_some(),
+            Self::Insert => false,
+        }
+    }
+}
+
+/// Kinds of steps.
+const STEPS: usize = 21;
+
+/// A random sequence of calls on a map and on what is right.
+struct History<'a> {
+    map: &'a Map,
+    right: Right,
+    rng: Rng,
+    keys: u64,
+    /// How often each kind of step was made.
+    steps: [u64; STEPS],
+    /// Mixed batches that ended early.
+    stopped: u64,
+}
+
+/// The namespaces of a history.
+const SPACES: [u16; 3] = [0, 7, 4095];
+
+impl History<'_> {
+    fn key(&mut self) -> String {
+        format!("key {}", self.rng.below(self.keys))
+    }
+
+    fn value(&mut self) -> String {
+        format!("value {}", self.rng.below(20))
+    }
+
+    fn records(&mut self) -> Vec<(String, String)> {
+        (0..self.rng.below(40)).map(|_| (self.key(), self.value())).collect()
+    }
+
+    /// One step of any kind; whatever it gives must be right. Some of the references given go to `held`, with what they
+    /// refer to.
+    fn step<'g>(&mut self, guard: &'g DlhtGuard<'_>, held: &mut Vec<(&'g String, String)>) {
+        let (space, step) = (*self.rng.pick(&SPACES), self.rng.index(STEPS));
+        self.steps[step] += 1;
+        let map: &Map = self.map;
+        let map = map.namespace(space).expect("below 4096");
+        let given = match step {
+            0..5 => self.one(Kind::ALL[step], space, &map, guard),
+            5..10 => self.batch(Kind::ALL[step - 5], space, &map, guard),
+            10 | 11 => self.mixed(space, &map, guard),
+            12..16 => self.decide(step, space, &map, guard),
+            _ => {
+                self.whole(step, space, &map, guard);
+                None
+            }
+        };
+        held.extend(given.map(|given| (given, given.clone())));
+        assert_eq!(self.map.len(), self.right.len() as u64);
+    }
+
+    fn one<'g>(
+        &mut self,
+        kind: Kind,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
+        let (key, value) = (self.key(), self.value());
+        let before = kind.on(&mut self.right, (space, key.clone()), &value);
+        let given = match kind {
+            Kind::Get => {
+                let len = map.get_with(key.as_str(), |value| value.len());
+                assert_eq!(len, before.as_ref().map(String::len));
+                assert_eq!(map.contains(key.as_str()), before.is_some());
+                assert_eq!(map.get_cloned(key.as_str()), before);
+                map.get(key.as_str(), guard)
+            }
+            Kind::Insert if self.rng.one_in(2) => {
+                map.checked_insert(key, value, guard).expect("there is memory")
+            }
+            Kind::Insert => map.insert(key, value, guard),
+            Kind::TryInsert => map.try_insert(key, value, guard).err().map(|Occupied(it)| it),
+            Kind::Update => map.update(key, value, guard),
+            Kind::Remove => map.remove(key.as_str(), guard),
+        };
+        assert_eq!(given.cloned(), before);
+        given
+    }
+
+    fn batch<'g>(
+        &mut self,
+        kind: Kind,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
+        let records = self.records();
+        let keys: Vec<&str> = records.iter().map(|(key, _)| key.as_str()).collect();
+        let mut found = vec![None; keys.len()];
+        match kind {
+            Kind::Get => map.get_batch(&keys, &mut found, guard),
+            Kind::Insert => found = map.insert_batch(records.clone(), guard),
+            Kind::TryInsert => {
+                let outcomes = map.try_insert_batch(records.clone(), guard);
+                found = outcomes.into_iter().map(|outcome| outcome.err().map(|it| it.0)).collect();
+            }
+            Kind::Update => found = map.update_batch(records.clone(), guard),
+            Kind::Remove => map.remove_batch(&keys, &mut found, guard),
+        }
+        assert_eq!(found.len(), records.len());
+        for ((key, value), found) in records.into_iter().zip(&found) {
+            assert_eq!(found.cloned(), kind.on(&mut self.right, (space, key), &value));
+        }
+        found.into_iter().flatten().next()
+    }
+
+    /// A batch of all kinds, which may end early and is then run on.
+    fn mixed<'g>(
+        &mut self,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
+        let records = self.records();
+        let kinds: Vec<Kind> = records.iter().map(|_| *self.rng.pick(&Kind::ALL)).collect();
+        let calls = || kinds.iter().copied().zip(&records);
+        let mut ops: Vec<Op<'_, '_>> =
+            calls().map(|(kind, (key, value))| kind.op(key, value)).collect();
+        let mut right = calls().map(|(kind, (key, value))| {
+            let before = kind.on(&mut self.right, (space, key.clone()), value);
+            (kind.fails(before.as_ref()), before)
+        });
+        let mut ran = 0;
+        while ran < ops.len() {
+            let end = map.execute(&mut ops, OnFailure::Stop, guard);
+            assert!(ran < end && end <= ops.len());
+            for (at, op) in ops.iter().enumerate().take(end).skip(ran) {
+                let (failed, before) = right.next().expect("one for each");
+                assert_eq!((op.failed(), op.value().cloned()), (failed, before), "{at}: {op:?}");
+                assert_eq!(failed, at + 1 == end && (end < ops.len() || op.failed()));
+            }
+            assert!(ops[end..].iter().all(|op| op.value().is_none() && !op.failed()));
+            self.stopped += u64::from(end < ops.len());
+            ran = end;
+        }
+        ops.iter().find_map(DlhtMapOp::value)
+    }
+
+    fn decide<'g>(
+        &mut self,
+        step: usize,
+        space: u16,
+        map: &Space<'_>,
+        guard: &'g DlhtGuard<'_>,
+    ) -> Option<&'g String> {
+        let (key, value) = (self.key(), self.value());
+        let id = (space, key.clone());
+        let before = self.right.get(&id).cloned();
+        match step {
+            12 => {
+                let computed = map.compute(key, decision(&value), guard);
+                assert_eq!(cloned(computed.clone()), self.right_compute(id, &value));
+                computed.before()
+            }
+            13 => {
+                let current = before.clone().filter(|_| self.rng.one_in(2)).unwrap_or_default();
+                let done = map.compare_exchange(key, &current, value.clone(), guard);
+                let same = before.as_ref() == Some(&current);
+                let wanted = if same { Ok(()) } else { Err(before) };
+                assert_eq!(done.map_err(|present| present.cloned()), wanted);
+                if same {
+                    self.right.insert(id, value);
+                }
+                None
+            }
+            _ => {
+                let made = match step {
+                    14 => map.get_or_insert_with(key, || value.clone(), guard),
+                    _ => map.get_or_insert(key, value.clone(), guard),
+                };
+                assert_eq!(made, self.right.entry(id).or_insert(value));
+                Some(made)
+            }
+        }
+    }
+
+    fn whole(&mut self, step: usize, space: u16, map: &Space<'_>, guard: &DlhtGuard<'_>) {
+        match step {
+            16 => {
+                let pair = |key: &String, value: &String| (key.clone(), value.clone());
+                let mut records: Vec<_> = map.iter(guard).map(|(key, it)| pair(key, it)).collect();
+                records.sort_unstable();
+                let right = self.right.iter().filter(|((of, _), _)| *of == space);
+                let mut right: Vec<_> = right.map(|((_, key), value)| pair(key, value)).collect();
+                right.sort_unstable();
+                assert_eq!(records, right);
+            }
+            17 => match self.rng.below(3) {
+                0 => self.map.reserve(self.rng.below(300)),
+                1 => self.map.shrink_to_fit(),
+                // Miri asks its own system for such a lot.
+                _ => assert!(cfg!(miri) || self.map.try_reserve(1 << 50).is_err()),
+            },
+            18 => map.prefetch(self.key().as_str()),
+            19 => {
+                let keep = |key: &str, value: &str| !(key.len() + value.len()).is_multiple_of(3);
+                map.retain(|key, value| keep(key, value));
+                self.right.retain(|(of, key), value| *of != space || keep(key, value));
+            }
+            _ if self.rng.one_in(4) => {
+                self.map.clear();
+                self.right.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn right_compute(&mut self, id: (u16, String), value: &str) -> Computed<String> {
+        let before = self.right.get(&id).cloned();
+        match decision(value)(before.as_ref()) {
+            Decision::Keep => Computed::Kept(before),
+            Decision::Put(new) => Computed::Put(self.right.insert(id, new)),
+            Decision::Remove => Computed::Removed(self.right.remove(&id)),
+        }
+    }
+}
+
+/// What `compute` is to do, from the present value and a random one.
+fn decision<'v>(value: &'v str) -> impl Fn(Option<&String>) -> Decision<String> + use<'v> {
+    move |present| match present {
+        Some(present) if present == value => Decision::Remove,
+        Some(present) if present.len() > 30 => Decision::Keep,
+        Some(present) => Decision::Put(format!("{present} {value}")),
+        None if value.ends_with('3') => Decision::Keep,
+        None if value.ends_with('4') => Decision::Remove,
+        None => Decision::Put(value.to_owned()),
+    }
+}
+
+fn cloned(computed: Computed<&String>) -> Computed<String> {
+    match computed {
+        Computed::Kept(before) => Computed::Kept(before.cloned()),
+        Computed::Put(before) => Computed::Put(before.cloned()),
+        Computed::Removed(before) => Computed::Removed(before.cloned()),
+    }
+}
+
+#[test]
+fn random_sequences_agree_with_a_map_and_give_everything_back() {
+    let (mut steps, mut stopped, mut asked) = ([0; STEPS], 0, 0);
+    for seed in 0..fewer(120, 4) as u64 {
+        let allocator = Counting::default();
+        let map = Map::with_capacity_and_hasher_in(0, Spread::any(seed), allocator.clone());
+        let keys = [5, 40, 300][(seed / 4 % 3) as usize];
+        let right = Right::new();
+        let (rng, none) = (Rng::new(seed), [0; STEPS]);
+        let mut history = History { map: &map, right, rng, keys, steps: none, stopped: 0 };
+        for _ in 0..fewer(20, 3) {
+            let (guard, mut held) = (map.pin(), Vec::new());
+            (0..fewer(50, 20)).for_each(|_| history.step(&guard, &mut held));
+            // What was given is as it was, whatever has become of the record.
+            assert!(held.iter().all(|(given, copy)| *given == copy), "seed {seed}");
+        }
+        steps.iter_mut().zip(history.steps).for_each(|(all, more)| *all += more);
+        stopped += history.stopped;
+        assert!(allocator.held().1 as u64 >= map.len());
+        asked += allocator.asked();
+        drop(map);
+        assert_eq!(allocator.held(), (0, 0), "seed {seed}");
+    }
+    println!("steps of each kind: {steps:?}; {stopped} batches stopped; {asked} allocations");
+    let enough = stopped > 1000 && steps.iter().all(|&count| count > 100);
+    assert!(cfg!(miri) || enough, "{steps:?} {stopped}");
+}

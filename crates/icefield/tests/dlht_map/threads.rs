@@ -1,0 +1,109 @@
+//! Threads against one another.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use icefield::{Decision, DlhtBuildHasher, DlhtMap};
+use icefield_testkit::Rng;
+
+use crate::counting::Counting;
+use crate::fewer;
+use crate::spread::Spread;
+
+/// Every addition counts once, whether by `compute`, by `compare_exchange` or by an insert that was first.
+#[test]
+fn counters_add_up() {
+    const COUNTERS: u64 = 40;
+    let rounds = fewer(30_000, 60) as u64;
+    for spread in 0..3 {
+        let map = DlhtMap::with_capacity_and_hasher(0, Spread::any(spread));
+        let again = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (map, again) = (&map, &again);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(thread);
+                    for _ in 0..rounds {
+                        add_one(map, &mut rng, again, COUNTERS);
+                    }
+                });
+            }
+        });
+        let guard = map.pin();
+        let sum: u64 = map.iter(&guard).map(|(_, value)| *value).sum();
+        println!("spread {spread}: {sum} in {} counters, {again:?} times again", map.len());
+        assert_eq!(sum, 3 * rounds);
+    }
+}
+
+fn add_one(map: &DlhtMap<u64, u64, Spread>, rng: &mut Rng, again: &AtomicU64, counters: u64) {
+    let (key, guard) = (rng.below(counters), map.pin());
+    if rng.one_in(2) {
+        let mut tries = 0;
+        map.compute(
+            key,
+            |value| {
+                tries += 1;
+                Decision::Put(value.map_or(1, |value| value + 1))
+            },
+            &guard,
+        );
+        again.fetch_add(tries - 1, Ordering::Relaxed);
+        return;
+    }
+    let mut value = *map.get_or_insert(key, 0, &guard);
+    while let Err(present) = map.compare_exchange(key, &value, value + 1, &guard) {
+        again.fetch_add(1, Ordering::Relaxed);
+        value = *present.expect("nobody removes");
+    }
+}
+
+/// Threads with keys of their own, in batches, on a map that grows and shrinks under them; records come from, and go
+/// back to, one counting allocator.
+#[test]
+fn batches_find_what_they_left_while_the_map_grows() {
+    let keys = fewer(20_000, 150) as u64;
+    let allocator = Counting::default();
+    let map = DlhtMap::<u64, String, _, _>::new_in(allocator.clone());
+    let before = map.capacity();
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let map = &map;
+            scope.spawn(move || own_batches(map, thread, keys));
+        }
+        scope.spawn(|| (0..fewer(20, 3)).for_each(|_| map.shrink_to_fit()));
+    });
+    println!("{} records, capacity {before} to {}", map.len(), map.capacity());
+    assert_eq!(map.len(), 3 * (keys / 2));
+    assert_eq!(map.iter(&map.pin()).count() as u64, 3 * (keys / 2));
+    assert!(map.capacity() > before);
+    map.shrink_to_fit();
+    drop(map);
+    assert_eq!(allocator.held(), (0, 0));
+}
+
+fn own_batches(map: &DlhtMap<u64, String, DlhtBuildHasher, Counting>, thread: u64, keys: u64) {
+    let own = |n: u64| n * 3 + thread;
+    let mut rng = Rng::new(thread);
+    let mut done = 0;
+    while done < keys {
+        let guard = map.pin();
+        let some: Vec<u64> = (done..keys.min(done + 1 + rng.below(200))).collect();
+        let records = || some.iter().map(|&n| (own(n), n.to_string()));
+        assert!(map.try_insert_batch(records(), &guard).iter().all(Result::is_ok));
+        let seen = map.update_batch(records(), &guard);
+        assert!(some.iter().zip(seen).all(|(n, value)| value == Some(&n.to_string())));
+        done += some.len() as u64;
+        let earlier: Vec<u64> = (0..300).map(|_| rng.below(done)).collect();
+        let asked: Vec<u64> = earlier.iter().map(|&n| own(n)).collect();
+        let asked: Vec<&u64> = asked.iter().collect();
+        let mut found = vec![None; asked.len()];
+        map.get_batch(&asked, &mut found, &guard);
+        assert!(earlier.iter().zip(found).all(|(n, value)| value == Some(&n.to_string())));
+    }
+    let gone: Vec<u64> = (keys / 2..keys).map(own).collect();
+    let asked: Vec<&u64> = gone.iter().collect();
+    let mut removed = vec![None; asked.len()];
+    let guard = map.pin();
+    map.remove_batch(&asked, &mut removed, &guard);
+    assert!((keys / 2..keys).zip(removed).all(|(n, value)| value == Some(&n.to_string())));
+}
