@@ -1,6 +1,9 @@
 //! Every table that can be measured. A new one is a [`Design`] here and a line in [`DESIGNS`].
 
-use icefield::{DashEh, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, Iceberg, Plush, Result};
+use icefield::{
+    DashEh, DashLh, DashOptions, Directory, Dlht, DlhtHash, DlhtLocal, DlhtSet, Eh, Error, Iceberg,
+    Lh, Plush, Result,
+};
 
 use crate::args::{Hashing, Medium};
 use crate::limit::Pages;
@@ -11,7 +14,8 @@ use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 
 /// All designs, in the order of results.
 pub(crate) const DESIGNS: &[&dyn Design] = &[
-    &Dash,
+    &Dash::Extendible,
+    &Dash::Linear,
     &IcebergHt,
     &PlushHt,
     &InMemory::Shared,
@@ -33,12 +37,28 @@ macro_rules! at {
     };
 }
 
-/// Dash with extendible hashing.
-struct Dash;
+/// Dash, in both ways to grow.
+enum Dash {
+    Extendible,
+    Linear,
+}
+
+/// What both ask of a new table.
+fn dash_options<P: Directory>(setup: Setup) -> DashOptions<u64, u64, P> {
+    let options =
+        DashOptions::default().capacity(setup.capacity).hash_seed([setup.seed, !setup.seed]);
+    match setup.stash_buckets {
+        Some(stash) => options.stash_buckets(stash),
+        None => options,
+    }
+}
 
 impl Design for Dash {
     fn name(&self) -> &str {
-        "dash-eh"
+        match self {
+            Self::Extendible => "dash-eh",
+            Self::Linear => "dash-lh",
+        }
     }
 
     fn lives_in(&self, _medium: Medium) -> bool {
@@ -50,18 +70,17 @@ impl Design for Dash {
     }
 
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        let mut options = DashEh::<u64, u64>::options()
-            .capacity(setup.capacity)
-            .hash_seed([setup.seed, !setup.seed]);
-        if let Some(stash) = setup.stash_buckets {
-            options = options.stash_buckets(stash);
+        match self {
+            Self::Extendible => at!(place, dash_options::<Eh>(setup), create, create_on),
+            Self::Linear => at!(place, dash_options::<Lh>(setup), create, create_on),
         }
-        at!(place, options, create, create_on)
     }
 
     fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
-        let options = DashEh::<u64, u64>::options();
-        at!(place, options, open, open_on)
+        match self {
+            Self::Extendible => at!(place, DashEh::<u64, u64>::options(), open, open_on),
+            Self::Linear => at!(place, DashLh::<u64, u64>::options(), open, open_on),
+        }
     }
 
     /// The costs in the header of `icefield::dash`. The directory and the headers of our sizes stay in the cache and

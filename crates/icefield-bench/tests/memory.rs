@@ -73,7 +73,13 @@ fn every_usual_table_runs_where_it_lives() {
     let rows = rows(Args { tables: Vec::new(), ..small("get") });
     let seen: Vec<_> =
         rows.iter().map(|row| (row["table"].as_str(), row["medium"].as_str())).collect();
-    let lives = [("dash-eh", "pmem"), ("iceberg", "pmem"), ("plush", "pmem"), ("dlht", "memory")];
+    let lives = [
+        ("dash-eh", "pmem"),
+        ("dash-lh", "pmem"),
+        ("iceberg", "pmem"),
+        ("plush", "pmem"),
+        ("dlht", "memory"),
+    ];
     assert_eq!(seen, lives.map(|(table, medium)| (Some(table), Some(medium))));
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory, Sim};
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, mutate};
 use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
@@ -34,7 +34,7 @@ Examples:
   icefield torture linear --table dash-eh --records bytes --seconds 600
   icefield torture linear --table dlht --histories 1000000
   icefield torture model --table dlht-local --seconds 60
-  icefield torture kill --table dash-eh --rounds 500 --json result.ndjson
+  icefield torture kill --table dash-lh --rounds 500 --json result.ndjson
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
 
@@ -146,6 +146,7 @@ struct Common {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TableName {
     DashEh,
+    DashLh,
     Iceberg,
     Plush,
     /// In memory: `model`, `linear` and `faults`
@@ -194,6 +195,12 @@ pub fn run(args: &Args) -> Outcome {
         (TableName::DashEh, Records::Bytes) => {
             torture::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(&args.kind, common, out)
         }
+        (TableName::DashLh, Records::Words) => {
+            torture::<DashLh<u64, u64, Sim>, DashLh<u64, u64>>(&args.kind, common, out)
+        }
+        (TableName::DashLh, Records::Bytes) => {
+            torture::<DashLh<[u8], [u8], Sim>, DashLh<[u8], [u8]>>(&args.kind, common, out)
+        }
         (TableName::Iceberg, Records::Words) => {
             torture::<Iceberg<u64, u64, Sim>, Iceberg<u64, u64>>(&args.kind, common, out)
         }
@@ -216,6 +223,8 @@ fn child(table: TableName, records: Records, orders: &str) -> Outcome {
     let done = match (table, records) {
         (TableName::DashEh, Records::Words) => kill::child::<DashEh<u64, u64>>(orders),
         (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
+        (TableName::DashLh, Records::Words) => kill::child::<DashLh<u64, u64>>(orders),
+        (TableName::DashLh, Records::Bytes) => kill::child::<DashLh<[u8], [u8]>>(orders),
         (TableName::Iceberg, Records::Words) => kill::child::<Iceberg<u64, u64>>(orders),
         (TableName::Iceberg, Records::Bytes) => kill::child::<Iceberg<[u8], [u8]>>(orders),
         (TableName::Plush, Records::Words) => kill::child::<Plush<u64, u64>>(orders),

@@ -5,8 +5,8 @@ use std::path::Path;
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
 use icefield::{
-    DashEh, DashOptions, Eh, Geometry, Iceberg, IcebergOptions, Key, Plush, PlushOptions, Result,
-    Shape, Value, Yards,
+    DashEh, DashLh, DashOptions, Directory, Expansion, Geometry, Iceberg, IcebergOptions, Key, Lh,
+    Plush, PlushOptions, Result, Shape, Value, Yards,
 };
 
 use crate::file_subject::{FileOptions, FileSubject};
@@ -35,7 +35,11 @@ fn dash_file_geometry(variant: u64) -> Geometry {
     }
 }
 
-fn dash_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {
+/// The options that both ways to grow have.
+fn dash_options<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
+    variant: u64,
+    geometry: Geometry,
+) -> DashOptions<K, V, P> {
     let seed = [SEED[0] ^ variant, SEED[1]];
     // Now and then all keys have the same hash, more often crowded ones, so that chains come and go.
     let hash = match variant % 11 {
@@ -43,52 +47,74 @@ fn dash_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions
         7..10 => HashKind::Crowded,
         _ => HashKind::Strong,
     };
-    let options = DashEh::<K, V>::options().geometry(dash_geometry(variant)).hash(hash);
+    let options = DashOptions::default().geometry(geometry).hash(hash);
     options.hash_seed(seed).blob_chunk_bytes(1 << 10)
 }
 
-fn dash_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> DashOptions<K, V, Eh> {
-    dash_options(variant).geometry(dash_file_geometry(variant))
+/// First arrays and strides in which arrays of every size are a few expansions away; now and then a load bound.
+fn linear<K: Key + ?Sized, V: Value + ?Sized>(
+    variant: u64,
+    options: DashOptions<K, V, Lh>,
+) -> DashOptions<K, V, Lh> {
+    let shapes = [(1, 1), (2, 1), (1, 2), (2, 4), (4, 2)];
+    let (first, stride) = shapes[(variant / 7 % shapes.len() as u64) as usize];
+    let expansion = match variant % 5 {
+        3 => Expansion::Load { percent: 50 },
+        4 => Expansion::Load { percent: 90 },
+        _ => Expansion::ChainedBucket,
+    };
+    options.first_array(first).stride(stride).expansion(expansion)
 }
 
-impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for DashEh<K, V, Sim> {
-    const NAME: &'static str = "dash-eh";
-    /// An entry leads to a whole and durable segment, and the split that stores it is rolled forward (`dash::eh`).
-    const EXEMPT: &'static [&'static str] = &["directory-0.ice", "directory-1.ice"];
+/// Both ways to grow as subjects: what differs is the name, the exempt regions and the options of a new table.
+macro_rules! dash_subjects {
+    ($table:ident, $name:literal, $exempt:expr, $new:expr) => {
+        impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
+            const NAME: &'static str = $name;
+            const EXEMPT: &'static [&'static str] = $exempt;
 
-    fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
-        dash_options(variant).max_bytes(SIM_BYTES).create_on(sim)
-    }
+            fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
+                let options = dash_options(variant, dash_geometry(variant));
+                $new(variant, options).max_bytes(SIM_BYTES).create_on(sim)
+            }
 
-    fn open_on(sim: Sim) -> Result<Self> {
-        dash_options(0).max_bytes(SIM_BYTES).open_on(sim)
-    }
+            fn open_on(sim: Sim) -> Result<Self> {
+                dash_options(0, dash_geometry(0)).max_bytes(SIM_BYTES).open_on(sim)
+            }
+        }
+
+        impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for $table<K, V> {
+            const NAME: &'static str = $name;
+
+            fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
+                let options = dash_options(how.variant, dash_file_geometry(how.variant));
+                with_file_options($new(how.variant, options), how).create(path)
+            }
+
+            fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
+                let options = dash_options(how.variant, dash_file_geometry(how.variant));
+                with_file_options(options, how).open(path)
+            }
+
+            fn open_to_read(path: &Path) -> Result<Self> {
+                Self::open_read_only(path)
+            }
+
+            fn in_memory(variant: u64) -> Result<Self> {
+                $new(variant, dash_options(variant, dash_file_geometry(variant))).in_memory()
+            }
+        }
+    };
 }
 
-impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for DashEh<K, V> {
-    const NAME: &'static str = "dash-eh";
+// An entry leads to a whole and durable segment, and the split that stores it is rolled forward (`dash::eh`).
+dash_subjects!(DashEh, "dash-eh", &["directory-0.ice", "directory-1.ice"], |_, options| options);
+dash_subjects!(DashLh, "dash-lh", &[], linear);
 
-    fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
-        with_file_options(dash_file_options(how.variant), how).create(path)
-    }
-
-    fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
-        with_file_options(dash_file_options(how.variant), how).open(path)
-    }
-
-    fn open_to_read(path: &Path) -> Result<Self> {
-        Self::open_read_only(path)
-    }
-
-    fn in_memory(variant: u64) -> Result<Self> {
-        dash_file_options(variant).in_memory()
-    }
-}
-
-fn with_file_options<K: Key + ?Sized, V: Value + ?Sized>(
-    options: DashOptions<K, V, Eh>,
+fn with_file_options<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
+    options: DashOptions<K, V, P>,
     how: FileOptions,
-) -> DashOptions<K, V, Eh> {
+) -> DashOptions<K, V, P> {
     let options = options.durability(how.durability);
     let options = match how.max_bytes {
         Some(bytes) => options.max_bytes(bytes),

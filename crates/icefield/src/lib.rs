@@ -44,9 +44,9 @@ mod record;
 mod table;
 
 pub use any::{AnyOptions, AnyPage, AnyTable};
+pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Iter, Lh};
 #[doc(hidden)]
-pub use dash::Geometry;
-pub use dash::{Dash, DashEh, DashOptions, Eh, Iter};
+pub use dash::{Directory, Geometry};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::Sim;
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::corrupt::{Counts, scenario, scenario_on_files};
 use icefield_testkit::scratch::Scratch;
@@ -46,6 +46,18 @@ fn damaged_images_of_words() {
 #[test]
 fn damaged_images_of_bytes() {
     images::<DashEh<[u8], [u8], Sim>>("images of bytes", 2_000_000);
+}
+
+#[test]
+fn damaged_images_of_linear_hashing() {
+    images::<DashLh<u64, u64, Sim>>("images of Dash-LH words", 9_000_000);
+    images::<DashLh<[u8], [u8], Sim>>("images of Dash-LH bytes", 10_000_000);
+}
+
+#[test]
+fn damaged_files_of_linear_hashing() {
+    files::<DashLh<u64, u64>>("files of Dash-LH words", 11_000_000);
+    files::<DashLh<[u8], [u8]>>("files of Dash-LH bytes", 12_000_000);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use icefield::base::hash::{Hash, HashKind};
 use icefield::pm::sim::{Counters, Sim, SimOptions};
 use icefield::{
-    DashEh, DlhtTable, Iceberg, Interleaved, OnFailure, Op, Plush, Result, Shape, Turns,
+    Dash, DashOptions, Directory, DlhtTable, Eh, Iceberg, Interleaved, Lh, OnFailure, Op, Plush,
+    Result, Shape, Turns,
 };
 
 /// What one call costs.
@@ -64,8 +65,8 @@ fn counting() -> Sim {
     })
 }
 
-fn table(sim: &Sim, capacity: u64) -> DashEh<u64, u64, Sim> {
-    DashEh::<u64, u64>::options()
+fn table<P: Directory>(sim: &Sim, capacity: u64) -> Dash<u64, u64, P, Sim> {
+    DashOptions::default()
         .capacity(capacity)
         .hash_seed([1, 2])
         .create_on(sim.clone())
@@ -74,8 +75,13 @@ fn table(sim: &Sim, capacity: u64) -> DashEh<u64, u64, Sim> {
 
 #[test]
 fn reads_write_nothing_and_touch_few_lines() {
+    reads_are_cheap::<Eh>();
+    reads_are_cheap::<Lh>();
+}
+
+fn reads_are_cheap<P: Directory>() {
     let sim = counting();
-    let table = table(&sim, 50_000);
+    let table = table::<P>(&sim, 50_000);
     for key in 0..50_000 {
         table.put(key, key).expect("room");
     }
@@ -96,8 +102,13 @@ fn reads_write_nothing_and_touch_few_lines() {
 
 #[test]
 fn single_writes_cost_what_the_header_says() {
+    single_writes_are_cheap::<Eh>();
+    single_writes_are_cheap::<Lh>();
+}
+
+fn single_writes_are_cheap<P: Directory>() {
     let sim = counting();
-    let table = table(&sim, 50_000);
+    let table = table::<P>(&sim, 50_000);
     let details = |name| {
         table
             .stats()
@@ -133,8 +144,13 @@ fn single_writes_cost_what_the_header_says() {
 
 #[test]
 fn a_window_of_32_inserts_has_two_fences() {
+    windows_are_cheap::<Eh>();
+    windows_are_cheap::<Lh>();
+}
+
+fn windows_are_cheap<P: Directory>() {
     let sim = counting();
-    let table = table(&sim, 60_000);
+    let table = table::<P>(&sim, 60_000);
     let mut fences = 0;
     for batch in 0..1_000_u64 {
         let pairs: Vec<(u64, u64)> = (0..32).map(|n| (batch * 32 + n, n)).collect();
@@ -348,10 +364,15 @@ fn levels_of_an_iceberg_fill_as_the_paper_says() {
 
 #[test]
 fn opening_reads_the_same_lines_whatever_the_size() {
+    opening_is_cheap::<Eh>();
+    opening_is_cheap::<Lh>();
+}
+
+fn opening_is_cheap<P: Directory>() {
     let mut lines = Vec::new();
     for records in [2_000, 40_000] {
         let sim = counting();
-        let table = table(&sim, 0);
+        let table = table::<P>(&sim, 0);
         for key in 0..records {
             table.put(key, key).expect("room");
         }
@@ -368,7 +389,8 @@ fn opening_reads_the_same_lines_whatever_the_size() {
             },
         );
         reopened.begin_op();
-        let table = DashEh::<u64, u64>::options().open_on(reopened.clone()).expect("opens");
+        let options = DashOptions::<u64, u64, P>::default();
+        let table = options.open_on(reopened.clone()).expect("opens");
         assert_eq!(table.get(77).expect("readable"), Some(77));
         assert!(!table.recovery().was_clean);
         lines.push(reopened.counters().line_reads.iter().map(|(_, lines)| lines).sum::<u64>());

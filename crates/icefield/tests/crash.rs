@@ -1,7 +1,7 @@
 //! Every crash point of every operation, on tiny tables.
 
 use icefield::pm::sim::Sim;
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::crash::{self, CrashOptions};
 
 #[test]
@@ -14,6 +14,20 @@ fn dash_eh_words() {
 #[test]
 fn dash_eh_bytes() {
     let report = crash::run::<DashEh<[u8], [u8], Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
+fn dash_lh_words() {
+    let report = crash::run::<DashLh<u64, u64, Sim>>(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
+
+#[test]
+fn dash_lh_bytes() {
+    let report = crash::run::<DashLh<[u8], [u8], Sim>>(&CrashOptions::default());
     println!("{report:?}");
     assert_eq!(report.violations, 0);
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use icefield::base::hash::HashKind;
 use icefield::{
-    Cursor, DashEh, DashOptions, Decision, Durable, Eh, Error, Geometry, Iceberg, IcebergOptions,
-    Key, Occupied, OnFailure, Op, Result, Table, Value, Yards,
+    Cursor, DashEh, DashLh, DashOptions, Decision, Directory, Durable, Error, Geometry, Iceberg,
+    IcebergOptions, Key, Occupied, OnFailure, Op, Plush, PlushOptions, Result, Shape, Table, Value,
+    Yards,
 };
 
 type Check = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -101,12 +102,14 @@ macro_rules! design {
 }
 
 design!(dash_eh, DashEh, dash_of);
+design!(dash_lh, DashLh, dash_of);
 design!(iceberg, Iceberg, iceberg_of);
+design!(plush, Plush, plush_of);
 
-fn dash_of<K: Key + ?Sized, V: Value + ?Sized>(
-    options: DashOptions<K, V, Eh>,
+fn dash_of<K: Key + ?Sized, V: Value + ?Sized, D: Directory>(
+    options: DashOptions<K, V, D>,
     parts: Parts,
-) -> DashOptions<K, V, Eh> {
+) -> DashOptions<K, V, D> {
     options.geometry(match parts {
         Parts::Tiny => Geometry { buckets: 2, slots: 2, stash: 1 },
         Parts::Small => Geometry { buckets: 4, slots: 3, stash: 2 },
@@ -122,6 +125,19 @@ fn iceberg_of<K: Key + ?Sized, V: Value + ?Sized>(
         Parts::Tiny => Yards { front: 2, back: 1 },
         Parts::Small => Yards { front: 4, back: 2 },
         Parts::Usual => Yards::default(),
+    })
+}
+
+fn plush_of<K: Key + ?Sized, V: Value + ?Sized>(
+    options: PlushOptions<K, V>,
+    parts: Parts,
+) -> PlushOptions<K, V> {
+    options.shape(match parts {
+        Parts::Tiny => {
+            Shape { root_bits: 1, slots: 4, log_bits: 1, log_records: 40, ..Shape::default() }
+        }
+        Parts::Small => Shape { root_bits: 2, fan_bits: 2, log_records: 64, ..Shape::default() },
+        Parts::Usual => Shape::default(),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for
 //! good.
 
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::faults::scenario;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{FileSubject, dlht};
@@ -18,6 +18,12 @@ fn every_call<T: FileSubject>(what: &str, seed: u64) {
 #[test]
 fn words_survive_every_failing_call() {
     every_call::<DashEh<u64, u64>>("words", 3);
+}
+
+#[test]
+fn linear_hashing_survives_every_failing_call() {
+    every_call::<DashLh<u64, u64>>("Dash-LH words", 3);
+    every_call::<DashLh<[u8], [u8]>>("Dash-LH bytes", 6);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use icefield::base::hash::{Hash, HashKind};
-use icefield::{DashEh, Iceberg, Plush, Shape};
+use icefield::{DashEh, DashLh, Iceberg, Plush, Shape};
 
 const SEED: [u64; 2] = [11, 22];
 
@@ -86,27 +86,92 @@ fn every_record_is_where_the_document_says() {
                 "pattern"
             );
         }
-        let home = hash >> 8 & 63;
-        let found = [home, (home + 1) % 64, 64, 65].into_iter().any(|bucket| {
-            let at = (segment * 66 + bucket) * 256;
-            let meta = segments.u32(at + 12);
-            (0..14).any(|slot| {
-                let here = meta >> slot & 1 == 1 && segments.u64(at + 32 + 16 * slot) == key;
-                if here {
-                    assert_eq!(segments.0[(at + 16 + slot) as usize], hash as u8, "fingerprint");
-                    assert_eq!(segments.u64(at + 40 + 16 * slot), value);
-                    let member = meta >> (14 + slot) & 1 == 1;
-                    assert_eq!(member, bucket < 64 && bucket != home, "membership");
-                }
-                here
-            })
-        });
+        let found = in_segment(&segments, segment, hash, (key, value));
         assert!(found, "key {key}");
     }
     // The allocator of segments: as many handed out as there are, none free, no intent left.
     assert!(root.u64(4160) > 5);
     assert_eq!(root.u64(4160 + 16), 0);
     assert!((0..32).all(|intent| root.u64(4160 + 64 + 8 * intent) == 0));
+}
+
+/// Whether a segment's buckets, the chain aside, hold a record.
+fn in_segment(segments: &File, segment: u64, hash: u64, record: (u64, u64)) -> bool {
+    let home = hash >> 8 & 63;
+    [home, (home + 1) % 64, 64, 65].into_iter().any(|bucket| {
+        let at = (segment * 66 + bucket) * 256;
+        let slot = in_bucket(segments, at, hash, record);
+        let member = |slot: u64| segments.u32(at + 12) >> (14 + slot) & 1 == 1;
+        if let Some(slot) = slot {
+            assert_eq!(member(slot), bucket < 64 && bucket != home, "membership");
+        }
+        slot.is_some()
+    })
+}
+
+/// The slot of the bucket at byte `at` that holds a record.
+fn in_bucket(file: &File, at: u64, hash: u64, (key, value): (u64, u64)) -> Option<u64> {
+    let holds =
+        |&slot: &u64| file.u32(at + 12) >> slot & 1 == 1 && file.u64(at + 32 + 16 * slot) == key;
+    let slot = (0..14).find(holds)?;
+    assert_eq!(file.0[(at + 16 + slot) as usize], hash as u8, "fingerprint");
+    assert_eq!(file.u64(at + 40 + 16 * slot), value);
+    Some(slot)
+}
+
+/// The same for linear hashing: first array of 4 segments, two arrays of each size.
+#[test]
+fn every_record_of_linear_hashing_is_where_the_document_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("table.ice");
+    let options = DashLh::<u64, u64>::options().hash_seed(SEED).first_array(4).stride(2);
+    let table = options.create(&path).expect("room");
+    let records: Vec<(u64, u64)> = (0..20_000).map(|n| (n * 7, n + 1)).collect();
+    table.put_batch(&records).expect("room");
+    // Does all the splits that are due.
+    assert!(table.check().expect("readable").is_clean());
+    drop(table);
+    let [root, headers, segments, chains, entries] =
+        ["table.ice", "headers.ice", "segments.ice", "chains.ice", "directory-0.ice"]
+            .map(|name| File::read(&path, name));
+    assert_eq!((0..9).map(|n| root.u64(48 + 8 * n)).collect::<Vec<_>>()[6..], [4, 2, 0]);
+    assert_eq!(root.text(184, 8), "dash-lh\0");
+    let (next, level, generation) =
+        (root.u32(4096), root.u64(4096) >> 32 & 0xFF, root.u64(4096) >> 40);
+    assert_eq!(generation, 0, "never cleared");
+    let segments_in_use = (1 << level) + u64::from(next);
+    println!("{segments_in_use} segments");
+    assert!(segments_in_use > 20);
+    let hash = Hash::new(HashKind::Strong, SEED);
+    let mut chained = 0;
+    for record in records {
+        let hash = hash.word(record.0);
+        let prefix = hash >> (64 - level);
+        let depth = level + u64::from(prefix < u64::from(next));
+        let path = 1 << depth | hash >> (64 - depth);
+        let number = path >> path.trailing_zeros() >> 1;
+        // Arrays of 4, 4, 8, 8, 16, 16 segments and so on.
+        let (mut array, mut within, mut size) = (0, number, 4);
+        while within >= size {
+            (array, within) = (array + 1, within - size);
+            size = 4 << (array / 2);
+        }
+        let entry = entries.u64(8 * array);
+        let place = if array == 0 { 0 } else { number - within + 4 };
+        assert_eq!(entry, 1 << 63 | place);
+        let segment = place + within;
+        assert_eq!(headers.u64(32 * segment) & 0xFFFF, 1 | depth << 8, "stable, depth");
+        assert_eq!(headers.u64(32 * segment + 8) >> (64 - depth), hash >> (64 - depth));
+        assert_eq!(headers.u64(32 * segment + 24), 1, "made in generation 0");
+        if !in_segment(&segments, segment, hash, record) {
+            let mut block = headers.u64(32 * segment + 16);
+            while in_bucket(&chains, (block - 1) * 320 + 64, hash, record).is_none() {
+                block = chains.u64((block - 1) * 320);
+            }
+            chained += 1;
+        }
+    }
+    println!("{chained} records in chained buckets");
 }
 
 /// The same for the slots of IcebergHT.

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::FileSubject;
 use icefield_testkit::budget::Budget;
 use icefield_testkit::kill::{self, Counts, ORDERS_VARIABLE};
@@ -14,6 +14,8 @@ use icefield_testkit::scratch::Scratch;
 fn child_entry() {
     obey::<DashEh<u64, u64>>("words");
     obey::<DashEh<[u8], [u8]>>("bytes");
+    obey::<DashLh<u64, u64>>("linear words");
+    obey::<DashLh<[u8], [u8]>>("linear bytes");
     obey::<Iceberg<u64, u64>>("iceberg words");
     obey::<Iceberg<[u8], [u8]>>("iceberg bytes");
     obey::<Plush<u64, u64>>("plush words");
@@ -71,6 +73,12 @@ fn no_acknowledged_record_of_an_iceberg_is_lost() {
 fn no_acknowledged_record_of_a_plush_is_lost() {
     rounds::<Plush<u64, u64>>("plush words", 20, 120, 5_000_000);
     rounds::<Plush<[u8], [u8]>>("plush bytes", 20, 120, 6_000_000);
+}
+
+#[test]
+fn no_acknowledged_record_of_linear_hashing_is_lost() {
+    rounds::<DashLh<u64, u64>>("linear words", 20, 120, 7_000_000);
+    rounds::<DashLh<[u8], [u8]>>("linear bytes", 20, 120, 8_000_000);
 }
 
 #[test]

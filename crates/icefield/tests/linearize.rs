@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Sim};
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::Subject;
 use icefield_testkit::budget::Budget;
 use icefield_testkit::linear::{Counts, scenario};
@@ -29,6 +29,10 @@ fn histories<T: Subject>(what: &str, seconds: u64, most: u64, first_seed: u64) -
 fn every_history_has_an_order() {
     let words = histories::<DashEh<u64, u64, Sim>>("words", 26, 90_000, 1_000_000);
     let bytes = histories::<DashEh<[u8], [u8], Sim>>("bytes", 8, 10_000, 2_000_000);
+    assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
+    assert!(words.swapped_rejected > 0, "{words:?}");
+    let words = histories::<DashLh<u64, u64, Sim>>("Dash-LH words", 14, 90_000, 5_000_000);
+    let bytes = histories::<DashLh<[u8], [u8], Sim>>("Dash-LH bytes", 6, 10_000, 6_000_000);
     assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
     assert!(words.swapped_rejected > 0, "{words:?}");
     let words = histories::<Iceberg<u64, u64, Sim>>("Iceberg words", 14, 90_000, 3_000_000);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool as Memory, Sim};
-use icefield::{DashEh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::model::{Counts, scenario};
 use icefield_testkit::place::{FilePlace, MemoryPlace, Place, SimPlace};
@@ -58,6 +58,22 @@ fn simulated_words() {
 #[test]
 fn simulated_bytes() {
     simulated::<DashEh<[u8], [u8], Sim>>("bytes on the simulated medium", 9, 2_000_000);
+}
+
+#[test]
+fn linear_simulated() {
+    simulated::<DashLh<u64, u64, Sim>>("Dash-LH words on the simulated medium", 6, 21_000_000);
+    simulated::<DashLh<[u8], [u8], Sim>>("Dash-LH bytes on the simulated medium", 6, 22_000_000);
+}
+
+#[test]
+fn linear_in_memory_and_files() {
+    histories::<DashLh<u64, u64>, _>("Dash-LH words in memory", 2, 23_000_000, MemoryPlace);
+    histories::<DashLh<[u8], [u8]>, _>("Dash-LH bytes in memory", 2, 24_000_000, MemoryPlace);
+    histories::<DashLh<[u8], u64>, _>("Dash-LH byte keys in memory", 2, 25_000_000, MemoryPlace);
+    histories::<DashLh<u64, [u8]>, _>("Dash-LH byte values in memory", 2, 26_000_000, MemoryPlace);
+    in_files::<DashLh<u64, u64>>("Dash-LH words in files", 27_000_000);
+    in_files::<DashLh<[u8], [u8]>>("Dash-LH bytes in files", 28_000_000);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icefield::{DashEh, Durable, Iceberg, Plush, Result, Value};
+use icefield::{Dash, DashEh, DashLh, Directory, Durable, Iceberg, Plush, Result, Value};
 
 use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
@@ -18,7 +18,7 @@ pub trait Shown: Durable<Key = u64> + Sized {
     fn open(path: &Path) -> Result<Self>;
 }
 
-impl<V: Value + ?Sized> Shown for DashEh<u64, V> {
+impl<V: Value + ?Sized, P: Directory> Shown for Dash<u64, V, P> {
     fn create(path: &Path) -> Result<Self> {
         Self::options().create(path)
     }
@@ -64,6 +64,8 @@ pub fn designs() -> Vec<Design> {
     vec![
         design::<DashEh<u64, u64>>("dash-eh"),
         design::<DashEh<u64, [u8]>>("dash-eh"),
+        design::<DashLh<u64, u64>>("dash-lh"),
+        design::<DashLh<u64, [u8]>>("dash-lh"),
         design::<Iceberg<u64, u64>>("iceberg"),
         design::<Iceberg<u64, [u8]>>("iceberg"),
         design::<Plush<u64, u64>>("plush"),

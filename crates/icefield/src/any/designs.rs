@@ -5,7 +5,7 @@ use std::path::Path;
 use super::erased::{AnyBytes, AnyWord, Erased, Untyped};
 use super::types::DataType;
 use super::{AnyOptions, AnyTable};
-use crate::dash::DashEh;
+use crate::dash::{DashEh, DashLh};
 use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
 use crate::plush::Plush;
@@ -75,11 +75,12 @@ macro_rules! design {
     };
 }
 design!(Dash, "dash-eh", DashEh);
+design!(DashLinear, "dash-lh", DashLh);
 design!(IcebergHt, "iceberg", Iceberg);
 design!(PlushHt, "plush", Plush);
 
 /// Every design that can be created and opened.
-pub(super) const NAMES: &[&str] = &[Dash::NAME, IcebergHt::NAME, PlushHt::NAME];
+pub(super) const NAMES: &[&str] = &[Dash::NAME, DashLinear::NAME, IcebergHt::NAME, PlushHt::NAME];
 
 /// The design of that name.
 pub(super) fn named(design: &str) -> Option<&'static str> {
@@ -96,6 +97,7 @@ pub(super) fn create(
 ) -> Result<AnyTable> {
     let types = Types { key: (key.name(), key.form()), value: (value.name(), value.form()) };
     let table = match design {
+        DashLinear::NAME => create_as::<DashLinear>(path, types, options),
         IcebergHt::NAME => create_as::<IcebergHt>(path, types, options),
         PlushHt::NAME => create_as::<PlushHt>(path, types, options),
         _ => create_as::<Dash>(path, types, options),
@@ -123,6 +125,7 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
     let forms = (key.form(), value.form());
     let table = match design {
+        DashLinear::NAME => open_as::<DashLinear>(pm, forms),
         IcebergHt::NAME => open_as::<IcebergHt>(pm, forms),
         PlushHt::NAME => open_as::<PlushHt>(pm, forms),
         _ => open_as::<Dash>(pm, forms),

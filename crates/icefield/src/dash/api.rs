@@ -60,12 +60,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     fn make_room_for(&self, additional: u64) -> Result<()> {
         self.core.pm.writable()?;
+        let _pin = self.core.pin();
         self.directory.reserve(&self.core, self.stats().len_estimate.saturating_add(additional))
     }
 
-    /// Segments do not merge.
+    /// Merges segments as long as two fit into one, halves the directory, and gives their space back to the file system
+    /// (§4.7). Everybody else may go on meanwhile. A table that was made or reserved for more records than it has also
+    /// gives up those.
+    ///
+    /// Tables become smaller by themselves when they hold little, but not smaller than they were asked to be.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`], [`crate::Error::Io`].
+    ///
+    /// ```
+    /// let table = icefield::DashEh::<u64, u64>::options().capacity(100_000).in_memory()?;
+    /// table.put(1, 10)?;
+    /// table.shrink_to_fit()?;
+    /// assert_eq!(table.get(1)?, Some(10));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn shrink_to_fit(&self) -> Result<()> {
+        self.shrink()
+    }
+
     fn shrink(&self) -> Result<()> {
-        Ok(())
+        self.shrink_all()
     }
 
     fn sync_now(&self) -> Result<()> {

@@ -1,9 +1,27 @@
-//! What a directory policy must do: everything between a hash and a segment. Extendible hashing is [`super::eh::Eh`].
+//! What a directory policy must do, everything between a hash and a segment; and what every policy does it with.
+//! Extendible hashing is [`super::eh::Eh`], linear hashing [`super::lh::Lh`].
 
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+
+use super::recover::touch;
 use super::segment::Core;
-use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::pm::{Cell64, Medium, Region};
+use crate::record::Pin;
+use crate::{Error, Result};
+
+/// Marks a directory entry that has been stored.
+const PRESENT: u64 = 1 << 63;
+/// The part of the slots that `capacity` and `reserve` plan to use: far enough below the load at which segments split
+/// that the fullest of many thousands does not.
+const PLANNED_LOAD_PERCENT: u64 = 75;
+
+/// So often a segment that turns out to be no part of the table is looked up anew: each time somebody else has just
+/// merged it. A damaged directory would name it for ever.
+const PATIENCE: u32 = 1 << 16;
 
 /// The segment that a hash belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +32,30 @@ pub struct Located {
 }
 
 /// A segment and the hashes that it covers, both ends included.
-#[derive(Clone, Copy, Debug)]
-pub struct Range {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Covered {
     pub(super) located: Located,
     pub(super) first: u64,
     pub(super) last: u64,
+}
+
+impl Covered {
+    /// A segment that covers the hashes which agree with `hash` in the first `depth` bits.
+    pub(super) fn new(located: Located, hash: u64, depth: u32) -> Self {
+        let below = hashes_below(depth);
+        Self { located, first: hash & !below, last: hash | below }
+    }
+}
+
+/// What a policy knows of a segment that nobody has used yet in this session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is what it was when the last session ended.
+    Whole,
+    /// It has been made right now, by a split that was due; it is marked as ready.
+    Born,
+    /// It is no part of the table, any more or yet.
+    Elsewhere,
 }
 
 /// A directory policy. Sealed: its methods speak of types that only this module has.
@@ -26,12 +63,25 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// The design's name in superblocks and on the command line.
     const DESIGN: &'static str;
 
+    /// What a new table is told, and remembers.
+    type Options: Clone + Copy + Default + std::fmt::Debug + Send + Sync;
+
+    /// The options as superblock parameters.
+    fn params(options: Self::Options) -> [u64; 3];
+
+    /// The options that superblock parameters stand for, if they are possible.
+    fn options(params: [u64; 3]) -> Option<Self::Options>;
+
+    /// The generation in a root word.
+    fn generation_in(root_word: u64) -> u64;
+
     /// Lays out an empty table with room for `capacity` records.
     ///
     /// # Errors
     /// No space.
     fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         core: &Core<K, V, M>,
+        options: Self::Options,
         capacity: u64,
     ) -> Result<Self>;
 
@@ -41,6 +91,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// The root words are damaged.
     fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         core: &Core<K, V, M>,
+        options: Self::Options,
     ) -> Result<(Self, u64)>;
 
     /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading
@@ -57,23 +108,84 @@ pub trait Directory: Sized + Send + Sync + 'static {
         hash: u64,
     ) -> Result<Located>;
 
-    /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
-    #[inline(always)]
-    fn is_current<M: Medium>(&self, pm: &M, hash: u64, located: Located) -> bool {
-        self.glance(pm, hash) == Some(located)
-    }
-
-    /// The segment of a hash with all that it covers.
+    /// [`Directory::locate`], ready to be used in this session. The caller holds no lock of a segment.
     ///
     /// # Errors
-    /// As [`Directory::locate`].
+    /// As [`Directory::locate`]; no space for what a split needs.
+    #[inline]
+    fn ready<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+    ) -> Result<Located> {
+        for _ in 0..PATIENCE {
+            let located = self.locate(core, hash)?;
+            if touch(core, self, located.segment)? {
+                return Ok(located);
+            }
+        }
+        Err(core.corrupt(&core.headers, 0, format!("the segment of hash {hash:#018x} is free")))
+    }
+
+    /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
+    #[inline(always)]
+    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        located: Located,
+    ) -> bool {
+        self.glance(&core.pm, hash) == Some(located)
+    }
+
+    /// What the segment of a hash covers; `None` when that was changing meanwhile.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        located: Located,
+    ) -> Result<Option<Covered>>;
+
+    /// The segment of a hash, ready to be used, with all that it covers. The caller holds no lock of a segment.
+    ///
+    /// # Errors
+    /// As [`Directory::ready`].
     fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
         hash: u64,
-    ) -> Result<Range>;
+    ) -> Result<Covered> {
+        loop {
+            let located = self.ready(core, hash)?;
+            if let Some(covered) = self.covered(core, hash, located)? {
+                return Ok(covered);
+            }
+        }
+    }
 
-    /// Makes room for a record that did not fit: splits the segment, or lengthens its chain. The caller holds no lock.
+    /// Calls `visit` with the range of each segment, in the order of the hashes.
+    ///
+    /// # Errors
+    /// As [`Directory::range`], and what `visit` says.
+    fn each_range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        mut visit: impl FnMut(Covered) -> Result<()>,
+    ) -> Result<()> {
+        let mut next = Some(0_u64);
+        while let Some(hash) = next {
+            let covered = self.range(core, hash)?;
+            visit(covered)?;
+            next = covered.last.checked_add(1);
+        }
+        Ok(())
+    }
+
+    /// Makes room for a record that did not fit: splits the segment, or lengthens its chain. `records`: about how many
+    /// the table has. The caller holds no lock.
     ///
     /// # Errors
     /// No space; nothing has changed.
@@ -82,17 +194,95 @@ pub trait Directory: Sized + Send + Sync + 'static {
         core: &Core<K, V, M>,
         hash: u64,
         located: Located,
+        records: impl Fn() -> u64,
     ) -> Result<()>;
 
-    /// Finishes a split that a crash interrupted after its commit point. Called once, before anybody else uses the
+    /// Finds out about a segment that nobody has used yet in this session (or again since it was given up: then it is
+    /// not `fresh`, and its locks are in order), and makes it if a split is due. Called once, before anybody else uses
+    /// the segment.
+    ///
+    /// # Errors
+    /// The files are damaged; no space.
+    #[inline]
+    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
+        let _ = (core, segment, fresh);
+        Ok(Standing::Whole)
+    }
+
+    /// A split has been committed: the hashes `pattern..` (`depth` bits) belong to the segment `to` from now on.
+    /// Durable by the caller's next fence. Nothing to do where the root word decides.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    #[inline]
+    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        (pattern, depth): (u64, u32),
+        from: u32,
+        to: u32,
+    ) -> Result<()> {
+        let _ = (core, pattern, depth, from, to);
+        Ok(())
+    }
+
+    /// Whether the hashes `pattern..` have been merged into the segment to their left, which still says that it is
+    /// being split. Extendible hashing has a state of its own for that.
+    fn is_merged(&self, pattern: u64) -> bool {
+        let _ = pattern;
+        false
+    }
+
+    /// Finishes a merge that a crash interrupted after its commit point. Called once, before anybody else uses the
     /// segment.
     ///
     /// # Errors
     /// The files are damaged.
-    fn finish_split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
         segment: u32,
+    ) -> Result<()> {
+        let _ = (core, segment);
+        Ok(())
+    }
+
+    /// Merges segments about the one of a hash, if they hold so little that they would fill one to `percent` at most.
+    /// Says whether it did. The caller holds no lock.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool>;
+
+    /// [`Directory::shrink`] everywhere, as far as it goes, and a shorter directory.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<()>;
+
+    /// Gives freed space back to the file system as far as nobody can be on the way there any more.
+    ///
+    /// # Errors
+    /// The system call failed; the table is as good as before.
+    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
     ) -> Result<()>;
 
     /// Makes the table large enough for `records` records in all.
@@ -113,6 +303,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
+        pin: &Pin<'_>,
         before: impl FnOnce(u64),
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
     ) -> Result<()>;
@@ -121,9 +312,12 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Whatever `f` says.
-    fn without_splits<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T>;
+    fn without_splits<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _alone = self.base().alone();
+        f()
+    }
 
-    /// Checks the directory's own invariants, reporting faults; calls `visit` with each segment once.
+    /// Checks the directory's own invariants, reporting faults; gives each segment once.
     ///
     /// # Errors
     /// The files cannot be read.
@@ -133,18 +327,183 @@ pub trait Directory: Sized + Send + Sync + 'static {
         fault: &mut dyn FnMut(String),
     ) -> Result<Vec<u32>>;
 
-    /// Bytes of the directory's regions.
-    fn bytes(&self) -> u64;
+    /// How many segments have space on the medium.
+    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64;
+
+    /// The segments that have a place and are not in use, and the number that all segments lie below.
+    ///
+    /// # Errors
+    /// The files are damaged.
+    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<(Vec<u32>, u64)>;
 
     /// How many records the present segments are planned to take.
-    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64;
+    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+        self.segments(core) * planned_records(core.geometry.segment_slots())
+    }
 
     /// The first hash past a damaged segment that covers `hash`: as far as the directory can tell without it.
     fn skip(&self, hash: u64) -> Option<u64>;
 
+    /// What every policy has.
+    fn base(&self) -> &Base;
+
     /// Which `clear` the present segments came after.
-    fn generation(&self) -> u64;
+    #[inline]
+    fn generation(&self) -> u64 {
+        Self::generation_in(self.base().word())
+    }
 
     /// The policy's own numbers for `stats`.
     fn details(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// What every policy has: the root word, the directory's files, a lock over changes of structure.
+///
+/// The root word is stored and made durable first, and mirrored in DRAM afterwards; everybody reads the mirror, so
+/// nobody acts on a directory that a crash could take back. Two files take turns, one per generation of `clear`.
+pub struct Base {
+    /// A copy of the durable root word, never ahead of it.
+    mirror: AtomicU64,
+    regions: [Region; 2],
+    /// Splits and expansions hold it shared, `clear` and `backup` alone.
+    structure: RwLock<()>,
+    /// So many segments were asked for in this session: a table does not become smaller by itself.
+    floor: AtomicU64,
+}
+
+impl Base {
+    /// Maps the directory's files. `word`: what the root word is, or shall be.
+    pub(super) fn map<M: Medium>(pm: &M, max_entries: u64, word: u64) -> Result<Self> {
+        let max_bytes = max_entries * 8;
+        let regions =
+            [pm.region("directory-0.ice", max_bytes)?, pm.region("directory-1.ice", max_bytes)?];
+        Ok(Self {
+            mirror: AtomicU64::new(word),
+            regions,
+            structure: RwLock::new(()),
+            floor: AtomicU64::new(0),
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn word(&self) -> u64 {
+        // Acquire (E4): pairs with the Release in `set_word`; the directory behind the word is complete.
+        self.mirror.load(Acquire)
+    }
+
+    /// How many segments the table keeps until it is told to shrink.
+    pub(super) fn floor(&self) -> u64 {
+        // Relaxed: a hint.
+        self.floor.load(Relaxed)
+    }
+
+    pub(super) fn set_floor(&self, segments: u64) {
+        self.floor.store(segments, Relaxed);
+    }
+
+    /// Stores, persists and then publishes a root word.
+    pub(super) fn set_word<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        word: u64,
+    ) -> Result<()> {
+        let cell = &core.root()?.directory;
+        cell.store(&core.pm, word, Release);
+        // P12, commit point of doubling, of expansion and of `clear`.
+        core.pm.persist(cell);
+        // Release (E4): pairs with the Acquire in `word`.
+        self.mirror.store(word, Release);
+        Ok(())
+    }
+
+    /// Makes so many entries of a file usable.
+    pub(super) fn grow<M: Medium>(&self, pm: &M, parity: usize, entries: u64) -> Result<()> {
+        pm.grow(&self.regions[parity], entries * 8)
+    }
+
+    /// The entries of a range of places.
+    pub(super) fn entries<M: Medium>(
+        &self,
+        pm: &M,
+        parity: usize,
+        places: Range<u64>,
+    ) -> Result<&[Cell64]> {
+        let region = &self.regions[parity];
+        region.slice_at(places.start * 8, (places.end - places.start) as usize).ok_or_else(|| {
+            let detail = format!("the file ends before entry {} of the directory", places.end);
+            Error::corrupt(pm.path().join(region.name()), places.start * 8, detail)
+        })
+    }
+
+    /// The segment that an entry names; `None`: it names none, or is not there.
+    #[inline(always)]
+    pub(super) fn entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Option<u32> {
+        let cell = self.regions[parity].at::<Cell64>(place * 8)?;
+        // Acquire (E4): pairs with the Release of whoever stored the entry.
+        segment_of(cell.load(pm, Acquire))
+    }
+
+    #[cold]
+    pub(super) fn no_entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Error {
+        let region = &self.regions[parity];
+        let detail = match region.at::<Cell64>(place * 8) {
+            Some(entry) => format!("directory entry {:#x}", entry.load(pm, Relaxed)),
+            None => format!("the file ends before entry {place} of the directory"),
+        };
+        Error::corrupt(pm.path().join(region.name()), place * 8, detail)
+    }
+
+    /// Held while segments are split.
+    pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
+        // A panic cannot have left anything half done that a crash could not: recovery handles it.
+        self.structure.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Held while no segment may be split.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.structure.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// [`Base::alone`] if nobody is in the way.
+    pub(super) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        match self.structure.try_write() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Bytes of the directory's files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.regions.iter().map(Region::len).sum()
+    }
+}
+
+/// The entry that names a segment.
+pub(super) fn entry_of(segment: u32) -> u64 {
+    PRESENT | u64::from(segment)
+}
+
+/// The segment that a directory entry names.
+#[inline]
+pub(super) fn segment_of(entry: u64) -> Option<u32> {
+    (entry >> 32 == PRESENT >> 32).then_some(entry as u32)
+}
+
+/// All hash bits below the first `depth`.
+pub(super) fn hashes_below(depth: u32) -> u64 {
+    u64::MAX.checked_shr(depth).unwrap_or(0)
+}
+
+/// How many records a segment is planned to take.
+pub(super) fn planned_records(segment_slots: u64) -> u64 {
+    (segment_slots * PLANNED_LOAD_PERCENT / 100).max(1)
+}
+
+/// How many segments `records` records are planned to take.
+pub(super) fn planned_segments(segment_slots: u64, records: u64) -> u64 {
+    records.div_ceil(planned_records(segment_slots)).max(1)
 }

@@ -1,36 +1,35 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
 //! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no
-//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Two regions take turns,
-//! one per generation of `clear`.
-//!
-//! The root word is stored and made durable first, and mirrored in DRAM afterwards; everybody reads the mirror, so
-//! nobody acts on a directory that a crash could take back.
+//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Below: `shrink`, merges
+//! and halving.
 
-use std::sync::atomic::AtomicU64;
+mod shrink;
+
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::bucket::Guard;
-use super::directory::{Directory, Located, Range};
+use super::directory::{
+    Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_segments,
+    segment_of,
+};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
-use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks};
+use super::recover::touch;
+use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks, check_count};
 use super::split::MAX_CHAIN_TO_SPLIT;
+use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::key::{Key, Value};
-use crate::pm::{Cell64, Medium, Region};
-use crate::{Error, Result};
+use crate::pm::{Cell64, Medium};
+use crate::record::Pin;
 
-/// Marks a directory entry that has been stored.
-const PRESENT: u64 = 1 << 63;
 /// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
 const NO_SOURCE: u32 = u32::MAX;
 /// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
 /// Random hashes stay below 4; a crowd of equal hashes would double for ever.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
-/// The part of the slots that `capacity` and `reserve` plan to use: far enough below the load at which segments split
-/// that the fullest of many thousands does not.
-const PLANNED_LOAD_PERCENT: u64 = 75;
 
 /// The extendible-hashing directory.
 ///
@@ -39,36 +38,30 @@ const PLANNED_LOAD_PERCENT: u64 = 75;
 /// # Ok::<(), icefield::Error>(())
 /// ```
 pub struct Eh {
-    /// [`RootWord`], a copy of the durable one, never ahead of it.
-    mirror: AtomicU64,
-    regions: [Region; 2],
-    /// Splits hold it shared, `clear` and `backup` alone.
-    structure: RwLock<()>,
+    base: Base,
     /// Guards directory entries and doubling.
     entries: Mutex<()>,
     doublings: ShardedCounter,
+    halvings: ShardedCounter,
+    /// A pair of entries that differed when the directory was last to be halved.
+    deep: AtomicUsize,
 }
 
 impl Eh {
-    fn map<M: Medium>(pm: &M) -> Result<[Region; 2]> {
-        let max_bytes = 16 << MAX_DEPTH;
-        Ok([pm.region("directory-0.ice", max_bytes)?, pm.region("directory-1.ice", max_bytes)?])
-    }
-
-    fn new(regions: [Region; 2], root: RootWord) -> Self {
-        Self {
-            mirror: AtomicU64::new(root.pack()),
-            regions,
-            structure: RwLock::new(()),
+    fn map<M: Medium>(pm: &M, root: RootWord) -> Result<Self> {
+        let base = Base::map(pm, 2 << MAX_DEPTH, root.pack())?;
+        Ok(Self {
+            base,
             entries: Mutex::new(()),
             doublings: ShardedCounter::default(),
-        }
+            halvings: ShardedCounter::default(),
+            deep: AtomicUsize::new(0),
+        })
     }
 
-    #[inline]
+    #[inline(always)]
     fn root(&self) -> RootWord {
-        // Acquire (E4): pairs with the Release in `set_root`; the directory behind the word is complete.
-        RootWord::unpack(self.mirror.load(Acquire))
+        RootWord::unpack(self.base.word())
     }
 
     fn lock_entries(&self) -> MutexGuard<'_, ()> {
@@ -78,46 +71,7 @@ impl Eh {
 
     /// The entries of the directory that `root` names.
     fn entries<M: Medium>(&self, pm: &M, root: RootWord) -> Result<&[Cell64]> {
-        let count = 1_u64 << root.depth;
-        let region = &self.regions[root.parity()];
-        region.slice_at(count * 8, count as usize).ok_or_else(|| {
-            let detail = format!("the file ends before the directory of depth {}", root.depth);
-            Error::corrupt(pm.path().join(region.name()), count * 8, detail)
-        })
-    }
-
-    /// The segment of a hash in the directory that `root` names; `None`: there is no such entry.
-    #[inline(always)]
-    fn entry<M: Medium>(&self, pm: &M, root: RootWord, hash: u64) -> Option<u32> {
-        let cell = self.regions[root.parity()].at::<Cell64>(root.place(hash) * 8)?;
-        // Acquire (E4): pairs with the Release in `redirect`.
-        segment_of(cell.load(pm, Acquire))
-    }
-
-    #[cold]
-    fn no_entry<M: Medium>(&self, pm: &M, root: RootWord, index: u64) -> Error {
-        let region = &self.regions[root.parity()];
-        let offset = ((1 << root.depth) + index) * 8;
-        let detail = match region.at::<Cell64>(offset) {
-            Some(entry) => format!("directory entry {:#x}", entry.load(pm, Relaxed)),
-            None => format!("the file ends before entry {index} of the directory"),
-        };
-        Error::corrupt(pm.path().join(region.name()), offset, detail)
-    }
-
-    /// Stores, persists and then publishes a root word.
-    fn set_root<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        root: RootWord,
-    ) -> Result<()> {
-        let cell = &core.root()?.directory;
-        cell.store(&core.pm, root.pack(), Release);
-        // P12, commit point of doubling and of `clear`.
-        core.pm.persist(cell);
-        // Release (E4): pairs with the Acquire in `root`.
-        self.mirror.store(root.pack(), Release);
-        Ok(())
+        self.base.entries(pm, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
     /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
@@ -132,7 +86,7 @@ impl Eh {
         if new.depth > MAX_DEPTH || 1 << new.depth > used.saturating_mul(MAX_ENTRIES_PER_SEGMENT) {
             return Ok(false);
         }
-        pm.grow(&self.regions[new.parity()], 16 << new.depth)?;
+        self.base.grow(pm, new.parity(), 2 << new.depth)?;
         let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
         for (index, entry) in from.iter().enumerate() {
             let entry = entry.load(pm, Relaxed);
@@ -142,35 +96,9 @@ impl Eh {
         pm.flush(to.as_ptr().cast(), size_of_val(to));
         // P13: the new directory is durable before the root names it.
         pm.fence();
-        self.set_root(core, new)?;
+        self.base.set_word(core, new.pack())?;
         self.doublings.add(1);
         Ok(true)
-    }
-
-    /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
-    /// third segment stay: it has split off since (recovery may come late).
-    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        (pattern, depth): (u64, u32),
-        from: u32,
-        to: u32,
-    ) -> Result<()> {
-        let pm = &core.pm;
-        let _entries = self.lock_entries();
-        let root = self.root();
-        let (first, last) = (root.index(pattern), root.index(pattern | hashes_below(depth)));
-        let entries = self.entries(pm, root)?.get(first as usize..=last as usize).unwrap_or(&[]);
-        for entry in
-            entries.iter().filter(|entry| entry.load(pm, Relaxed) == PRESENT | u64::from(from))
-        {
-            // Release (E4): the segment behind the entry is complete.
-            entry.store(pm, PRESENT | u64::from(to), Release);
-        }
-        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same
-        // entries.
-        pm.flush(entries.as_ptr().cast(), size_of_val(entries));
-        Ok(())
     }
 
     /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
@@ -194,31 +122,8 @@ impl Eh {
                 return Ok(false);
             }
         }
-        let pattern = core.header(segment.id)?.pattern.load(&core.pm, Acquire);
-        let records = core.count(segment)?;
-        let mut new = core.new_segment(segment.id)?;
-        let bit = split_bit(link.depth);
-        let right = Link { state: State::Stable, depth: link.depth + 1, side: link.side };
-        let copied = core
-            .copy_half(segment, &mut new, bit)
-            .and_then(|()| core.complete(&new, right, pattern | bit));
-        if let Err(error) = copied {
-            core.abandon(new)?;
-            return Err(error);
-        }
-        let new_id = new.segment.id;
-        new.unlock();
-        // P15, commit point of the split: from here on it is rolled forward.
-        core.set_link(segment.id, State::Splitting, link.depth, Some(new_id))?;
-        core.adopt(new)?;
-        self.redirect(core, (pattern | bit, link.depth + 1), segment.id, new_id)?;
-        guards.iter().for_each(Guard::begin_change);
-        core.strike_half(segment, bit)?;
-        // P16: the split is over.
-        core.set_link(segment.id, State::Stable, link.depth + 1, Some(new_id))?;
-        core.counts.splits.add(1);
-        core.counts.split_records.add(records as i64);
-        core.counts.split_slots.add(core.geometry.segment_slots() as i64);
+        let new = core.new_segment(segment.id)?;
+        core.split_into(self, segment, guards, new)?;
         Ok(true)
     }
 
@@ -234,7 +139,7 @@ impl Eh {
             return Ok(true);
         }
         let link = core.link(holder)?;
-        Ok(link.state == State::Splitting && link.side == Some(id))
+        Ok(matches!(link.state, State::Splitting | State::Absorbing) && link.side == Some(id))
     }
 
     /// Splits until no segment that covers `hash` is shallower than `depth`.
@@ -244,13 +149,12 @@ impl Eh {
         hash: u64,
         depth: u32,
     ) -> Result<()> {
-        let _structure = self.structure.read().unwrap_or_else(PoisonError::into_inner);
+        let _structure = self.base.shared();
         loop {
-            let located = self.locate(core, hash)?;
-            super::recover::touch(core, self, located.segment)?;
+            let located = self.ready(core, hash)?;
             let segment = core.segment(located.segment)?;
             let guards = core.lock_all(segment);
-            if self.is_current(&core.pm, hash, located)
+            if self.is_current(core, hash, located)
                 && (core.link(segment.id)?.depth >= depth || !self.split(core, segment, &guards)?)
             {
                 return Ok(());
@@ -259,29 +163,32 @@ impl Eh {
     }
 }
 
-/// The segment that a directory entry names.
-#[inline]
-fn segment_of(entry: u64) -> Option<u32> {
-    (entry >> 32 == PRESENT >> 32).then_some(entry as u32)
-}
-
-/// All hash bits below the first `depth`.
-fn hashes_below(depth: u32) -> u64 {
-    u64::MAX.checked_shr(depth).unwrap_or(0)
-}
-
 /// The directory depth at which `records` records fill the segments as planned.
 fn planned_depth(segment_slots: u64, records: u64) -> u32 {
-    let per_segment = (segment_slots * PLANNED_LOAD_PERCENT / 100).max(1);
-    let segments = records.div_ceil(per_segment).max(1);
+    let segments = planned_segments(segment_slots, records);
     segments.next_power_of_two().trailing_zeros().min(MAX_DEPTH)
 }
 
 impl Directory for Eh {
     const DESIGN: &'static str = "dash-eh";
 
+    type Options = ();
+
+    fn params((): ()) -> [u64; 3] {
+        [0; 3]
+    }
+
+    fn options(_: [u64; 3]) -> Option<()> {
+        Some(())
+    }
+
+    fn generation_in(root_word: u64) -> u64 {
+        RootWord::unpack(root_word).generation
+    }
+
     fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         core: &Core<K, V, M>,
+        (): (),
         capacity: u64,
     ) -> Result<Self> {
         let pm = &core.pm;
@@ -289,8 +196,9 @@ impl Directory for Eh {
             generation: 0,
             depth: planned_depth(core.geometry.segment_slots(), capacity),
         };
-        let eh = Self::new(Self::map(pm)?, root);
-        pm.grow(&eh.regions[0], 16 << root.depth)?;
+        let eh = Self::map(pm, root)?;
+        eh.base.set_floor(1 << root.depth);
+        eh.base.grow(pm, 0, 2 << root.depth)?;
         let count = 1_u32 << root.depth;
         // All at once, so that the file grows in one step.
         pm.grow(&core.segments, u64::from(count) * core.geometry.segment_bytes())?;
@@ -301,26 +209,26 @@ impl Directory for Eh {
             let link = Link { state: State::Stable, depth: root.depth, side };
             // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
             core.complete(&new, link, u64::from(index) << 1 << (63 - root.depth))?;
-            eh.entries(pm, root)?[index as usize].store(
-                pm,
-                PRESENT | u64::from(new.segment.id),
-                Release,
-            );
+            core.mark_ready(new.segment.id);
+            let entry = &eh.entries(pm, root)?[index as usize];
+            entry.store(pm, entry_of(new.segment.id), Release);
             new.unlock();
             core.adopt(new)?;
         }
         let entries = eh.entries(pm, root)?;
         pm.flush(entries.as_ptr().cast(), size_of_val(entries));
-        eh.set_root(core, root)?;
+        eh.base.set_word(core, root.pack())?;
         Ok(eh)
     }
 
     fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         core: &Core<K, V, M>,
+        (): (),
     ) -> Result<(Self, u64)> {
         let words = core.root()?;
+        check_count(core, core.segment_blocks.used(&core.pm, &words.segments))?;
         let root = RootWord::unpack(words.directory.load(&core.pm, Acquire));
-        let eh = Self::new(Self::map(&core.pm)?, root);
+        let eh = Self::map(&core.pm, root)?;
         if root.depth > MAX_DEPTH {
             return Err(core.corrupt(
                 &core.table,
@@ -347,7 +255,7 @@ impl Directory for Eh {
     #[inline(always)]
     fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located> {
         let root = self.root();
-        let segment = self.entry(pm, root, hash)?;
+        let segment = self.base.entry(pm, root.parity(), root.place(hash))?;
         Some(Located { segment, generation: root.generation })
     }
 
@@ -358,40 +266,36 @@ impl Directory for Eh {
     ) -> Result<Located> {
         loop {
             let root = self.root();
-            if let Some(segment) = self.entry(&core.pm, root, hash) {
-                return Ok(Located { segment, generation: root.generation });
+            if let Some(located) = self.glance(&core.pm, hash) {
+                return Ok(located);
             }
             // A cleared directory is reused two generations later: what was not an entry may have been another root's.
             if self.root() == root {
-                return Err(self.no_entry(&core.pm, root, root.index(hash)));
+                return Err(self.base.no_entry(&core.pm, root.parity(), root.place(hash)));
             }
         }
     }
 
-    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
         hash: u64,
-    ) -> Result<Range> {
-        loop {
-            let located = self.locate(core, hash)?;
-            super::recover::touch(core, self, located.segment)?;
-            let link = core.link(located.segment)?;
-            // A segment in the middle of its split still has its old depth, but the directory may know better already.
-            let depth = link.depth + u32::from(link.state == State::Splitting);
-            if self.is_current(&core.pm, hash, located) && core.link(located.segment)? == link {
-                if depth > self.root().depth {
-                    let offset = u64::from(located.segment) * 32;
-                    let detail = format!(
-                        "segment {} is deeper ({depth}) than the directory",
-                        located.segment
-                    );
-                    return Err(core.corrupt(&core.headers, offset, detail));
-                }
-                let below = hashes_below(depth);
-                return Ok(Range { located, first: hash & !below, last: hash | below });
-            }
+        located: Located,
+    ) -> Result<Option<Covered>> {
+        let (root, link) = (self.root(), core.link(located.segment)?);
+        // A segment in the middle of its split still has its old depth, but the directory may know better already.
+        let depth = link.depth + u32::from(link.state == State::Splitting);
+        let settled = self.is_current(core, hash, located) && core.link(located.segment)? == link;
+        if !settled || self.root() != root {
+            return Ok(None);
         }
+        if depth > root.depth {
+            let offset = u64::from(located.segment) * 32;
+            let detail =
+                format!("segment {} is deeper ({depth}) than the directory", located.segment);
+            return Err(core.corrupt(&core.headers, offset, detail));
+        }
+        Ok(Some(Covered::new(located, hash, depth)))
     }
 
     fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
@@ -399,11 +303,12 @@ impl Directory for Eh {
         core: &Core<K, V, M>,
         hash: u64,
         located: Located,
+        _records: impl Fn() -> u64,
     ) -> Result<()> {
-        let _structure = self.structure.read().unwrap_or_else(PoisonError::into_inner);
+        let _structure = self.base.shared();
         let segment = core.segment(located.segment)?;
         let guards = core.lock_all(segment);
-        if !self.is_current(&core.pm, hash, located) || core.has_room(segment, hash)? {
+        if !self.is_current(core, hash, located) || core.has_room(segment, hash)? {
             return Ok(());
         }
         if !self.split(core, segment, &guards)? {
@@ -412,18 +317,106 @@ impl Directory for Eh {
         Ok(())
     }
 
-    fn finish_split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
+    /// third segment stay: it has split off since (recovery may come late).
+    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
-        id: u32,
+        (pattern, depth): (u64, u32),
+        from: u32,
+        to: u32,
     ) -> Result<()> {
-        let link = core.link(id)?;
-        let (State::Splitting, Some(right)) = (link.state, link.side) else { return Ok(()) };
-        let bit = split_bit(link.depth);
-        let pattern = core.header(id)?.pattern.load(&core.pm, Acquire) | bit;
-        self.redirect(core, (pattern, link.depth + 1), id, right)?;
-        core.strike_half(core.segment(id)?, bit)?;
-        core.set_link(id, State::Stable, link.depth + 1, Some(right))
+        let pm = &core.pm;
+        let _entries = self.lock_entries();
+        let root = self.root();
+        let (first, last) = (root.index(pattern), root.index(pattern | hashes_below(depth)));
+        let entries = self.entries(pm, root)?.get(first as usize..=last as usize).unwrap_or(&[]);
+        for entry in entries.iter().filter(|entry| entry.load(pm, Relaxed) == entry_of(from)) {
+            // Release (E4): the segment behind the entry is complete.
+            entry.store(pm, entry_of(to), Release);
+        }
+        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same
+        // entries.
+        pm.flush(entries.as_ptr().cast(), size_of_val(entries));
+        Ok(())
+    }
+
+    /// A segment that has been freed is no part of the table; one that was about to be when the machine stopped is as
+    /// its left neighbour says.
+    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
+        let link = core.link(segment)?;
+        if !fresh || link.state == State::Free {
+            return Ok(Standing::Elsewhere);
+        }
+        if link.state == State::Leaving {
+            let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire);
+            let bit = link.depth.checked_sub(1).map_or(0, split_bit);
+            let left = self.locate(core, pattern & !bit)?.segment;
+            if left == segment {
+                let offset = u64::from(segment) * 32;
+                let detail = format!("segment {segment} leaves ({link:?}) without a neighbour");
+                return Err(core.corrupt(&core.headers, offset, detail));
+            }
+            touch(core, self, left)?;
+            if self.locate(core, pattern)?.segment != segment {
+                return Ok(Standing::Elsewhere);
+            }
+            core.set_link(segment, State::Stable, link.depth, link.side)?;
+        }
+        Ok(Standing::Whole)
+    }
+
+    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+    ) -> Result<()> {
+        self.roll_forward(core, segment)
+    }
+
+    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool> {
+        let mut merged = false;
+        while self.merge(core, pin, hash, percent)? {
+            merged = true;
+        }
+        if merged {
+            self.halve(core)?;
+        }
+        Ok(merged)
+    }
+
+    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<()> {
+        self.base.set_floor(0);
+        let mut next = Some(0_u64);
+        while let Some(hash) = next {
+            while self.merge(core, pin, hash, percent)? {}
+            next = self.range(core, hash)?.last.checked_add(1);
+        }
+        while self.halve(core)? {}
+        Ok(())
+    }
+
+    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<()> {
+        shrink::give_back(core)
     }
 
     fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
@@ -432,6 +425,7 @@ impl Directory for Eh {
         records: u64,
     ) -> Result<()> {
         let depth = planned_depth(core.geometry.segment_slots(), records);
+        self.base.set_floor(self.base.floor().max(1 << depth));
         let mut hash = 0_u64;
         loop {
             self.deepen(core, hash, depth)?;
@@ -446,28 +440,30 @@ impl Directory for Eh {
     fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &self,
         core: &Core<K, V, M>,
+        pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
     ) -> Result<()> {
-        let _structure = self.structure.write().unwrap_or_else(PoisonError::into_inner);
+        let _structure = self.base.alone();
         let pm = &core.pm;
         let old = self.root();
         let root = RootWord { generation: old.generation + 1, depth: 0 };
-        pm.grow(&self.regions[root.parity()], 16)?;
+        self.base.grow(pm, root.parity(), 2)?;
         let old_segments = self.check(core, &mut |_| {})?;
         let mut new = core.new_segment(NO_SOURCE)?;
         core.header(new.segment.id)?.chain.store(pm, 0, Release);
         core.complete(&new, Link { state: State::Stable, depth: 0, side: None }, 0)?;
+        core.mark_ready(new.segment.id);
         let words = core.root()?;
         core.segment_blocks.prepare_switch(pm, &words.segments, Some(new.segment.id));
         core.chain_blocks.prepare_switch(pm, &words.chains, None);
         let entry = &self.entries(pm, root)?[0];
-        entry.store(pm, PRESENT | u64::from(new.segment.id), Release);
+        entry.store(pm, entry_of(new.segment.id), Release);
         // P13, as in `double`.
         pm.persist(entry);
         before(root.generation);
         new.unlock();
-        self.set_root(core, root)?;
+        self.base.set_word(core, root.pack())?;
         core.segment_blocks.switch();
         core.chain_blocks.switch();
         core.adopt(new)?;
@@ -475,14 +471,11 @@ impl Directory for Eh {
             let segment = core.segment(id)?;
             // Waits out the writers that came before the store above.
             let _guards = core.lock_all(segment);
+            core.limbo.enter(pin, id);
+            core.mark_away(id);
             retire(segment)?;
         }
         Ok(())
-    }
-
-    fn without_splits<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _structure = self.structure.write().unwrap_or_else(PoisonError::into_inner);
-        f()
     }
 
     fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
@@ -497,7 +490,10 @@ impl Directory for Eh {
         while index < entries.len() {
             let entry = entries[index].load(&core.pm, Acquire);
             let faulty = segment_of(entry)
-                .ok_or_else(|| self.no_entry(&core.pm, root, index as u64))
+                .ok_or_else(|| {
+                    let place = (1 << root.depth) + index as u64;
+                    self.base.no_entry(&core.pm, root.parity(), place)
+                })
                 .and_then(|id| {
                     super::recover::touch(core, self, id)?;
                     let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
@@ -534,23 +530,26 @@ impl Directory for Eh {
         Ok(segments)
     }
 
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.regions.iter().map(Region::len).sum()
+    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+        core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments))
     }
 
-    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
-        let segments =
-            core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
-        segments * (core.geometry.segment_slots() * PLANNED_LOAD_PERCENT / 100).max(1)
+    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<(Vec<u32>, u64)> {
+        let words = &core.root()?.segments;
+        let free = core.segment_blocks.free_blocks(&core.pm, words, &SegmentBlocks(core))?;
+        Ok((free, self.segments(core)))
     }
 
     fn skip(&self, hash: u64) -> Option<u64> {
         (hash | hashes_below(self.root().depth)).checked_add(1)
     }
 
-    fn generation(&self) -> u64 {
-        self.root().generation
+    #[inline]
+    fn base(&self) -> &Base {
+        &self.base
     }
 
     fn details(&self) -> Vec<(&'static str, u64)> {
@@ -559,6 +558,7 @@ impl Directory for Eh {
             ("directory_depth", u64::from(root.depth)),
             ("generation", root.generation),
             ("doublings", self.doublings.sum() as u64),
+            ("halvings", self.halvings.sum() as u64),
         ]
     }
 }

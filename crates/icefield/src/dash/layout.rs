@@ -53,7 +53,9 @@ pub(super) struct Header {
     pub(super) pattern: Cell64,
     /// First block of the chain of further stash buckets in `chains.ice`, plus one; 0: none.
     pub(super) chain: Cell64,
-    _reserved: Cell64,
+    /// Linear hashing: one more than the generation in which the segment was last made. The chain of a segment that has
+    /// another word here means nothing. Extendible hashing: 0.
+    pub(super) birth: Cell64,
 }
 
 /// A chained stash bucket: a block of `chains.ice`.
@@ -268,6 +270,10 @@ pub(super) enum State {
     Splitting,
     /// In the free list; the neighbour is the next free one.
     Free,
+    /// It has the records of its right neighbour, which is about to be freed.
+    Absorbing,
+    /// Its left neighbour may be about to take its records over: who needs this one looks at that one first.
+    Leaving,
 }
 
 /// A segment's state, local depth and right neighbour in one word.
@@ -285,6 +291,8 @@ impl Link {
             State::Stable => 1,
             State::Splitting => 2,
             State::Free => 3,
+            State::Absorbing => 4,
+            State::Leaving => 5,
         };
         state | u64::from(self.depth) << 8 | self.side.map_or(0, |side| u64::from(side) + 1) << 16
     }
@@ -295,6 +303,8 @@ impl Link {
             1 => State::Stable,
             2 => State::Splitting,
             3 => State::Free,
+            4 => State::Absorbing,
+            5 => State::Leaving,
             _ => return None,
         };
         let depth = (word >> 8) as u32 & 0xFF;

@@ -8,7 +8,7 @@ use super::Dash;
 use super::directory::Directory;
 use super::layout::Bucket;
 use super::options::DashOptions;
-use super::segment::{ChainBlocks, Segment, SegmentBlocks, Site};
+use super::segment::{ChainBlocks, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};
@@ -162,17 +162,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let core = &self.core;
         let words = core.root()?;
         let chained: Vec<u32> = findings.chained.iter().copied().collect();
-        let segment_free =
-            core.segment_blocks.free_blocks(&core.pm, &words.segments, &SegmentBlocks(core))?;
+        let (segment_free, segment_count) = self.directory.spare(core)?;
         let chain_free =
             core.chain_blocks.free_blocks(&core.pm, &words.chains, &ChainBlocks(core))?;
         let all = [
-            (
-                "segment",
-                segments,
-                segment_free,
-                core.segment_blocks.used(&core.pm, &words.segments),
-            ),
+            ("segment", segments, segment_free, segment_count),
             (
                 "chained bucket",
                 &chained[..],
@@ -201,8 +195,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let count = |counter: &crate::base::counter::ShardedCounter| {
             u64::try_from(counter.sum()).unwrap_or(0)
         };
-        let segments =
-            core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments));
+        let segments = self.directory.segments(core);
         let chained =
             core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
         let blobs = core.records.blobs().map(crate::pm::blob::BlobStore::stats).unwrap_or_default();
@@ -213,6 +206,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             ("splits", count(&core.counts.splits)),
             ("split_records", count(&core.counts.split_records)),
             ("split_slots", count(&core.counts.split_slots)),
+            ("merges", count(&core.counts.merges)),
             ("displacements", count(&core.counts.displacements)),
             ("stash_inserts", count(&core.counts.stash_inserts)),
             ("chain_inserts", count(&core.counts.chain_inserts)),
@@ -225,7 +219,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             capacity: self.capacity(),
             pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
                 + blobs.region_bytes
-                + self.directory.bytes(),
+                + self.directory.base().bytes(),
             dram_bytes: segments + size_of::<Self>() as u64,
             durability: Some(core.pm.durability()),
             details,

@@ -4,6 +4,7 @@ use super::Dash;
 use super::directory::{Directory, Located};
 use super::insert::Locked;
 use super::layout::Bucket;
+use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
 use super::segment::{Found, Search, Target};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
@@ -14,6 +15,8 @@ use crate::{Error, Result};
 /// So often an insert that finds no room makes some. More than the directory can double, and enough for other threads
 /// to take the room away now and then; a damaged table would go on for ever.
 const MAX_ROUNDS: u32 = 512;
+/// So often `shrink_to_fit` looks whether everybody has left who might be on the way to what it freed.
+const SHRINK_PATIENCE: u32 = 256;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Where a key belongs at this moment. Decides nothing.
@@ -55,8 +58,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     #[cold]
     fn lookup_again<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         loop {
-            let located = self.directory.locate(&self.core, probe.hash)?;
-            super::recover::touch(&self.core, &self.directory, located.segment)?;
+            let located = self.directory.ready(&self.core, probe.hash)?;
             let pair = self.core.pair(self.core.segment(located.segment)?, probe.hash);
             let target = Target { located, pair };
             if let Search::Sure(found) = self.search(target, probe, &take)? {
@@ -72,7 +74,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         probe: &Probe<'_>,
         take: impl Fn(u64) -> T,
     ) -> Result<Search<Option<T>>> {
-        let current = || self.directory.is_current(&self.core.pm, probe.hash, target.located);
+        let current = || self.directory.is_current(&self.core, probe.hash, target.located);
         self.core.search(target, probe, current, take)
     }
 
@@ -81,11 +83,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     pub(super) fn lock(&self, hash: u64) -> Result<(Located, Locked<'_, K, V, M>)> {
         let core = &self.core;
         loop {
-            let located = self.directory.locate(core, hash)?;
-            super::recover::touch(core, &self.directory, located.segment)?;
+            let located = self.directory.ready(core, hash)?;
             let locked = Locked::new(core, core.segment(located.segment)?, hash);
             // A split that came before our locks has moved the key; one that comes later waits for them.
-            if self.directory.is_current(&core.pm, hash, located) {
+            if self.directory.is_current(core, hash, located) {
                 return Ok((located, locked));
             }
         }
@@ -108,6 +109,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let pin = core.pin();
         self.directory.clear(
             core,
+            &pin,
             |generation| self.length.start(generation),
             |segment| {
                 for site in core.sites(segment) {
@@ -120,7 +122,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 }
                 Ok(())
             },
-        )
+        )?;
+        drop(pin);
+        self.directory.give_back(core)
+    }
+
+    /// After a removal, without any lock: merges segments if there is little left in them. One home bucket in some
+    /// answers for all.
+    #[inline]
+    pub(super) fn after_removal(&self, pin: &Pin<'_>, hash: u64) {
+        if merge::is_looked_at(self.core.geometry.home(hash)) {
+            self.shrink_about(pin, hash);
+        }
+    }
+
+    #[cold]
+    fn shrink_about(&self, pin: &Pin<'_>, hash: u64) {
+        let core = &self.core;
+        let Some(Target { pair, .. }) = self.sight(hash) else { return };
+        let records = pair.iter().map(|bucket| bucket.meta(&core.pm).count()).sum();
+        if merge::is_sparse(core.geometry, records) {
+            // The removal stands, whatever becomes of this.
+            let shrunk = self.directory.shrink(core, pin, hash, MERGED_PERCENT);
+            if shrunk.is_ok_and(|shrunk| shrunk) {
+                let _ = self.directory.give_back(core);
+            }
+        }
+    }
+
+    /// `shrink_to_fit`.
+    pub(super) fn shrink_all(&self) -> Result<()> {
+        let core = &self.core;
+        core.pm.writable()?;
+        self.directory.shrink_all(core, &core.pin(), FITTED_PERCENT)?;
+        // Others leave soon, as a rule.
+        for round in 0..SHRINK_PATIENCE {
+            self.directory.give_back(core)?;
+            if core.limbo.is_empty() {
+                break;
+            }
+            core.pin().defer(|| {});
+            core.pm.wait(round);
+        }
+        Ok(())
     }
 }
 
@@ -147,6 +191,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
     #[inline]
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
         self.lookup(pin, probe, |word| word)
+    }
+
+    /// A segment that nobody has used may have to be split off from one that the caller has locked.
+    #[inline]
+    fn find_word_at_once(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
+        Ok(match self.sight(probe.hash) {
+            Some(target) if self.core.is_touched(target.located.segment) => {
+                match self.search(target, probe, |word| word)? {
+                    Search::Sure(found) => Some(found),
+                    Search::Again => None,
+                }
+            }
+            _ => None,
+        })
     }
 
     /// Links a prepared record, splitting as often as it takes.
@@ -185,7 +243,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
                 }
             }
             drop(locked);
-            self.directory.make_room(&self.core, probe.hash, located)?;
+            let records = || self.length.estimate(located.generation);
+            self.directory.make_room(&self.core, probe.hash, located, records)?;
         }
         let core = &self.core;
         let detail = format!("no room could be made for a record in {MAX_ROUNDS} splits");
@@ -215,6 +274,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         // Before the fence, as in `write_prepared`.
         self.length.add(located.generation, -1);
         locked.remove(&found, probe.hash, pin);
+        drop(locked);
+        self.after_removal(pin, probe.hash);
         Ok(Some(word))
     }
 
@@ -224,6 +285,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };
         self.length.add(located.generation, -1);
         locked.remove(&found, probe.hash, pin);
+        drop(locked);
+        self.after_removal(pin, probe.hash);
         Ok(true)
     }
 }

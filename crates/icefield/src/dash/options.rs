@@ -8,7 +8,9 @@ use std::time::Instant;
 use super::Dash;
 use super::directory::Directory;
 use super::layout::{ChainBlock, Geometry, Header, Root};
-use super::segment::{Core, Counts};
+use super::lh::{Expansion, Lh};
+use super::limbo::Limbo;
+use super::segment::{Core, Counts, check_blocks};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::ZeroedArray;
 use crate::key::{Form, Key, Value};
@@ -23,6 +25,8 @@ use crate::{Error, Result};
 
 /// Chained buckets are for crowds of equal hashes: a sixteenth of the segments' address space is plenty.
 const CHAIN_SHARE: u64 = 16;
+/// The superblock parameters that belong to the directory policy.
+const POLICY: std::ops::Range<usize> = 6..9;
 /// What a clean shutdown writes when nobody has counted the records.
 const UNCOUNTED: u64 = u64::MAX;
 
@@ -39,21 +43,27 @@ const UNCOUNTED: u64 = u64::MAX;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct DashOptions<K: ?Sized, V: ?Sized, P> {
+pub struct DashOptions<K: ?Sized, V: ?Sized, P: Directory> {
     common: Common,
     geometry: Geometry,
+    pub(super) policy: P::Options,
     types: PhantomData<fn(&K, &V, &P)>,
 }
 
-impl<K: ?Sized, V: ?Sized, P> Clone for DashOptions<K, V, P> {
+impl<K: ?Sized, V: ?Sized, P: Directory> Clone for DashOptions<K, V, P> {
     fn clone(&self) -> Self {
         Self { common: self.common.clone(), ..*self }
     }
 }
 
-impl<K: ?Sized, V: ?Sized, P> Default for DashOptions<K, V, P> {
+impl<K: ?Sized, V: ?Sized, P: Directory> Default for DashOptions<K, V, P> {
     fn default() -> Self {
-        Self { common: Common::default(), geometry: Geometry::default(), types: PhantomData }
+        Self {
+            common: Common::default(),
+            geometry: Geometry::default(),
+            policy: P::Options::default(),
+            types: PhantomData,
+        }
     }
 }
 
@@ -93,7 +103,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let identity = self.identity();
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, 0)?;
-        let directory = P::create(&core, self.common.capacity)?;
+        let directory = P::create(&core, self.policy, self.common.capacity)?;
         superblock::seal(&core.pm, &table, &identity)?;
         core.pm.publish_created()?;
         let session = superblock::begin_session(&core.pm, &table)?;
@@ -118,14 +128,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
                 "the file ends before the root words",
             )
         })?;
-        let generation = super::layout::RootWord::unpack(
-            root.directory.load(&pm, std::sync::atomic::Ordering::Acquire),
-        )
-        .generation;
+        let generation =
+            P::generation_in(root.directory.load(&pm, std::sync::atomic::Ordering::Acquire));
         let core = opened.core(pm, table.clone(), &identity, generation)?;
-        check_counts(&core, root)?;
+        let chains = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+        check_blocks(&core, &core.chains, chains, size_of::<ChainBlock>() as u64)?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
-        let (directory, resolved) = P::open(&core)?;
+        let (directory, resolved) = P::open(&core, opened.policy)?;
         let session = superblock::begin_session(&core.pm, &table)?;
         let records =
             (session.was_clean && session.records != UNCOUNTED).then_some(session.records);
@@ -134,6 +143,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     }
 
     fn validate(&self) -> Result<()> {
+        if P::options(P::params(self.policy)).is_none() {
+            return Err(Error::InvalidOption {
+                option: "stride, first_array, expansion",
+                detail: format!("{:?} is not possible", self.policy),
+            });
+        }
         if !self.geometry.is_valid() {
             return Err(Error::InvalidOption {
                 option: "stash_buckets",
@@ -151,13 +166,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
 
     fn identity(&self) -> Identity {
         let Geometry { buckets, slots, stash } = self.geometry;
-        self.common.identity::<K, V>(P::DESIGN, [buckets, slots, stash])
+        let mut identity = self.common.identity::<K, V>(P::DESIGN, [buckets, slots, stash]);
+        identity.params[POLICY].copy_from_slice(&P::params(self.policy));
+        identity
     }
 
     /// The options with everything that the table itself decides.
     fn with_identity(mut self, pm: &impl Medium, identity: &Identity) -> Result<Self> {
         let [buckets, slots, stash] = self.common.adopt(pm, identity)?;
         self.geometry = Geometry { buckets, slots, stash };
+        let [a, b, c] = [0, 1, 2].map(|place| identity.params[POLICY.start + place]);
+        self.policy = P::options([a, b, c]).ok_or_else(|| impossible(pm, "way to grow"))?;
         if self.geometry.is_valid() { Ok(self) } else { Err(impossible(pm, "segment geometry")) }
     }
 
@@ -175,13 +194,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             "headers.ice",
             (most_segments * size_of::<Header>() as u64).next_multiple_of(4096),
         )?;
-        let segments =
-            pm.region("segments.ice", (most_segments * segment_bytes).next_multiple_of(4096))?;
+        let segment_space = (most_segments * segment_bytes).next_multiple_of(4096);
+        let segments = pm.region_with_holes("segments.ice", segment_space)?;
         let chains = pm.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
         let touched = ZeroedArray::new((segments.max_bytes() / segment_bytes) as usize)
             .map_err(|source| Error::io(pm.path(), source))?;
         let params = self.common.blobs(generation);
-        let records = Records::open(&pm, Hash::new(self.common.hash, identity.hash_seed), params)?;
+        let hash = Hash::new(self.common.hash, identity.hash_seed);
+        let records = Records::open(&pm, hash, params)?.always_pinned();
         let set = (generation & 1) as usize;
         Ok(Core {
             geometry: self.geometry,
@@ -193,32 +213,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             segment_blocks: Allocator::new(set),
             chain_blocks: Allocator::new(set),
             touched,
+            limbo: Limbo::default(),
             chained_split: Mutex::new(()),
             counts: Counts::default(),
             pm,
         })
     }
-}
-
-/// The counts of blocks in use must fit the files: everything later computes and allocates by them.
-fn check_counts<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    root: &Root,
-) -> Result<()> {
-    let segments = core.segment_blocks.used(&core.pm, &root.segments);
-    let chains = core.chain_blocks.used(&core.pm, &root.chains);
-    let fits = [
-        (segments, &core.headers, size_of::<Header>() as u64),
-        (segments, &core.segments, core.geometry.segment_bytes()),
-        (chains, &core.chains, size_of::<ChainBlock>() as u64),
-    ];
-    for (count, region, block_bytes) in fits {
-        if count > region.len() / block_bytes {
-            let detail = format!("{count} blocks of {block_bytes} bytes should be here");
-            return Err(core.corrupt(region, region.len(), detail));
-        }
-    }
-    Ok(())
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<K, V, P, M> {
@@ -231,5 +231,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<
             let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
         }
         self.core.pm.close();
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized> DashOptions<K, V, Lh> {
+    /// Segments in the first array of a new table, a power of two up to 4096; 64 by default. No table is smaller.
+    #[must_use]
+    pub fn first_array(mut self, segments: u32) -> Self {
+        self.policy.first_array = segments;
+        self
+    }
+
+    /// Arrays of a new table that have one size before the next ones are twice as large, a power of two up to 64; 8 by
+    /// default (§5.2). A longer stride wastes less space and takes a longer directory.
+    #[must_use]
+    pub fn stride(mut self, arrays: u32) -> Self {
+        self.policy.stride = arrays;
+        self
+    }
+
+    /// What makes a new table grow.
+    #[must_use]
+    pub fn expansion(mut self, expansion: Expansion) -> Self {
+        self.policy.expansion = expansion;
+        self
     }
 }

@@ -10,9 +10,10 @@
 //! split that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been
 //! done, so that crashes inside recovery change nothing.
 
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::directory::Directory;
+use super::directory::{Directory, Standing};
 use super::layout::{Bucket, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
@@ -26,16 +27,19 @@ const UNTOUCHED: u8 = 0;
 const RECOVERING: u8 = 1;
 /// It may be used.
 pub(super) const READY: u8 = 2;
+/// It is no part of the table, but has been in this session: its locks are in order.
+const AWAY: u8 = 3;
 
-/// Makes sure that a segment has been recovered in this session. One DRAM load when it has.
+/// Makes sure that a segment has been recovered in this session; one DRAM load when it has. `false`: it is no part of
+/// the table any more. The caller holds no lock of a segment.
 #[inline]
 pub(super) fn touch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
     directory: &impl Directory,
     id: u32,
-) -> Result<()> {
+) -> Result<bool> {
     if core.is_touched(id) {
-        return Ok(());
+        return Ok(true);
     }
     recover(core, directory, id)
 }
@@ -45,52 +49,100 @@ fn recover<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
     directory: &impl Directory,
     id: u32,
-) -> Result<()> {
+) -> Result<bool> {
     let Some(state) = core.touched.get(id as usize) else {
         return Err(core.corrupt(&core.segments, 0, format!("segment {id} lies outside the file")));
     };
     let segment = core.segment(id)?;
-    let mut rounds = 0;
-    // AcqRel: one thread recovers; Acquire pairs with the Release below.
-    while let Err(now) = state.compare_exchange(UNTOUCHED, RECOVERING, AcqRel, Acquire) {
-        if now == READY {
-            return Ok(());
-        }
-        core.pm.wait(rounds);
-        rounds = rounds.saturating_add(1);
+    let Some(mark) = Mark::take(&core.pm, state) else { return Ok(true) };
+    match directory.settle(core, id, mark.is_fresh())? {
+        Standing::Whole => {}
+        Standing::Born => return Ok(true),
+        Standing::Elsewhere => return Ok(false),
     }
-    let mark = Mark(state);
+    core.reserve_segment(id)?;
     fetch(core, segment);
     reset_locks(core, segment)?;
     remove_duplicates(core, segment)?;
-    directory.finish_split(core, id)?;
+    core.finish_split(directory, id)?;
+    directory.finish_merge(core, id)?;
     core.rebuild_overflow(segment)?;
-    mark.ready();
-    Ok(())
+    core.mark_ready(id);
+    Ok(true)
 }
 
-/// Gives the segment free again for another try when recovery fails.
-struct Mark<'a>(&'a std::sync::atomic::AtomicU8);
+/// The right to recover a segment. Ends by [`Core::mark_ready`], or gives the segment free for another try.
+pub(super) struct Mark<'a> {
+    state: &'a AtomicU8,
+    before: u8,
+}
 
-impl Mark<'_> {
-    fn ready(self) {
-        // Release: who sees the mark sees the reset locks.
-        self.0.store(READY, Release);
-        std::mem::forget(self);
+impl<'a> Mark<'a> {
+    /// Waits for whoever recovers the segment; `None`: it is ready.
+    pub(super) fn take(pm: &impl Medium, state: &'a AtomicU8) -> Option<Self> {
+        let mut before = state.load(Acquire);
+        let mut rounds = 0;
+        loop {
+            match before {
+                READY => return None,
+                RECOVERING => {
+                    pm.wait(rounds);
+                    rounds = rounds.saturating_add(1);
+                    before = state.load(Acquire);
+                }
+                // AcqRel: one thread recovers; Acquire pairs with the Release in `mark_ready`.
+                _ => match state.compare_exchange(before, RECOVERING, AcqRel, Acquire) {
+                    Ok(before) => return Some(Self { state, before }),
+                    Err(now) => before = now,
+                },
+            }
+        }
+    }
+}
+
+impl<'a> Mark<'a> {
+    /// The right to a segment that is away; `None`: it is not.
+    fn take_away(state: &'a AtomicU8) -> Option<Self> {
+        state
+            .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
+            .ok()
+            .map(|before| Self { state, before })
+    }
+
+    /// Whether nobody has used the segment in this session: its locks mean nothing.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.before == UNTOUCHED
     }
 }
 
 impl Drop for Mark<'_> {
     fn drop(&mut self) {
-        self.0.store(UNTOUCHED, Release);
+        // Fails when the segment is ready (and perhaps in use for long).
+        let _ = self.state.compare_exchange(RECOVERING, self.before, Release, Relaxed);
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Notes that a new segment needs no recovery.
-    pub(super) fn mark_touched(&self, id: u32) {
+    /// Notes that a segment may be used.
+    pub(super) fn mark_ready(&self, id: u32) {
         if let Some(state) = self.touched.get(id as usize) {
+            // Release (E5): who sees the mark sees the reset locks.
             state.store(READY, Release);
+        }
+    }
+
+    /// The right to a segment that is no part of the table and that nobody is on the way to.
+    pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
+        let mark = Mark::take_away(self.touched.get(id as usize)?)?;
+        // With the mark, nobody else can free it again.
+        (!self.limbo.waits(id)).then_some(mark)
+    }
+
+    /// Notes that a segment that was ready is no part of the table any more.
+    pub(super) fn mark_away(&self, id: u32) {
+        if let Some(state) = self.touched.get(id as usize) {
+            // One that was never used in this session stays so. Release: as in `mark_ready`.
+            let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
         }
     }
 }

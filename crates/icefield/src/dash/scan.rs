@@ -5,7 +5,7 @@
 //! directory; a record is seen by its hash, never by its place.
 
 use super::Dash;
-use super::directory::{Directory, Range};
+use super::directory::{Covered, Directory};
 use super::layout::Bucket;
 use super::segment::Segment;
 use crate::Result;
@@ -49,7 +49,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     /// All records of the segment that holds `hash`, at one moment.
-    fn read_segment(&self, hash: u64) -> Result<(Range, Vec<Entry>)> {
+    fn read_segment(&self, hash: u64) -> Result<(Covered, Vec<Entry>)> {
         for _ in 0..PATIENCE {
             if let Some(read) = self.try_read_segment(hash)? {
                 return Ok(read);
@@ -65,7 +65,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    fn try_read_segment(&self, hash: u64) -> Result<Option<(Range, Vec<Entry>)>> {
+    fn try_read_segment(&self, hash: u64) -> Result<Option<(Covered, Vec<Entry>)>> {
         let core = &self.core;
         let range = self.directory.range(core, hash)?;
         let segment = core.segment(range.located.segment)?;
@@ -85,10 +85,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         if valid { entries.map(|entries| Some((range, entries))) } else { Ok(None) }
     }
 
-    /// Whether the segment has been split since its range was taken.
-    fn is_same(&self, hash: u64, range: Range) -> Result<bool> {
-        let now = self.directory.range(&self.core, hash)?;
-        Ok((now.located, now.first, now.last) == (range.located, range.first, range.last))
+    /// Whether the segment has been split since its range was taken. Under locks: touches no other segment.
+    fn is_same(&self, hash: u64, range: Covered) -> Result<bool> {
+        Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
     fn entries(&self, segment: Segment<'_>) -> Result<Vec<Entry>> {

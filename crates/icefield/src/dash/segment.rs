@@ -1,5 +1,4 @@
-//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, later `lh`) do with
-//! them.
+//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, `lh`) do with them.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
@@ -7,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::directory::Located;
 use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
+use super::limbo::Limbo;
 use super::stash;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::ZeroedArray;
@@ -31,6 +31,8 @@ pub struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) chain_blocks: Allocator,
     /// Per segment: whether this session has recovered it (`recover`).
     pub(super) touched: ZeroedArray<AtomicU8>,
+    /// Space that was freed: segments (`eh`), arrays of them (`lh`).
+    pub(super) limbo: Limbo,
     /// Held by a split of a segment that has a chain.
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
@@ -45,6 +47,7 @@ pub(super) struct Counts {
     /// Records and slots of the segments that were split, for the load factor at splits.
     pub(super) split_records: ShardedCounter,
     pub(super) split_slots: ShardedCounter,
+    pub(super) merges: ShardedCounter,
     pub(super) displacements: ShardedCounter,
     pub(super) stash_inserts: ShardedCounter,
     pub(super) chain_inserts: ShardedCounter,
@@ -155,6 +158,30 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K
     }
 }
 
+/// The number of segments must fit the files: everything later computes by it.
+pub(super) fn check_count<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    segments: u64,
+) -> Result<()> {
+    let header_bytes = size_of::<Header>() as u64;
+    check_blocks(core, &core.headers, segments, header_bytes)?;
+    check_blocks(core, &core.segments, segments, core.geometry.segment_bytes())
+}
+
+/// So many blocks must fit their file.
+pub(super) fn check_blocks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+    region: &Region,
+    count: u64,
+    block_bytes: u64,
+) -> Result<()> {
+    if count > region.len() / block_bytes {
+        let detail = format!("{count} blocks of {block_bytes} bytes should be here");
+        return Err(core.corrupt(region, region.len(), detail));
+    }
+    Ok(())
+}
+
 /// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
 fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
     let too_much =
@@ -246,6 +273,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
+    /// The first block of a segment's chain, which is not empty.
+    pub(super) fn chain_head(&self, segment: u32) -> Result<u32> {
+        let word = self.header(segment)?.chain.load(&self.pm, Acquire);
+        Ok(word.wrapping_sub(1) as u32)
+    }
+
     /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
         let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
@@ -283,8 +316,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
     }
 
-    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after the
-    /// versions have been read. What `take` makes of the value word counts only if the versions still hold afterwards.
+    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
+    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
+    /// afterwards.
     #[inline(always)]
     pub(super) fn search<T>(
         &self,
@@ -456,7 +490,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether a segment has been recovered in this session.
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
-        // Acquire: pairs with the Release in `recover`; who sees the mark sees the reset locks.
+        // Acquire: pairs with the Release in `mark_ready`; who sees the mark sees the reset locks.
         self.touched
             .get(id as usize)
             .is_some_and(|state| state.load(Acquire) == super::recover::READY)

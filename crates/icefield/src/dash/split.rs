@@ -5,12 +5,14 @@
 //! [`State::Splitting`]). From then on it is rolled forward: by the splitting thread, or after a crash by whoever
 //! touches the old segment first. Readers of the old segment go on until its records are struck out.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::bucket::Guard;
+use super::directory::Directory;
 use super::insert::{choose, copy_fingerprint};
-use super::layout::{Bucket, Link, State};
-use super::segment::{ChainBlocks, Core, Segment};
+use super::layout::{Bucket, Link, State, split_bit};
+use super::recover::Mark;
+use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks};
 use super::stash;
 use crate::Result;
 use crate::base::version_lock;
@@ -21,11 +23,13 @@ use crate::pm::alloc::Claim;
 /// A segment with a longer chain is not split: its records agree in their hashes, so that splitting would not help
 /// them, and copying the chain would need many blocks at once.
 pub(super) const MAX_CHAIN_TO_SPLIT: usize = 8;
-
 /// A new segment that nobody can reach yet, all its buckets locked.
 pub(super) struct NewSegment<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
-    pub(super) claim: Claim,
+    /// `None` for a segment that has a place of its own, and so a chain of its own from the start.
+    claim: Option<Claim>,
+    /// The right to a segment that the allocator gave.
+    _mark: Option<Mark<'a>>,
     guards: Vec<Guard<'a, M>>,
     chain_claims: Vec<Claim>,
 }
@@ -33,7 +37,7 @@ pub(super) struct NewSegment<'a, M: Medium> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Claims a segment and empties it; nothing of that is durable yet.
     pub(super) fn new_segment(&self, tag: u32) -> Result<NewSegment<'_, M>> {
-        let blocks = super::segment::SegmentBlocks(self);
+        let blocks = SegmentBlocks(self);
         let claim = self.segment_blocks.claim(&self.pm, &self.root()?.segments, &blocks, tag)?;
         let segment = match self.segment(claim.block) {
             Ok(segment) => segment,
@@ -42,26 +46,99 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Err(error);
             }
         };
-        if !self.is_touched(claim.block) {
+        let mark = match self.touched.get(claim.block as usize) {
+            Some(state) => Mark::take(&self.pm, state),
+            None => None,
+        };
+        let reserved = self.reserve_segment(claim.block);
+        let emptied = match (mark, reserved) {
+            (Some(mark), Ok(())) => self.emptied(segment, mark.is_fresh(), Some(mark)),
+            (None, Ok(())) => Err(self.in_use(claim.block)),
+            (_, Err(error)) => Err(error),
+        };
+        match emptied {
+            Ok(new) => Ok(NewSegment { claim: Some(claim), ..new }),
+            Err(error) => {
+                self.segment_blocks.abandon(&self.pm, &self.root()?.segments, &blocks, claim)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`, durably: what an
+    /// interrupted split left there is freed.
+    pub(super) fn renew_segment(
+        &self,
+        id: u32,
+        fresh: bool,
+        birth: u64,
+    ) -> Result<NewSegment<'_, M>> {
+        let (pm, header) = (&self.pm, self.header(id)?);
+        if header.birth.load(pm, Acquire) == birth {
+            self.free_chain(id)?;
+        } else {
+            header.chain.store(pm, 0, Release);
+            header.birth.store(pm, birth, Release);
+            // P19: the segment has no chain, before it gets one.
+            pm.persist(header);
+        }
+        self.emptied(self.segment(id)?, fresh, None)
+    }
+
+    /// Frees all buckets of a segment's chain, whatever they hold.
+    fn free_chain(&self, id: u32) -> Result<()> {
+        let (pm, link) = (&self.pm, &self.header(id)?.chain);
+        while let Some((block, chained)) = self.chain(id).next().transpose()? {
+            let next = chained.next.load(pm, Relaxed);
+            self.chain_blocks.free(
+                pm,
+                &self.root()?.chains,
+                &ChainBlocks(self),
+                (block, id),
+                || {
+                    link.store(pm, next, Release);
+                    pm.persist(link);
+                    Ok(())
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Locks a segment that is nobody's and strikes out what it holds; nothing of that is durable yet.
+    fn emptied<'a>(
+        &'a self,
+        segment: Segment<'a>,
+        fresh: bool,
+        mark: Option<Mark<'a>>,
+    ) -> Result<NewSegment<'a, M>> {
+        if fresh {
             // Locks from before this session mean nothing.
             segment
                 .buckets
                 .iter()
                 .for_each(|bucket| version_lock::reset(bucket.version_lock(&self.pm)));
         }
-        // `clear` has waited for the writers before it: who holds a lock here has the segment for its own.
-        let locked = segment.buckets.iter().map(|bucket| bucket.try_lock(&self.pm));
-        let Some(guards) = locked.collect::<Option<Vec<_>>>() else {
-            let offset = u64::from(claim.block) * self.geometry.segment_bytes();
-            let detail = format!("segment {} is free and in use", claim.block);
-            return Err(self.corrupt(&self.segments, offset, detail));
-        };
+        // Who still looks for something here finds out that it is the wrong place and lets go.
+        let guards = self.lock_all(segment);
         guards.iter().for_each(Guard::begin_change);
         for bucket in segment.buckets {
             stash::reset(&self.pm, bucket);
             bucket.meta.store(&self.pm, 0, Release);
         }
-        Ok(NewSegment { segment, claim, guards, chain_claims: Vec::new() })
+        Ok(NewSegment { segment, claim: None, _mark: mark, guards, chain_claims: Vec::new() })
+    }
+
+    #[cold]
+    fn in_use(&self, id: u32) -> crate::Error {
+        let offset = u64::from(id) * self.geometry.segment_bytes();
+        self.corrupt(&self.segments, offset, format!("segment {id} is free and in use"))
+    }
+
+    /// Makes sure that there is space behind a segment, which may have been given back.
+    pub(super) fn reserve_segment(&self, id: u32) -> Result<()> {
+        let bytes = self.geometry.segment_bytes();
+        self.pm.reserve(&self.segments, u64::from(id) * bytes, bytes)
     }
 
     /// Writes the header and makes the whole segment durable; then anybody may reach it.
@@ -75,24 +152,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // P6: all of it is durable before any durable word names it.
         self.pm.fence();
-        self.mark_touched(new.segment.id);
         Ok(())
     }
 
     /// Gives an unused new segment back.
-    pub(super) fn abandon(&self, new: NewSegment<'_, M>) -> Result<()> {
+    fn abandon(&self, new: NewSegment<'_, M>) -> Result<()> {
+        let Some(claim) = new.claim else { return Ok(()) };
         let root = self.root()?;
         self.header(new.segment.id)?.chain.store(&self.pm, 0, Release);
         for claim in new.chain_claims {
             self.chain_blocks.abandon(&self.pm, &root.chains, &ChainBlocks(self), claim)?;
         }
         drop(new.guards);
-        self.segment_blocks.abandon(
-            &self.pm,
-            &root.segments,
-            &super::segment::SegmentBlocks(self),
-            new.claim,
-        )
+        self.segment_blocks.abandon(&self.pm, &root.segments, &SegmentBlocks(self), claim)
     }
 
     /// The new segment is linked, durably: its blocks have an owner.
@@ -101,8 +173,62 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for claim in new.chain_claims {
             self.chain_blocks.commit(&self.pm, &root.chains, claim);
         }
-        self.segment_blocks.commit(&self.pm, &root.segments, new.claim);
+        if let Some(claim) = new.claim {
+            self.segment_blocks.commit(&self.pm, &root.segments, claim);
+        }
         Ok(())
+    }
+
+    /// Splits a segment, all of whose locks are held, into itself and a new one.
+    pub(super) fn split_into(
+        &self,
+        directory: &impl Directory,
+        segment: Segment<'_>,
+        guards: &[Guard<'_, M>],
+        mut new: NewSegment<'_, M>,
+    ) -> Result<()> {
+        let link = self.link(segment.id)?;
+        let pattern = self.header(segment.id)?.pattern.load(&self.pm, Acquire);
+        let records = self.count(segment)?;
+        let bit = split_bit(link.depth);
+        let right = Link { state: State::Stable, depth: link.depth + 1, side: link.side };
+        let copied = self
+            .copy_half(segment, &mut new, bit)
+            .and_then(|()| self.complete(&new, right, pattern | bit));
+        if let Err(error) = copied {
+            self.abandon(new)?;
+            return Err(error);
+        }
+        let new_id = new.segment.id;
+        new.unlock();
+        // P15, commit point of the split: from here on it is rolled forward.
+        self.set_link(segment.id, State::Splitting, link.depth, Some(new_id))?;
+        self.mark_ready(new_id);
+        self.adopt(new)?;
+        directory.redirect(self, (pattern | bit, link.depth + 1), segment.id, new_id)?;
+        guards.iter().for_each(Guard::begin_change);
+        self.strike_half(segment, bit)?;
+        // P16: the split is over.
+        self.set_link(segment.id, State::Stable, link.depth + 1, Some(new_id))?;
+        self.counts.splits.add(1);
+        self.counts.split_records.add(records as i64);
+        self.counts.split_slots.add(self.geometry.segment_slots() as i64);
+        Ok(())
+    }
+
+    /// Finishes a split that a crash interrupted after its commit point. Called once, before anybody else uses the
+    /// segment.
+    pub(super) fn finish_split(&self, directory: &impl Directory, id: u32) -> Result<()> {
+        let link = self.link(id)?;
+        let (State::Splitting, Some(right)) = (link.state, link.side) else { return Ok(()) };
+        let bit = split_bit(link.depth);
+        let pattern = self.header(id)?.pattern.load(&self.pm, Acquire) | bit;
+        if directory.is_merged(pattern) {
+            return self.set_link(id, State::Stable, link.depth, link.side);
+        }
+        directory.redirect(self, (pattern, link.depth + 1), id, right)?;
+        self.strike_half(self.segment(id)?, bit)?;
+        self.set_link(id, State::Stable, link.depth + 1, Some(right))
     }
 
     /// Copies the records whose hash has `bit` set into the new segment. The caller holds all locks of `from`.
@@ -186,6 +312,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             {
                 block
             }
+            _ if new.claim.is_none() => {
+                self.extend_chain(new.segment)?;
+                self.chain_block(self.chain_head(new.segment.id)?)?
+            }
             _ => {
                 let claim = self.new_chain_block(new.segment.id)?;
                 let block = self.chain_block(claim.block)?;
@@ -250,6 +380,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // P8: the slots are durably free before any of them is used again.
         pm.fence();
         self.bring_home(segment)?;
+        self.drop_empty_chain(segment)?;
+        self.rebuild_overflow(segment)
+    }
+
+    /// Brings stashed records home and frees what the chain does not need any more. The caller holds all locks.
+    pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, M>]) -> Result<()> {
+        guards.iter().for_each(Guard::begin_change);
+        self.bring_home(segment)?;
+        // P11, as after a split.
+        self.pm.fence();
         self.drop_empty_chain(segment)?;
         self.rebuild_overflow(segment)
     }

@@ -37,7 +37,7 @@ pub(super) struct Address(*const Bucket, usize);
 /// An operation of the window.
 pub(super) struct Staged {
     pub(super) plan: Plan,
-    hash: u64,
+    pub(super) hash: u64,
     hold: Hold,
 }
 

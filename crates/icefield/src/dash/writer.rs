@@ -146,7 +146,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             for (Waiting { index, ahead, write }, hold) in waiting.iter().zip(&holds[..held]) {
                 let Some(target) = ahead.sighted else { return Ok(Attempt::Stale) };
                 let probe = Probe { hash: ahead.hash, key: K::raw(key_of(*index)) };
-                let current = || table.directory.is_current(&core.pm, ahead.hash, target.located);
+                let current = || table.directory.is_current(core, ahead.hash, target.located);
                 let attempt = window.stage(&probe, target, *hold, current, *write)?;
                 if attempt != Attempt::Staged {
                     return Ok(attempt);
@@ -167,11 +167,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             if !window.is_empty() {
                 return Ok(Attempt::Later);
             }
-            touch(core, &table.directory, located.segment)?;
+            if !touch(core, &table.directory, located.segment)? {
+                return Ok(Attempt::Stale);
+            }
         }
         let Some(target) = core.target(located, probe.hash) else { return Ok(Attempt::Stale) };
         let Some(hold) = window.hold_pair(target.pair) else { return Ok(Attempt::Later) };
-        let current = || table.directory.is_current(&core.pm, probe.hash, located);
+        let current = || table.directory.is_current(core, probe.hash, located);
         window.stage(probe, target, hold, current, write)
     }
 
@@ -229,6 +231,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         let Self { table, pin, window, waiting } = self;
         window.commit(pin);
         let (mut growth, mut result) = (0, Ok(()));
+        let removed = window.staged.iter().filter(|staged| staged.plan.growth() < 0);
+        removed.for_each(|staged| table.after_removal(pin, staged.hash));
         for (staged, Waiting { index, write, .. }) in
             window.staged.iter().zip(waiting.drain(..window.staged.len()))
         {

@@ -45,11 +45,26 @@ pub(crate) struct Records<K: ?Sized, V: ?Sized> {
     /// Present when either type is stored by reference.
     blobs: Option<BlobStore>,
     reclaimer: Arc<Reclaimer>,
+    /// Whether words are pinned, too: the table gives more back than records.
+    always_pinned: bool,
     types: PhantomData<fn(&K, &V)>,
 }
 
-/// Tells readers of by-reference records when to stay out of the way of reclamation. Empty for words.
-pub(crate) struct Pin<'a>(Option<Guard<'a>>);
+/// Tells whoever reclaims that somebody is here. Empty for words, unless the table asks for it.
+pub struct Pin<'a>(Option<Guard<'a>>);
+
+impl Pin<'_> {
+    /// Runs `reclaim` once everybody who is pinned now has left, soon after. At once where nobody is ever pinned.
+    pub(crate) fn defer(&self, reclaim: impl FnOnce() + Send + 'static) {
+        match &self.0 {
+            Some(guard) => {
+                guard.retire(reclaim);
+                guard.flush();
+            }
+            None => reclaim(),
+        }
+    }
+}
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     const KEY_IS_WORD: bool = matches!(K::FORM, Form::Word);
@@ -63,7 +78,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         } else {
             Some(BlobStore::open(pm, params, Arc::clone(&reclaimer))?)
         };
-        Ok(Self { hash, blobs, reclaimer, types: PhantomData })
+        Ok(Self { hash, blobs, reclaimer, always_pinned: false, types: PhantomData })
+    }
+
+    /// Has operations on words pinned as well.
+    pub(crate) fn always_pinned(self) -> Self {
+        Self { always_pinned: true, ..self }
     }
 
     /// The blob store, for checks and statistics.
@@ -79,10 +99,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             .ok_or_else(|| Error::Unsupported("a table of words has no blob store".into()))
     }
 
-    /// Keeps blobs that can be reached now from being reused until the pin is dropped.
+    /// Keeps blobs that can be reached now from being reused until the pin is dropped, and whatever else the table may
+    /// give back.
     #[inline]
     pub(crate) fn pin(&self) -> Pin<'_> {
-        Pin((!Self::KEY_IS_WORD || !Self::VALUE_IS_WORD).then(|| self.reclaimer.pin()))
+        let pinned = !Self::KEY_IS_WORD || !Self::VALUE_IS_WORD || self.always_pinned;
+        Pin(pinned.then(|| self.reclaimer.pin()))
     }
 
     #[inline]

@@ -1,0 +1,150 @@
+//! Extendible hashing in reverse: merges, halving, space given back (§4.7).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::Eh;
+use crate::Result;
+use crate::dash::directory::{Directory, hashes_below, segment_of};
+use crate::dash::layout::{RootWord, State, split_bit};
+use crate::dash::segment::{Core, SegmentBlocks};
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::Pin;
+
+/// What the file system gives space back by, at least.
+const PAGE: u64 = 4096;
+
+impl Eh {
+    /// Merges the segment of a hash with its neighbour, if both are of the same depth and hold little enough.
+    pub(super) fn merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        hash: u64,
+        percent: u64,
+    ) -> Result<bool> {
+        let _structure = self.base.shared();
+        let depth = core.link(self.ready(core, hash)?.segment)?.depth;
+        // In two shifts, for a shift by 64 is none.
+        let Some(bit) = depth.checked_sub(1).map(split_bit) else { return Ok(false) };
+        if 1 << depth <= self.base.floor() {
+            return Ok(false);
+        }
+        let pattern = hash & !(hashes_below(depth) | bit);
+        let [left, right] = [self.ready(core, pattern)?, self.ready(core, pattern | bit)?];
+        let ids = [left.segment, right.segment];
+        // The same one twice: somebody else was faster.
+        if ids[0] == ids[1]
+            || core.link(ids[1])?.depth != depth
+            || !core.fit_in_one(ids, percent)?
+        {
+            return Ok(false);
+        }
+        // Always leftmost first, so that nobody waits in a circle.
+        let [left_held, right_held] = [core.hold(ids[0])?, core.hold(ids[1])?];
+        let links = [core.link(ids[0])?, core.link(ids[1])?];
+        let fits = self.is_current(core, pattern, left)
+            && self.is_current(core, pattern | bit, right)
+            && links.iter().all(|link| (link.state, link.depth) == (State::Stable, depth))
+            && core.fit_in_one(ids, percent)?;
+        if !fits {
+            return Ok(false);
+        }
+        core.limbo.enter(pin, ids[1]);
+        // P23: who comes after a crash looks at the left one first.
+        core.set_link(ids[1], State::Leaving, depth, links[1].side)?;
+        let merged = core.merge(&left_held, &right_held, || {
+            // P24, commit point of the merge: from here on it is rolled forward.
+            core.set_link(ids[0], State::Absorbing, depth - 1, Some(ids[1]))?;
+            self.roll_forward(core, ids[0])
+        })?;
+        if !merged {
+            core.set_link(ids[1], State::Stable, depth, links[1].side)?;
+        }
+        Ok(merged)
+    }
+
+    /// Rolls a merge forward.
+    pub(super) fn roll_forward<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+    ) -> Result<()> {
+        let link = core.link(segment)?;
+        let (State::Absorbing, Some(right)) = (link.state, link.side) else { return Ok(()) };
+        let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire) | split_bit(link.depth);
+        let side = core.link(right)?.side;
+        self.redirect(core, (pattern, link.depth + 1), right, segment)?;
+        // P25: nothing names the right one any more before it can be freed.
+        core.pm.fence();
+        core.mark_away(right);
+        let words = &core.root()?.segments;
+        core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
+            // P26: the merge is over.
+            core.set_link(segment, State::Stable, link.depth, side)
+        })
+    }
+
+    /// Halves the directory if no segment needs it as long as it is. Nobody splits or merges meanwhile; somebody who
+    /// does now is not waited for.
+    pub(super) fn halve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<bool> {
+        let Some(_alone) = self.base.try_alone() else { return Ok(false) };
+        let pm = &core.pm;
+        let old = self.root();
+        if old.depth == 0 {
+            return Ok(false);
+        }
+        let new = RootWord { depth: old.depth - 1, ..old };
+        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
+        let _entries = self.lock_entries();
+        // A split that a crash interrupted may not be in the directory yet.
+        let is_deep = |entry: u64| {
+            let link = segment_of(entry).map(|id| core.link(id));
+            link.is_none_or(|link| {
+                link.is_ok_and(|link| {
+                    link.depth + u32::from(link.state == State::Splitting) > new.depth
+                })
+            })
+        };
+        let differ = |pair: usize| {
+            let [one, other] = [0, 1].map(|which| from[2 * pair + which].load(pm, Relaxed));
+            one != other || is_deep(one)
+        };
+        // Most probably the pair that differed last still does.
+        let last = self.deep.load(Relaxed).min(to.len() - 1);
+        if let Some(pair) = std::iter::once(last).chain(0..to.len()).find(|&pair| differ(pair)) {
+            self.deep.store(pair, Relaxed);
+            return Ok(false);
+        }
+        for (entry, pair) in to.iter().zip(from.chunks_exact(2)) {
+            entry.store(pm, pair[0].load(pm, Relaxed), Release);
+        }
+        pm.flush(to.as_ptr().cast(), size_of_val(to));
+        // P13, as in `double`.
+        pm.fence();
+        self.base.set_word(core, new.pack())?;
+        self.halvings.add(1);
+        Ok(true)
+    }
+}
+
+/// Punches what segments that are free and that nobody is on the way to leave of their pages.
+pub(super) fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    core: &Core<K, V, M>,
+) -> Result<()> {
+    let bytes = core.geometry.segment_bytes();
+    for id in core.limbo.leave() {
+        let Some(_mark) = core.take_away(id) else { continue };
+        // Freed neighbours share a page with it.
+        let [before, after] = [id.checked_sub(1), id.checked_add(1)]
+            .map(|neighbour| neighbour.and_then(|neighbour| core.take_away(neighbour)));
+        let start = u64::from(id) * bytes;
+        let first = start - if before.is_some() { bytes.min(PAGE) } else { 0 };
+        let end = start + bytes + if after.is_some() { bytes.min(PAGE) } else { 0 };
+        core.pm.punch(&core.segments, first, end - first)?;
+    }
+    Ok(())
+}

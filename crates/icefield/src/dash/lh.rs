@@ -1,0 +1,541 @@
+//! Linear hashing over segments: expansion by one segment at a time, splits by whoever comes next, `clear` (§5).
+//!
+//! The root word (`extent`) says how many segments there are; storing it is all that an expansion does, besides making
+//! sure that the array of the new segment is there. The split itself is due from then on: whoever first needs the new
+//! segment does it, from the segment that covered its hashes so far. Readers and writers of that one go on meanwhile,
+//! for it still holds their records; a split is due at most once for each depth, and the depth in the segment's link
+//! word tells which ones are.
+//!
+//! No segment is allocated: each number has a place in the file (`arrays`), and a segment that the root word does not
+//! count, or whose source has not been split, means nothing, whatever is there.
+//!
+//! Below: `due`, the splits; `shrink`; `growth`, the options.
+
+mod due;
+mod growth;
+mod shrink;
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Mutex, PoisonError};
+
+pub use growth::{Expansion, Growth};
+
+use super::arrays::Arrays;
+use super::directory::{
+    Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_records,
+    planned_segments,
+};
+use super::extent::{self, Extent};
+use super::layout::{Link, MAX_DEPTH, State};
+use super::recover::touch;
+use super::segment::{ChainBlocks, Core, Segment, check_count};
+use super::split::MAX_CHAIN_TO_SPLIT;
+use crate::Result;
+use crate::base::counter::ShardedCounter;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::pm::alloc::Blocks;
+use crate::record::Pin;
+
+/// Chained buckets for which there is room at least, besides those in use.
+const SPARE_CHAINED: u64 = 8;
+
+/// Segments by which one sparse one makes a table smaller: more segments look sparse than are looked at.
+const CONTRACTED_TOGETHER: u32 = 4;
+
+/// The linear-hashing directory.
+///
+/// ```
+/// let table: icefield::Dash<u64, u64, icefield::Lh> = icefield::DashLh::in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub struct Lh {
+    base: Base,
+    arrays: Arrays,
+    expansion: Expansion,
+    /// One expansion at a time.
+    expanding: Mutex<()>,
+    expansions: ShardedCounter,
+    contractions: ShardedCounter,
+}
+
+impl Lh {
+    fn map<M: Medium>(pm: &M, growth: Growth, extent: Extent) -> Result<Self> {
+        let arrays = growth.arrays().unwrap_or(Arrays::DEFAULT);
+        Ok(Self {
+            base: Base::map(pm, arrays.most(), extent.pack())?,
+            arrays,
+            expansion: growth.expansion,
+            expanding: Mutex::new(()),
+            expansions: ShardedCounter::default(),
+            contractions: ShardedCounter::default(),
+        })
+    }
+
+    #[inline(always)]
+    fn extent(&self) -> Extent {
+        Extent::unpack(self.base.word())
+    }
+
+    /// The place of a segment in the file.
+    #[inline(always)]
+    fn id(&self, extent: Extent, index: u64) -> u32 {
+        let (array, within) = self.arrays.array_of(index);
+        (self.arrays.place(array, extent.parity()) + within) as u32
+    }
+
+    /// The number of the segment at a place; `None`: there is none in a table of this extent.
+    fn index(&self, extent: Extent, id: u32) -> Option<u64> {
+        let index = self.arrays.index_at(id.into(), extent.parity())?;
+        (index < extent.count()).then_some(index)
+    }
+
+    /// One more than the generation: what `birth` is in a header whose chain counts.
+    fn birth(extent: Extent) -> u64 {
+        extent.generation + 1
+    }
+
+    /// Makes sure that an array is there, before its first segment is. An entry stays when its array goes, and means
+    /// nothing then.
+    fn provide<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        extent: Extent,
+        array: u64,
+    ) -> Result<()> {
+        let (pm, parity) = (&core.pm, extent.parity());
+        let place = self.arrays.place(array, parity);
+        let end = place + self.arrays.size(array);
+        pm.grow(&core.headers, end * size_of::<super::layout::Header>() as u64)?;
+        let bytes = core.geometry.segment_bytes();
+        pm.grow(&core.segments, end * bytes)?;
+        // It may have been there before, and have been given back.
+        pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
+        if self.base.entry(pm, parity, array) == Some(place as u32) {
+            return Ok(());
+        }
+        for entry in self.base.entries(pm, parity, array..array + 1)? {
+            // Release (E4): the array behind the entry is there.
+            entry.store(pm, entry_of(place as u32), Release);
+            // P13: the entry is durable before the root word counts a segment of the array.
+            pm.persist(entry);
+        }
+        Ok(())
+    }
+
+    /// Adds a segment; its split is due from then on. `false`: there may be no more.
+    fn expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<bool> {
+        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.extent();
+        let Some(new) = old.grown() else { return Ok(false) };
+        // After a crash the source may still look as if the new segment were there (`is_merged`).
+        touch(core, self, self.id(old, extent::source(old.count())))?;
+        let (array, within) = self.arrays.array_of(old.count());
+        if within == 0 {
+            self.provide(core, old, array)?;
+        }
+        self.base.set_word(core, new.pack())?;
+        self.expansions.add(1);
+        Ok(true)
+    }
+
+    /// Whether the table shall grow now that a segment is about to get a chained bucket.
+    fn shall_expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: Segment<'_>,
+        records: impl Fn() -> u64,
+    ) -> Result<bool> {
+        let segments = self.extent().count();
+        Ok(match self.expansion {
+            Expansion::ChainedBucket => {
+                // A crowd of equal hashes would have the table grow for ever.
+                let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+                chained <= segments / 2
+                    || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()
+                        <= MAX_CHAIN_TO_SPLIT
+            }
+            Expansion::Load { percent } => {
+                let slots = segments * core.geometry.segment_slots();
+                records().saturating_mul(100) > slots.saturating_mul(percent.into())
+            }
+        })
+    }
+
+    /// Makes all segments of an empty table.
+    fn lay_out<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        extent: Extent,
+    ) -> Result<()> {
+        for array in 0..self.arrays.arrays_for(extent.count()) {
+            self.provide(core, extent, array)?;
+        }
+        for run in runs(extent) {
+            let id = self.id(extent, extent.index(run.first));
+            let side = run.last.checked_add(1).map(|next| self.id(extent, extent.index(next)));
+            let fresh = !core.is_touched(id);
+            let mut new = core.renew_segment(id, fresh, Self::birth(extent))?;
+            let link = Link { state: State::Stable, depth: run.depth, side };
+            core.complete(&new, link, run.first)?;
+            core.mark_ready(id);
+            new.unlock();
+        }
+        Ok(())
+    }
+
+    /// Whether the chain of a segment means something.
+    fn owns_chain<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        id: u32,
+    ) -> Result<bool> {
+        let extent = self.extent();
+        Ok(self.index(extent, id).is_some()
+            && core.header(id)?.birth.load(&core.pm, Acquire) == Self::birth(extent))
+    }
+}
+
+/// The hashes of one segment.
+struct Run {
+    first: u64,
+    last: u64,
+    depth: u32,
+}
+
+/// The segments of a table in the order of their hashes.
+fn runs(extent: Extent) -> impl Iterator<Item = Run> {
+    let mut next = Some(0_u64);
+    std::iter::from_fn(move || {
+        let first = next?;
+        let depth = extent.depth(first);
+        let last = first | hashes_below(depth);
+        next = last.checked_add(1);
+        Some(Run { first, last, depth })
+    })
+}
+
+impl Directory for Lh {
+    const DESIGN: &'static str = "dash-lh";
+
+    type Options = Growth;
+
+    fn params(growth: Growth) -> [u64; 3] {
+        growth.params()
+    }
+
+    fn options(params: [u64; 3]) -> Option<Growth> {
+        Growth::from_params(params)
+    }
+
+    fn generation_in(root_word: u64) -> u64 {
+        Extent::unpack(root_word).generation
+    }
+
+    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        core: &Core<K, V, M>,
+        growth: Growth,
+        capacity: u64,
+    ) -> Result<Self> {
+        let planned = planned_segments(core.geometry.segment_slots(), capacity);
+        let least = u64::from(growth.first_array);
+        let extent = Extent::of(0, planned.clamp(least, (1 << MAX_DEPTH) - 1));
+        let lh = Self::map(&core.pm, growth, extent)?;
+        lh.base.set_floor(extent.count());
+        lh.base.grow(&core.pm, 0, lh.arrays.most())?;
+        lh.lay_out(core, extent)?;
+        lh.base.set_word(core, extent.pack())?;
+        Ok(lh)
+    }
+
+    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        core: &Core<K, V, M>,
+        growth: Growth,
+    ) -> Result<(Self, u64)> {
+        let words = core.root()?;
+        let word = words.directory.load(&core.pm, Acquire);
+        let extent = Extent::unpack(word);
+        let lh = Self::map(&core.pm, growth, extent)?;
+        if !extent.is_possible(lh.arrays.first_bits()) {
+            let detail = format!("root word {word:#x}");
+            let offset = crate::pm::superblock::ROOT_OFFSET;
+            return Err(core.corrupt(&core.table, offset, detail));
+        }
+        let parity = extent.parity();
+        for array in 0..lh.arrays.arrays_for(extent.count()) {
+            let place = lh.arrays.place(array, parity);
+            if lh.base.entry(&core.pm, parity, array) != Some(place as u32) {
+                return Err(lh.base.no_entry(&core.pm, parity, array));
+            }
+            check_count(core, place + lh.arrays.size(array))?;
+        }
+        let resolved = core.chain_blocks.recover(
+            &core.pm,
+            &words.chains,
+            &ChainBlocks(core),
+            |block, owner| Ok(lh.owns_chain(core, owner)? && core.owns_chain_block(owner, block)?),
+        )?;
+        Ok((lh, resolved))
+    }
+
+    #[inline(always)]
+    fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located> {
+        let extent = self.extent();
+        let (array, within) = self.arrays.array_of(extent.index(hash));
+        let place = self.arrays.place(array, extent.parity()) as u32;
+        // An entry that says anything else has been damaged.
+        (self.base.entry(pm, extent.parity(), array)? == place)
+            .then_some(Located { segment: place + within as u32, generation: extent.generation })
+    }
+
+    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+    ) -> Result<Located> {
+        loop {
+            let extent = self.extent();
+            if let Some(located) = self.glance(&core.pm, hash) {
+                return Ok(located);
+            }
+            // Between two loads the table may have been cleared.
+            if self.extent() == extent {
+                let array = self.arrays.array_of(extent.index(hash)).0;
+                return Err(self.base.no_entry(&core.pm, extent.parity(), array));
+            }
+        }
+    }
+
+    /// The hash is still the segment's, and the segment is ready: it may have gone and be due again.
+    #[inline(always)]
+    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        located: Located,
+    ) -> bool {
+        self.glance(&core.pm, hash) == Some(located) && core.is_touched(located.segment)
+    }
+
+    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        located: Located,
+    ) -> Result<Option<Covered>> {
+        let depth = self.extent().depth(hash);
+        let settled = self.is_current(core, hash, located) && self.extent().depth(hash) == depth;
+        Ok(settled.then(|| Covered::new(located, hash, depth)))
+    }
+
+    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        located: Located,
+        records: impl Fn() -> u64,
+    ) -> Result<()> {
+        let _structure = self.base.shared();
+        let segment = core.segment(located.segment)?;
+        // The depth of the segment if it has no room; it has changed when a split is due or done since.
+        let full = || -> Result<Option<u32>> {
+            let full = self.is_current(core, hash, located) && !core.has_room(segment, hash)?;
+            full.then(|| core.link(segment.id).map(|link| link.depth)).transpose()
+        };
+        let guards = core.lock_all(segment);
+        let Some(depth) = full()? else { return Ok(()) };
+        let shall_expand =
+            depth == self.extent().depth(hash) && self.shall_expand(core, segment, records)?;
+        // Who holds up expansions may wait for these.
+        drop(guards);
+        if shall_expand {
+            self.expand(core)?;
+        }
+        if depth < self.extent().depth(hash) {
+            return self.catch_up(core, hash, depth);
+        }
+        let _guards = core.lock_all(segment);
+        if full()? != Some(depth) {
+            return Ok(());
+        }
+        // Splits that are due must not fail for want of chained buckets: none needs more than its segment has.
+        let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+        ChainBlocks(core).reserve(2 * chained + SPARE_CHAINED)?;
+        core.extend_chain(segment)
+    }
+
+    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
+        self.make_if_due(core, segment, fresh)
+    }
+
+    fn is_merged(&self, pattern: u64) -> bool {
+        let extent = self.extent();
+        extent::pattern(extent.index(pattern)) != pattern
+    }
+
+    /// The segments of the hash are those of no other than any: the last ones go first.
+    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        _hash: u64,
+        percent: u64,
+    ) -> Result<bool> {
+        let mut merged = false;
+        for _ in 0..CONTRACTED_TOGETHER {
+            if !self.contract(core, pin, percent)? {
+                break;
+            }
+            merged = true;
+        }
+        Ok(merged)
+    }
+
+    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<()> {
+        self.base.set_floor(0);
+        while self.contract(core, pin, percent)? {}
+        Ok(())
+    }
+
+    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<()> {
+        self.punch_arrays(core)
+    }
+
+    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        records: u64,
+    ) -> Result<()> {
+        let planned = planned_segments(core.geometry.segment_slots(), records);
+        self.base.set_floor(self.base.floor().max(planned));
+        while self.extent().count() < planned {
+            let _structure = self.base.shared();
+            if !self.expand(core)? {
+                break;
+            }
+        }
+        self.each_range(core, |_| Ok(()))
+    }
+
+    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        before: impl FnOnce(u64),
+        mut retire: impl FnMut(Segment<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let _structure = self.base.alone();
+        let pm = &core.pm;
+        let old = self.extent();
+        let new = old.cleared(self.arrays.first());
+        // Whatever is due is done by this.
+        let old_segments = self.check(core, &mut |_| {})?;
+        self.base.grow(pm, new.parity(), self.arrays.most())?;
+        self.lay_out(core, new)?;
+        core.chain_blocks.prepare_switch(pm, &core.root()?.chains, None);
+        // P13, as in `provide`, and for the allocator's words.
+        pm.fence();
+        before(new.generation);
+        self.base.set_word(core, new.pack())?;
+        core.chain_blocks.switch();
+        for id in old_segments {
+            if self.arrays.index_at(id.into(), new.parity()).is_some() {
+                // The new generation will have another segment there, once it is made.
+                core.mark_away(id);
+            }
+            let segment = core.segment(id)?;
+            // Waits out the writers that came before the store above.
+            let _guards = core.lock_all(segment);
+            retire(segment)?;
+        }
+        for array in 1..self.arrays.arrays_for(old.count()) {
+            core.limbo.enter(pin, array as u32);
+        }
+        Ok(())
+    }
+
+    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        fault: &mut dyn FnMut(String),
+    ) -> Result<Vec<u32>> {
+        let extent = self.extent();
+        let mut segments = Vec::new();
+        for run in runs(extent) {
+            let id = self.id(extent, extent.index(run.first));
+            match touch(core, self, id) {
+                Ok(_) => segments.push((id, run)),
+                Err(error) => fault(error.to_string()),
+            }
+        }
+        for (id, run) in &segments {
+            let (link, pattern) =
+                (core.link(*id)?, core.header(*id)?.pattern.load(&core.pm, Acquire));
+            // I1: no split is due, and each segment knows its hashes.
+            if (link.state, link.depth, pattern) != (State::Stable, run.depth, run.first) {
+                fault(format!(
+                    "I1: segment {id} ({link:?}, pattern {pattern:#x}) should have pattern {:#x} of {} bits",
+                    run.first, run.depth
+                ));
+            }
+        }
+        Ok(segments.into_iter().map(|(id, _)| id).collect())
+    }
+
+    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, _: &Core<K, V, M>) -> u64 {
+        self.arrays.start(self.arrays.arrays_for(self.extent().count()))
+    }
+
+    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<(Vec<u32>, u64)> {
+        let extent = self.extent();
+        // Both places of the first array, and all others.
+        let end = self.arrays.first() + self.segments(core);
+        let spare = (0..end as u32).filter(|&id| self.index(extent, id).is_none());
+        Ok((spare.collect(), end))
+    }
+
+    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+        self.extent().count() * planned_records(core.geometry.segment_slots())
+    }
+
+    fn skip(&self, hash: u64) -> Option<u64> {
+        (hash | hashes_below(self.extent().depth(hash))).checked_add(1)
+    }
+
+    #[inline]
+    fn base(&self) -> &Base {
+        &self.base
+    }
+
+    fn details(&self) -> Vec<(&'static str, u64)> {
+        let extent = self.extent();
+        vec![
+            ("segments_in_use", extent.count()),
+            ("round", u64::from(extent.level)),
+            ("next", extent.next),
+            ("directory_entries", self.arrays.arrays_for(extent.count())),
+            ("generation", extent.generation),
+            ("expansions", self.expansions.sum() as u64),
+            ("contractions", self.contractions.sum() as u64),
+        ]
+    }
+}

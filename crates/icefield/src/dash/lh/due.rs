@@ -1,0 +1,102 @@
+//! Splits that are due: linear hashing leaves them to whoever first needs the new segment (§5.3).
+
+use std::sync::atomic::Ordering::Acquire;
+
+use super::Lh;
+use crate::Result;
+use crate::dash::directory::Standing;
+use crate::dash::extent::{self, Extent};
+use crate::dash::layout::{Link, MAX_DEPTH, State};
+use crate::dash::recover::touch;
+use crate::dash::segment::Core;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+
+impl Lh {
+    /// Does the next split that is due of the segment of a hash, which has `depth` bits.
+    pub(super) fn catch_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        hash: u64,
+        depth: u32,
+    ) -> Result<()> {
+        let extent = self.extent();
+        let child = extent::child(extent.index(hash), depth);
+        touch(core, self, self.id(extent, child)).map(|_| ())
+    }
+
+    /// The link word of a segment that has been touched, checked against what its number says.
+    fn link<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        extent: Extent,
+        index: u64,
+    ) -> Result<Link> {
+        let id = self.id(extent, index);
+        let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
+        let least = if index < self.arrays.first() {
+            self.arrays.first_bits()
+        } else {
+            extent::birth_depth(index)
+        };
+        if link.state == State::Free || link.depth < least || pattern != extent::pattern(index) {
+            let detail =
+                format!("segment {id} ({link:?}, pattern {pattern:#x}) is not number {index}");
+            return Err(core.corrupt(&core.headers, u64::from(id) * 32, detail));
+        }
+        Ok(link)
+    }
+
+    /// Splits the source of segment `index` if it has exactly the depth at which that is due.
+    fn give_birth<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        extent: Extent,
+        index: u64,
+        fresh: bool,
+    ) -> Result<bool> {
+        let source = extent::source(index);
+        let segment = core.segment(self.id(extent, source))?;
+        let guards = core.lock_all(segment);
+        let link = self.link(core, extent, source)?;
+        if link.state != State::Stable || link.depth + 1 != extent::birth_depth(index) {
+            return Ok(false);
+        }
+        let new = core.renew_segment(self.id(extent, index), fresh, Self::birth(extent))?;
+        core.split_into(self, segment, &guards, new)?;
+        Ok(true)
+    }
+
+    /// Makes a segment by the split that is due, unless it has been made before.
+    pub(super) fn make_if_due<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        segment: u32,
+        fresh: bool,
+    ) -> Result<Standing> {
+        let extent = self.extent();
+        let Some(index) = self.index(extent, segment) else { return Ok(Standing::Elsewhere) };
+        if index < self.arrays.first() {
+            return Ok(Standing::Whole);
+        }
+        let (source, due) = (extent::source(index), extent::birth_depth(index) - 1);
+        for _ in 0..2 * MAX_DEPTH {
+            if !touch(core, self, self.id(extent, source))? {
+                return Ok(Standing::Elsewhere);
+            }
+            let link = self.link(core, extent, source)?;
+            let depth = link.depth + u32::from(link.state == State::Splitting);
+            if depth > due {
+                return Ok(Standing::Whole);
+            }
+            if depth < due {
+                // Another split of the source comes first.
+                touch(core, self, self.id(extent, extent::child(source, depth)))?;
+            } else if self.give_birth(core, extent, index, fresh)? {
+                return Ok(Standing::Born);
+            }
+        }
+        let detail = format!("the split of segment {source} that makes segment {index} never ends");
+        Err(core.corrupt(&core.headers, u64::from(segment) * 32, detail))
+    }
+}

@@ -1,0 +1,80 @@
+//! Linear hashing in reverse: contraction, arrays given back.
+
+use std::sync::PoisonError;
+
+use super::Lh;
+use crate::Result;
+use crate::dash::extent;
+use crate::dash::layout::State;
+use crate::dash::recover::touch;
+use crate::dash::segment::Core;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::Pin;
+
+impl Lh {
+    /// Merges the last segment into the one that it was split off from, if both hold little enough.
+    pub(super) fn contract<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+        pin: &Pin<'_>,
+        percent: u64,
+    ) -> Result<bool> {
+        let _structure = self.base.shared();
+        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.extent();
+        let least = self.arrays.first().max(self.base.floor());
+        let Some(new) = old.shrunk(least) else { return Ok(false) };
+        let last = new.count();
+        let ids = [extent::source(last), last].map(|index| self.id(old, index));
+        // Does the split if it is still due: the last segment cannot be the source of another.
+        if !touch(core, self, ids[1])? || !core.fit_in_one(ids, percent)? {
+            return Ok(false);
+        }
+        let [left, right] = [core.hold(ids[0])?, core.hold(ids[1])?];
+        let depth = extent::birth_depth(last);
+        let links = [core.link(ids[0])?, core.link(ids[1])?];
+        let fits = links.iter().all(|link| (link.state, link.depth) == (State::Stable, depth))
+            && core.fit_in_one(ids, percent)?;
+        if !fits {
+            return Ok(false);
+        }
+        let merged = core.merge(&left, &right, || {
+            // P24, commit point of the merge: P12 of the contraction.
+            self.base.set_word(core, new.pack())?;
+            core.mark_away(ids[1]);
+            // P26: the merge is over.
+            core.set_link(ids[0], State::Stable, depth - 1, links[1].side)
+        })?;
+        if merged {
+            self.contractions.add(1);
+            let (array, within) = self.arrays.array_of(last);
+            if within == 0 {
+                // Its space goes back once nobody can be on the way there.
+                core.limbo.enter(pin, array as u32);
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Punches arrays that are not there any more and that nobody is on the way to.
+    pub(super) fn punch_arrays<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &self,
+        core: &Core<K, V, M>,
+    ) -> Result<()> {
+        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = core.geometry.segment_bytes();
+        for array in core.limbo.leave() {
+            let (space, array, parity) = (array, u64::from(array), self.extent().parity());
+            // It may be back already, or have been, and be waited for again.
+            if array > 0
+                && self.arrays.start(array) >= self.extent().count()
+                && !core.limbo.waits(space)
+            {
+                let (start, size) = (self.arrays.place(array, parity), self.arrays.size(array));
+                core.pm.punch(&core.segments, start * bytes, size * bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
