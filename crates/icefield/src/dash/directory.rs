@@ -21,7 +21,7 @@ const PLANNED_LOAD_PERCENT: u64 = 75;
 
 /// So often a segment that turns out to be no part of the table is looked up anew: each time somebody else has just
 /// merged it. A damaged directory would name it for ever.
-const PATIENCE: u32 = 1 << 16;
+const PATIENCE: u32 = 1 << 8;
 
 /// The segment that a hash belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
