@@ -1,34 +1,38 @@
 //! An entry of a level: how it gets buckets, takes records and gives buckets back.
 
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef};
 use super::filter::Image;
-use super::layout::{Bucket, ENTRY_BYTES, Entry, EntryId, State, class_of, run_buckets};
+use super::layout::{BUCKET_BYTES, ENTRY_BYTES, Entry, EntryId, State, class_of, run_buckets};
 use super::root::Record;
 use crate::key::{Key, Value};
 use crate::pm::alloc::Blocks;
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// The runs of a class as blocks of the allocator: a free one's first word leads to the next.
-pub(super) struct RunBlocks<'a, M> {
+/// Runs of a class, or chained entries, as blocks of the allocator: a word of a free one leads to the next.
+pub(super) struct Linked<'a, M> {
     pub(super) pm: &'a M,
     pub(super) region: &'a Region,
+    /// Bytes of a block.
     pub(super) bytes: u64,
+    /// Where in a block the word is.
+    pub(super) link: u64,
 }
 
-impl<M: Medium> RunBlocks<'_, M> {
+impl<M: Medium> Linked<'_, M> {
     fn link(&self, block: u32) -> Result<&Cell64> {
-        let offset = u64::from(block) * self.bytes;
+        let offset = u64::from(block) * self.bytes + self.link;
         self.region.at(offset).ok_or_else(|| {
             let file = self.pm.path().join(self.region.name());
-            Error::corrupt(file, offset, "the file ends before the run")
+            Error::corrupt(file, offset, "the file ends before the block")
         })
     }
 }
 
-impl<M: Medium> Blocks for RunBlocks<'_, M> {
+impl<M: Medium> Blocks for Linked<'_, M> {
     fn next(&self, block: u32) -> Result<u64> {
         Ok(self.link(block)?.load(self.pm, Acquire))
     }
@@ -42,41 +46,6 @@ impl<M: Medium> Blocks for RunBlocks<'_, M> {
 
     fn reserve(&self, count: u64) -> Result<()> {
         grow(self.pm, self.region, count, self.bytes)
-    }
-}
-
-/// The chained entries as blocks of the allocator.
-pub(super) struct ChainBlocks<'a, M> {
-    pub(super) pm: &'a M,
-    pub(super) region: &'a Region,
-}
-
-impl<M: Medium> ChainBlocks<'_, M> {
-    fn link(&self, block: u32) -> Result<&Cell64> {
-        let offset = u64::from(block) * ENTRY_BYTES;
-        let entry: Option<&Entry> = self.region.at(offset);
-        // A word of the filter: the state of a free entry says that it is empty.
-        entry.map(|entry| &entry.filter[0]).ok_or_else(|| {
-            let file = self.pm.path().join(self.region.name());
-            Error::corrupt(file, offset, "the file ends before the entry")
-        })
-    }
-}
-
-impl<M: Medium> Blocks for ChainBlocks<'_, M> {
-    fn next(&self, block: u32) -> Result<u64> {
-        Ok(self.link(block)?.load(self.pm, Acquire))
-    }
-
-    fn set_next(&self, block: u32, next: u64) -> Result<()> {
-        let link = self.link(block)?;
-        link.store(self.pm, next, Release);
-        self.pm.persist(link);
-        Ok(())
-    }
-
-    fn reserve(&self, count: u64) -> Result<()> {
-        grow(self.pm, self.region, count, ENTRY_BYTES)
     }
 }
 
@@ -94,13 +63,15 @@ fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Resu
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    pub(super) fn run_blocks(&self, class: usize) -> RunBlocks<'_, M> {
-        let bytes = size_of::<Bucket>() as u64 * run_buckets(class + 1);
-        RunBlocks { pm: &self.pm, region: &self.runs[class], bytes }
+    pub(super) fn run_blocks(&self, class: usize) -> Linked<'_, M> {
+        let bytes = BUCKET_BYTES * run_buckets(class + 1);
+        Linked { pm: &self.pm, region: &self.runs[class], bytes, link: 0 }
     }
 
-    pub(super) fn chain_blocks(&self) -> ChainBlocks<'_, M> {
-        ChainBlocks { pm: &self.pm, region: &self.chains }
+    pub(super) fn chain_blocks(&self) -> Linked<'_, M> {
+        // A word of the filter: the state of a free entry says that it is empty.
+        let link = offset_of!(Entry, filter) as u64;
+        Linked { pm: &self.pm, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
 
     /// Gives an entry the runs that it needs for so many records.
