@@ -25,6 +25,7 @@ const TESTS: &[(&str, fn())] = &[
     ("the_ceiling_fits_the_medium_and_the_batch", the_ceiling_fits_the_medium_and_the_batch),
     ("mixed_sweeps_the_share_of_inserts", mixed_sweeps_the_share_of_inserts),
     ("growth_tells_load_factors", growth_tells_load_factors),
+    ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
     ("a_fill_curve_has_twenty_points", a_fill_curve_has_twenty_points),
     ("costs_are_counted_per_call", costs_are_counted_per_call),
     ("batches_share_fences", batches_share_fences),
@@ -80,6 +81,7 @@ fn list_names_every_experiment() {
         "delete",
         "mixed",
         "load-factor",
+        "filters",
         "fill-curve",
         "levels",
         "amplification",
@@ -202,6 +204,19 @@ fn growth_tells_load_factors() {
         );
         assert!(0.0 < min && min <= mean && mean <= peak && peak <= 1.0, "{row:?}");
         assert!((0.9..=1.0).contains(&extra(&row, "split_load_factor")), "{row:?}");
+    }
+}
+
+fn filters_in_dram_are_told_apart() {
+    let mut args = small("filters");
+    args.tables = vec!["plush".to_owned()];
+    let rows = rows(args);
+    assert_eq!(rows.len(), 9, "three settings, three calls");
+    for (row, name) in
+        rows.iter().zip(["none", "prealloc", "prealloc+dramfilter"].map(|name| [name; 3]).concat())
+    {
+        assert_eq!(row["extra"]["filters"], name);
+        assert!(number(row, "mops") > 0.0, "{row:?}");
     }
 }
 

@@ -108,6 +108,11 @@ const EXPERIMENTS: &[Experiment] = &[
         run: sweeps::features,
     },
     Experiment {
+        name: "filters",
+        what: "puts and reads with levels pre-allocated and filters in DRAM (Plush Fig 9)",
+        run: sweeps::filters,
+    },
+    Experiment {
         name: "single-thread",
         what: "the same for one thread, with atomics and without (DLHT Fig 16)",
         run: sweeps::single_thread,

@@ -23,6 +23,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if let Some(payloads) = &self.payloads {
             payloads.resume(&self.pm)?;
         }
+        self.load_top_filters()?;
         let _pin = self.pin();
         match phase {
             Phase::Stable { .. } => self.replay()?,
@@ -145,6 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let entry = self.level_entry(level, index)?;
                 let epoch = if level == 1 { self.root.epoch((index >> step) as usize) } else { 0 };
                 self.wipe_entry(entry.id, State { size: 0, epoch })?;
+                self.forget_filter(entry);
             }
         }
         if let Some(payloads) = &self.payloads {

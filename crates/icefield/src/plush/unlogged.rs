@@ -39,8 +39,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             self.root.note_unlogged(held.entry);
             self.root.push(held.entry, hash, record);
-            self.counts.writes.add(1);
-            self.estimate.add(1);
+            self.note_written(1, 1);
             return Ok(());
         }
     }
