@@ -35,7 +35,7 @@
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
 //!   or when that entry's filters do not know the key. (They would not vanish otherwise.)
 //! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or higher; Listing 2 stores
-//!   the equal one.
+//!   the equal one. Logs from a megabyte on are replayed in parallel.
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
 //! - Past the paper. Compaction in place (`compact`): an entry of the last level that is full of stale records drops
 //!   them, and gives buckets back, so that updates do not fill the table for ever. Continued entries (`level::extend`):
