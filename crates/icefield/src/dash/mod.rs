@@ -210,7 +210,6 @@ pub use eh::Eh;
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};
 pub use options::DashOptions;
-pub use scan::Iter;
 
 /// A Dash table; use it as [`DashEh`].
 ///

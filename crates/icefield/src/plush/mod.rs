@@ -165,7 +165,6 @@ use self::core::Core;
 #[doc(hidden)]
 pub use layout::Shape;
 pub use options::PlushOptions;
-pub use scan::PlushIter;
 
 /// Plush: a durable, concurrent hash table for writing.
 ///
