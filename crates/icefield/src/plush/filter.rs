@@ -2,9 +2,9 @@
 //! half words of one line.
 //!
 //! A hash chooses one of the six lines, six of its 32 half words (rows), and by how much each is turned: a row has one
-//! bit for each bucket, from the turn on. So a search reads one line, and there is nothing to do bucket by bucket; and as
-//! rows are turned, a bucket with many keys of one line sets bits all over it instead of filling its own. At twelve bits
-//! a record a full entry names a bucket in vain for one absent key of seventeen, a half full one for one of 500.
+//! bit for each bucket, from the turn on. So a search reads one line, and there is nothing to do bucket by bucket; and
+//! as rows are turned, a bucket with many keys of one line sets bits all over it instead of filling its own. At twelve
+//! bits a record a full entry names a bucket in vain for one absent key of seventeen, a half full one for one of 500.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,7 +1,7 @@
 //! Migration (§4.1, §5.1, Listing 2): an entry's records move on to the entries below it, all at once.
 //!
-//! The data of eight targets share a fence, and so do their states. What a crash leaves in between is there twice, above
-//! and below: the upper copy hides the lower one, and the next migration merges them.
+//! The data of eight targets share a fence, and so do their states. What a crash leaves in between is there twice,
+//! above and below: the upper copy hides the lower one, and the next migration merges them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
