@@ -250,6 +250,7 @@ pub(super) fn child(args: &Args) -> Outcome {
         hash: args.hash.unwrap_or_default(),
         link_ratio: None,
         fixed_size: false,
+        levels: None,
         records: Records::default(),
         stash_buckets: args.stash_buckets.first().copied(),
         yards: args.yards.first().copied(),
