@@ -16,9 +16,11 @@ use icefield_testkit::workload::Distribution;
 /// ```
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The experiment; `list` names all, `all` runs all
+    /// The experiment; `list` names all, `all` runs all; `compare` and `report` read results
     #[arg(default_value = "list")]
     pub experiment: String,
+    /// For `compare`: two files of results, the earlier first; for `report`: a directory that `--out` made
+    pub results: Vec<PathBuf>,
     /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_delimiter = ',')]
     pub tables: Vec<String>,
@@ -82,7 +84,7 @@ pub struct Args {
     /// Write results as JSON lines to this file; `-` is standard output, and nothing else goes there then
     #[arg(long)]
     pub json: Option<String>,
-    /// Write results.jsonl and results.csv to this directory
+    /// Write results.jsonl, results.csv and report.html with its figures to this directory
     #[arg(long)]
     pub out: Option<PathBuf>,
     /// A hundredth of the keys, measured once
@@ -104,6 +106,7 @@ impl Args {
     pub fn new(experiment: &str) -> Self {
         Self {
             experiment: experiment.to_owned(),
+            results: Vec::new(),
             tables: Vec::new(),
             peers: vec!["none".to_owned()],
             peer_lib: Vec::new(),

@@ -36,6 +36,7 @@ const TESTS: &[(&str, fn())] = &[
     ("space_is_what_the_files_take", space_is_what_the_files_take),
     ("a_full_iceberg_is_nearly_all_records", a_full_iceberg_is_nearly_all_records),
     ("results_go_to_a_directory", results_go_to_a_directory),
+    ("runs_are_compared", runs_are_compared),
 ];
 
 /// The program as `recovery` starts it.
@@ -384,4 +385,37 @@ fn results_go_to_a_directory() {
     assert_eq!((rows.len(), jsonl.lines().count(), csv.lines().count()), (2, 2, 3));
     assert_eq!(rows[1]["batch"], 16);
     assert!(csv.starts_with("experiment,table,op,"));
+    let page = std::fs::read_to_string(dir.path().join("new/report.html")).unwrap();
+    assert!(page.contains("id=\"get\"") && page.contains("not in this run"), "{page}");
+    assert!(page.contains("<th>processor</th>") && !page.contains("http://www.w3.org/1999/xlink"));
+    let loads = ["src=", "url(", "<script", "<link", "@import"];
+    assert!(loads.iter().all(|word| !page.contains(word)), "the page loads something");
+    // One by one and in batches.
+    let figures: Vec<_> = dir.path().join("new/figures").read_dir().unwrap().collect();
+    assert_eq!(figures.len(), 2);
+}
+
+fn runs_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let [before, after] = ["before.jsonl", "after.jsonl"].map(|name| dir.path().join(name));
+    std::fs::write(
+        &before,
+        "{\"experiment\":\"get\",\"table\":\"a\",\"op\":\"get\",\"mops\":10}\n",
+    )
+    .unwrap();
+    std::fs::write(&after, "{\"experiment\":\"get\",\"table\":\"a\",\"op\":\"get\",\"mops\":5}\n")
+        .unwrap();
+    let compared = |files: &[&std::path::PathBuf]| {
+        let mut args = Args::new("compare");
+        args.json = Some(dir.path().join("compared.jsonl").display().to_string());
+        args.results = files.iter().map(|path| (*path).clone()).collect();
+        run(args)
+    };
+    assert!(compared(&[&before, &before]).unwrap());
+    assert!(!compared(&[&before, &after]).unwrap(), "half the speed is worse");
+    let told = std::fs::read_to_string(dir.path().join("compared.jsonl")).unwrap();
+    assert!(told.contains("\"verdict\":\"worse\""), "{told}");
+    assert!(
+        compared(&[&before]).is_err() && compared(&[&before, &dir.path().join("none")]).is_err()
+    );
 }

@@ -18,8 +18,11 @@ mod throughput;
 mod timeline;
 mod ycsb;
 
+use std::time::Instant;
+
 use crate::args::Args;
 use crate::output::Output;
+use crate::report::{self, RunFacts};
 use crate::session::Session;
 use crate::{Error, Outcome};
 
@@ -208,6 +211,11 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
+/// What an experiment measures, and after which figure.
+pub(crate) fn what(name: &str) -> Option<&'static str> {
+    EXPERIMENTS.iter().find(|known| known.name == name).map(|known| known.what)
+}
+
 /// Runs what `args` name; `false` when an answer was wrong.
 pub(crate) fn run(args: Args) -> Outcome<bool> {
     match args.experiment.as_str() {
@@ -227,10 +235,17 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
     if chosen.is_empty() {
         return Err(Error::NoExperiment(args.experiment));
     }
+    let began = Instant::now();
     let mut session = Session::new(args)?;
     for experiment in chosen {
         (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
+    }
+    if let Some(dir) = &session.args.out {
+        let facts = RunFacts::gather(session.machine.cores(), session.backing(), began.elapsed());
+        facts.write(dir)?;
+        let page = report::write(dir)?;
+        session.output.say(&format!("report: {}", page.display()))?;
     }
     Ok(session.is_sound())
 }
