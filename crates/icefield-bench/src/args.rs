@@ -75,6 +75,9 @@ pub struct Args {
     /// Link buckets for each of DLHT's bins, 0 to 3 [default: the table's; 1/8 and 1/5 in occupancy]
     #[arg(long, value_delimiter = ',')]
     pub link_ratio: Vec<f64>,
+    /// The memory node that `remote` keeps its tables on [default: each in turn]
+    #[arg(long)]
+    pub mem_node: Option<u32>,
     /// How `ycsb-*` write: replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
@@ -124,6 +127,7 @@ impl Args {
             yards: Vec::new(),
             hash: None,
             link_ratio: Vec::new(),
+            mem_node: None,
             ycsb_writes: YcsbWrites::Update,
             seed: 1,
             json: None,

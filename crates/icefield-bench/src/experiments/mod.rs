@@ -1,6 +1,7 @@
 //! The experiments by name.
 
 mod amplification;
+mod elsewhere;
 mod fill;
 mod growth;
 mod latency;
@@ -10,6 +11,7 @@ mod locks;
 mod mixed;
 mod occupancy;
 mod oltp;
+mod project;
 mod recovery;
 mod smallbank;
 mod sweeps;
@@ -208,6 +210,21 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "space",
         what: "bytes on the medium and in DRAM per record",
         run: growth::space,
+    },
+    Experiment {
+        name: "energy",
+        what: "reads per joule, where the processor counts them (DLHT Fig 4)",
+        run: elsewhere::energy,
+    },
+    Experiment {
+        name: "remote",
+        what: "reads from the memory of each node, where there are several (DLHT 5.3.2)",
+        run: elsewhere::remote,
+    },
+    Experiment {
+        name: "project",
+        what: "a model, no measurement: throughput on Optane and CXL, from counts and the medium's figures",
+        run: project::run,
     },
 ];
 

@@ -50,6 +50,10 @@ pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figur
             rows,
             &Plot { figure: |row| row.bytes_per_key, up: "bytes per record", ..tables() },
         ),
+        "project" => by_point(
+            rows,
+            &extra("modelled_medium", "modelled_mops", "modelled million operations a second"),
+        ),
         "levels" => by_point(rows, &extra("yards", "front_yard", "share in the front yard")),
         "occupancy" => {
             by_point(rows, &extra("link_ratio", "occupancy", "records over slots when it grows"))
@@ -88,7 +92,7 @@ impl Plot {
             "keys" => number(row.keys),
             "batch" => row.batch(),
             "table" => String::new(),
-            "loop" => row.op.clone(),
+            "loop" => row.ceiling.clone().unwrap_or_default(),
             own => row.point(own).unwrap_or_default(),
         }
     }

@@ -119,6 +119,13 @@ fn section(
             escaped(&wrong.join(", "))
         );
     }
+    for why in rows.iter().filter_map(|row| row.point("not_measured")) {
+        let _ = writeln!(
+            section,
+            "<p class=\"unknown\">Cannot be measured here: {}.</p>",
+            escaped(&why)
+        );
+    }
     section += "<div class=\"figures\">\n";
     for (number, figure) in figures(experiment, rows)?.iter().enumerate() {
         let name = format!("{experiment}-{}.svg", number + 1);
