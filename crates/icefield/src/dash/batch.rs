@@ -13,7 +13,6 @@ use std::ops::ControlFlow;
 
 use super::Dash;
 use super::directory::Directory;
-use super::insert::choose;
 use super::layout::Bucket;
 use super::segment::{Target, place_of};
 use super::writer::{Ahead, Writer};
@@ -91,7 +90,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let candidates = self.core.candidates(pair, ahead.hash);
         let metas = pair.map(|bucket| bucket.meta(&self.core.pm).allocated());
         let place = match candidates {
-            0 => choose(metas, self.core.geometry.slot_mask()),
+            0 => self.core.choose(metas),
             _ => Some(place_of(candidates)),
         };
         if let Some((which, slot)) = place {

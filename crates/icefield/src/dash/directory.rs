@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
+use super::kinds::{Ablation, Kinds};
 use super::recover::touch;
 use super::segment::Core;
-use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, Region};
 use crate::record::Pin;
 use crate::{Error, Result};
@@ -63,6 +63,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// The design's name in superblocks and on the command line.
     const DESIGN: &'static str;
 
+    /// What its tables do without.
+    type Ablation: Ablation;
+
     /// What a new table is told, and remembers.
     type Options: Clone + Copy + Default + std::fmt::Debug + Send + Sync;
 
@@ -79,20 +82,13 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// No space.
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        options: Self::Options,
-        capacity: u64,
-    ) -> Result<Self>;
+    fn create<T: Kinds>(core: &Core<T>, options: Self::Options, capacity: u64) -> Result<Self>;
 
     /// Takes up what is on the medium, in constant time, and settles interrupted allocations; says how many there were.
     ///
     /// # Errors
     /// The root words are damaged.
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        options: Self::Options,
-    ) -> Result<(Self, u64)>;
+    fn open<T: Kinds>(core: &Core<T>, options: Self::Options) -> Result<(Self, u64)>;
 
     /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading
     /// versions or locking. `None` says nothing: ask [`Directory::locate`].
@@ -102,22 +98,14 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The directory is damaged.
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located>;
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located>;
 
     /// [`Directory::locate`], ready to be used in this session. The caller holds no lock of a segment.
     ///
     /// # Errors
     /// As [`Directory::locate`]; no space for what a split needs.
     #[inline]
-    fn ready<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located> {
+    fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {
             let located = self.locate(core, hash)?;
             if touch(core, self, located.segment)? {
@@ -129,12 +117,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
 
     /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
     #[inline(always)]
-    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        located: Located,
-    ) -> bool {
+    fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.glance(&core.pm, hash) == Some(located)
     }
 
@@ -142,9 +125,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>>;
@@ -153,11 +136,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::ready`].
-    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Covered> {
+    fn range<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Covered> {
         loop {
             let located = self.ready(core, hash)?;
             if let Some(covered) = self.covered(core, hash, located)? {
@@ -170,9 +149,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::range`], and what `visit` says.
-    fn each_range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn each_range<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         mut visit: impl FnMut(Covered) -> Result<()>,
     ) -> Result<()> {
         let mut next = Some(0_u64);
@@ -189,9 +168,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// No space; nothing has changed.
-    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn make_room<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
         records: impl Fn() -> u64,
@@ -204,12 +183,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The files are damaged; no space.
     #[inline]
-    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-        fresh: bool,
-    ) -> Result<Standing> {
+    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         let _ = (core, segment, fresh);
         Ok(Standing::Whole)
     }
@@ -220,9 +194,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The files are damaged.
     #[inline]
-    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn redirect<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         (pattern, depth): (u64, u32),
         from: u32,
         to: u32,
@@ -243,11 +217,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-    ) -> Result<()> {
+    fn finish_merge<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         let _ = (core, segment);
         Ok(())
     }
@@ -257,9 +227,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shrink<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         hash: u64,
         percent: u64,
@@ -269,40 +239,28 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<()>;
+    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()>;
 
     /// Gives freed space back to the file system as far as nobody can be on the way there any more.
     ///
     /// # Errors
     /// The system call failed; the table is as good as before.
-    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()>;
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()>;
 
     /// Makes the table large enough for `records` records in all.
     ///
     /// # Errors
     /// No space; what was gained stays.
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        records: u64,
-    ) -> Result<()>;
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()>;
 
     /// Empties the table by one durable store, then waits out writers that still were in its old segments. `retire` is
     /// called with each old segment, locked.
     ///
     /// # Errors
     /// No space; nothing has changed.
-    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn clear<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         before: impl FnOnce(u64),
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
@@ -321,26 +279,19 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files cannot be read.
-    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        fault: &mut dyn FnMut(String),
-    ) -> Result<Vec<u32>>;
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>>;
 
     /// How many segments have space on the medium.
-    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64;
+    fn segments<T: Kinds>(&self, core: &Core<T>) -> u64;
 
     /// The segments that have a place and are not in use, and the number that all segments lie below.
     ///
     /// # Errors
     /// The files are damaged.
-    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<(Vec<u32>, u64)>;
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)>;
 
     /// How many records the present segments are planned to take.
-    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+    fn capacity<T: Kinds>(&self, core: &Core<T>) -> u64 {
         self.segments(core) * planned_records(core.geometry.segment_slots())
     }
 
@@ -405,11 +356,7 @@ impl Base {
     }
 
     /// Stores, persists and then publishes a root word.
-    pub(super) fn set_word<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        word: u64,
-    ) -> Result<()> {
+    pub(super) fn set_word<T: Kinds>(&self, core: &Core<T>, word: u64) -> Result<()> {
         let cell = &core.root()?.directory;
         cell.store(&core.pm, word, Release);
         // P12, commit point of doubling, of expansion and of `clear`.

@@ -6,6 +6,7 @@
 
 mod shrink;
 
+use std::marker::PhantomData;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,13 +16,13 @@ use super::directory::{
     Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_segments,
     segment_of,
 };
+use super::kinds::{Ablation, Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
 use super::recover::touch;
 use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks, check_count};
 use super::split::MAX_CHAIN_TO_SPLIT;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium};
 use crate::record::Pin;
 
@@ -31,13 +32,13 @@ const NO_SOURCE: u32 = u32::MAX;
 /// Random hashes stay below 4; a crowd of equal hashes would double for ever.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
-/// The extendible-hashing directory.
+/// The extendible-hashing directory, of tables that do without `A`.
 ///
 /// ```
 /// let table: icefield::Dash<u64, u64, icefield::Eh> = icefield::DashEh::in_memory()?;
 /// # Ok::<(), icefield::Error>(())
 /// ```
-pub struct Eh {
+pub struct Eh<A = Whole> {
     base: Base,
     /// Guards directory entries and doubling.
     entries: Mutex<()>,
@@ -45,9 +46,10 @@ pub struct Eh {
     halvings: ShardedCounter,
     /// A pair of entries that differed when the directory was last to be halved.
     deep: AtomicUsize,
+    ablation: PhantomData<fn() -> A>,
 }
 
-impl Eh {
+impl<A: Ablation> Eh<A> {
     fn map<M: Medium>(pm: &M, root: RootWord) -> Result<Self> {
         let base = Base::map(pm, 2 << MAX_DEPTH, root.pack())?;
         Ok(Self {
@@ -56,6 +58,7 @@ impl Eh {
             doublings: ShardedCounter::default(),
             halvings: ShardedCounter::default(),
             deep: AtomicUsize::new(0),
+            ablation: PhantomData,
         })
     }
 
@@ -75,10 +78,7 @@ impl Eh {
     }
 
     /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
-    fn double<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<bool> {
+    fn double<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let pm = &core.pm;
         let old = self.root();
         let new = RootWord { depth: old.depth + 1, ..old };
@@ -102,11 +102,11 @@ impl Eh {
     }
 
     /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
-    fn split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn split<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         segment: Segment<'_>,
-        guards: &[Guard<'_, M>],
+        guards: &[Guard<'_, T::Medium>],
     ) -> Result<bool> {
         let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
         if chained > MAX_CHAIN_TO_SPLIT {
@@ -128,11 +128,7 @@ impl Eh {
     }
 
     /// Whether a segment is in the directory, or about to be because its neighbour's split has been committed.
-    fn is_owned<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        id: u32,
-    ) -> Result<bool> {
+    fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.pm, Acquire);
         let holder = self.locate(core, pattern)?.segment;
         if holder == id {
@@ -143,12 +139,7 @@ impl Eh {
     }
 
     /// Splits until no segment that covers `hash` is shallower than `depth`.
-    fn deepen<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        depth: u32,
-    ) -> Result<()> {
+    fn deepen<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let _structure = self.base.shared();
         loop {
             let located = self.ready(core, hash)?;
@@ -169,8 +160,10 @@ fn planned_depth(segment_slots: u64, records: u64) -> u32 {
     segments.next_power_of_two().trailing_zeros().min(MAX_DEPTH)
 }
 
-impl Directory for Eh {
+impl<A: Ablation> Directory for Eh<A> {
     const DESIGN: &'static str = "dash-eh";
+
+    type Ablation = A;
 
     type Options = ();
 
@@ -186,11 +179,7 @@ impl Directory for Eh {
         RootWord::unpack(root_word).generation
     }
 
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        (): (),
-        capacity: u64,
-    ) -> Result<Self> {
+    fn create<T: Kinds>(core: &Core<T>, (): (), capacity: u64) -> Result<Self> {
         let pm = &core.pm;
         let root = RootWord {
             generation: 0,
@@ -221,10 +210,7 @@ impl Directory for Eh {
         Ok(eh)
     }
 
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        (): (),
-    ) -> Result<(Self, u64)> {
+    fn open<T: Kinds>(core: &Core<T>, (): ()) -> Result<(Self, u64)> {
         let words = core.root()?;
         check_count(core, core.segment_blocks.used(&core.pm, &words.segments))?;
         let root = RootWord::unpack(words.directory.load(&core.pm, Acquire));
@@ -259,11 +245,7 @@ impl Directory for Eh {
         Some(Located { segment, generation: root.generation })
     }
 
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located> {
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         loop {
             let root = self.root();
             if let Some(located) = self.glance(&core.pm, hash) {
@@ -276,9 +258,9 @@ impl Directory for Eh {
         }
     }
 
-    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
@@ -298,9 +280,9 @@ impl Directory for Eh {
         Ok(Some(Covered::new(located, hash, depth)))
     }
 
-    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn make_room<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
         _records: impl Fn() -> u64,
@@ -319,9 +301,9 @@ impl Directory for Eh {
 
     /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
     /// third segment stay: it has split off since (recovery may come late).
-    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn redirect<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         (pattern, depth): (u64, u32),
         from: u32,
         to: u32,
@@ -343,12 +325,7 @@ impl Directory for Eh {
 
     /// A segment that has been freed is no part of the table; one that was about to be when the machine stopped is as
     /// its left neighbour says.
-    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-        fresh: bool,
-    ) -> Result<Standing> {
+    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         let link = core.link(segment)?;
         if !fresh || link.state == State::Free {
             return Ok(Standing::Elsewhere);
@@ -371,17 +348,13 @@ impl Directory for Eh {
         Ok(Standing::Whole)
     }
 
-    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-    ) -> Result<()> {
+    fn finish_merge<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         self.roll_forward(core, segment)
     }
 
-    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shrink<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         hash: u64,
         percent: u64,
@@ -396,12 +369,7 @@ impl Directory for Eh {
         Ok(merged)
     }
 
-    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<()> {
+    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()> {
         self.base.set_floor(0);
         let mut next = Some(0_u64);
         while let Some(hash) = next {
@@ -412,18 +380,11 @@ impl Directory for Eh {
         Ok(())
     }
 
-    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()> {
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         shrink::give_back(core)
     }
 
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        records: u64,
-    ) -> Result<()> {
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
         let depth = planned_depth(core.geometry.segment_slots(), records);
         self.base.set_floor(self.base.floor().max(1 << depth));
         let mut hash = 0_u64;
@@ -437,9 +398,9 @@ impl Directory for Eh {
         }
     }
 
-    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn clear<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
@@ -478,11 +439,7 @@ impl Directory for Eh {
         Ok(())
     }
 
-    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        fault: &mut dyn FnMut(String),
-    ) -> Result<Vec<u32>> {
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {
         let root = self.root();
         let entries = self.entries(&core.pm, root)?;
         let mut segments: Vec<u32> = Vec::new();
@@ -530,14 +487,11 @@ impl Directory for Eh {
         Ok(segments)
     }
 
-    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+    fn segments<T: Kinds>(&self, core: &Core<T>) -> u64 {
         core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments))
     }
 
-    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<(Vec<u32>, u64)> {
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let words = &core.root()?.segments;
         let free = core.segment_blocks.free_blocks(&core.pm, words, &SegmentBlocks(core))?;
         Ok((free, self.segments(core)))

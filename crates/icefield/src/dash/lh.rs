@@ -26,13 +26,13 @@ use super::directory::{
     planned_segments,
 };
 use super::extent::{self, Extent};
+use super::kinds::{Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, State};
 use super::recover::touch;
 use super::segment::{ChainBlocks, Core, Segment, check_count};
 use super::split::MAX_CHAIN_TO_SPLIT;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Blocks;
 use crate::record::Pin;
@@ -97,12 +97,7 @@ impl Lh {
 
     /// Makes sure that an array is there, before its first segment is. An entry stays when its array goes, and means
     /// nothing then.
-    fn provide<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-        array: u64,
-    ) -> Result<()> {
+    fn provide<T: Kinds>(&self, core: &Core<T>, extent: Extent, array: u64) -> Result<()> {
         let (pm, parity) = (&core.pm, extent.parity());
         let place = self.arrays.place(array, parity);
         let end = place + self.arrays.size(array);
@@ -124,10 +119,7 @@ impl Lh {
     }
 
     /// Adds a segment; its split is due from then on. `false`: there may be no more.
-    fn expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<bool> {
+    fn expand<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.extent();
         let Some(new) = old.grown() else { return Ok(false) };
@@ -143,9 +135,9 @@ impl Lh {
     }
 
     /// Whether the table shall grow now that a segment is about to get a chained bucket.
-    fn shall_expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shall_expand<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         segment: Segment<'_>,
         records: impl Fn() -> u64,
     ) -> Result<bool> {
@@ -166,11 +158,7 @@ impl Lh {
     }
 
     /// Makes all segments of an empty table.
-    fn lay_out<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-    ) -> Result<()> {
+    fn lay_out<T: Kinds>(&self, core: &Core<T>, extent: Extent) -> Result<()> {
         for array in 0..self.arrays.arrays_for(extent.count()) {
             self.provide(core, extent, array)?;
         }
@@ -188,11 +176,7 @@ impl Lh {
     }
 
     /// Whether the chain of a segment means something.
-    fn owns_chain<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        id: u32,
-    ) -> Result<bool> {
+    fn owns_chain<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let extent = self.extent();
         Ok(self.index(extent, id).is_some()
             && core.header(id)?.birth.load(&core.pm, Acquire) == Self::birth(extent))
@@ -221,6 +205,8 @@ fn runs(extent: Extent) -> impl Iterator<Item = Run> {
 impl Directory for Lh {
     const DESIGN: &'static str = "dash-lh";
 
+    type Ablation = Whole;
+
     type Options = Growth;
 
     fn params(growth: Growth) -> [u64; 3] {
@@ -235,11 +221,7 @@ impl Directory for Lh {
         Extent::unpack(root_word).generation
     }
 
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        growth: Growth,
-        capacity: u64,
-    ) -> Result<Self> {
+    fn create<T: Kinds>(core: &Core<T>, growth: Growth, capacity: u64) -> Result<Self> {
         let planned = planned_segments(core.geometry.segment_slots(), capacity);
         let least = u64::from(growth.first_array);
         let extent = Extent::of(0, planned.clamp(least, (1 << MAX_DEPTH) - 1));
@@ -251,10 +233,7 @@ impl Directory for Lh {
         Ok(lh)
     }
 
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        growth: Growth,
-    ) -> Result<(Self, u64)> {
+    fn open<T: Kinds>(core: &Core<T>, growth: Growth) -> Result<(Self, u64)> {
         let words = core.root()?;
         let word = words.directory.load(&core.pm, Acquire);
         let extent = Extent::unpack(word);
@@ -291,11 +270,7 @@ impl Directory for Lh {
             .then_some(Located { segment: place + within as u32, generation: extent.generation })
     }
 
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located> {
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         loop {
             let extent = self.extent();
             if let Some(located) = self.glance(&core.pm, hash) {
@@ -311,18 +286,13 @@ impl Directory for Lh {
 
     /// The hash is still the segment's, and the segment is ready: it may have gone and be due again.
     #[inline(always)]
-    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        located: Located,
-    ) -> bool {
+    fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.glance(&core.pm, hash) == Some(located) && core.is_touched(located.segment)
     }
 
-    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
@@ -331,9 +301,9 @@ impl Directory for Lh {
         Ok(settled.then(|| Covered::new(located, hash, depth)))
     }
 
-    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn make_room<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
         records: impl Fn() -> u64,
@@ -367,12 +337,7 @@ impl Directory for Lh {
         core.extend_chain(segment)
     }
 
-    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-        fresh: bool,
-    ) -> Result<Standing> {
+    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         self.make_if_due(core, segment, fresh)
     }
 
@@ -382,9 +347,9 @@ impl Directory for Lh {
     }
 
     /// The segments of the hash are those of no other than any: the last ones go first.
-    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shrink<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         _hash: u64,
         percent: u64,
@@ -399,29 +364,17 @@ impl Directory for Lh {
         Ok(merged)
     }
 
-    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<()> {
+    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()> {
         self.base.set_floor(0);
         while self.contract(core, pin, percent)? {}
         Ok(())
     }
 
-    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()> {
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         self.punch_arrays(core)
     }
 
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        records: u64,
-    ) -> Result<()> {
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
         let planned = planned_segments(core.geometry.segment_slots(), records);
         self.base.set_floor(self.base.floor().max(planned));
         while self.extent().count() < planned {
@@ -433,9 +386,9 @@ impl Directory for Lh {
         self.each_range(core, |_| Ok(()))
     }
 
-    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn clear<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
@@ -470,11 +423,7 @@ impl Directory for Lh {
         Ok(())
     }
 
-    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        fault: &mut dyn FnMut(String),
-    ) -> Result<Vec<u32>> {
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {
         let extent = self.extent();
         let mut segments = Vec::new();
         for run in runs(extent) {
@@ -498,14 +447,11 @@ impl Directory for Lh {
         Ok(segments.into_iter().map(|(id, _)| id).collect())
     }
 
-    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, _: &Core<K, V, M>) -> u64 {
+    fn segments<T: Kinds>(&self, _: &Core<T>) -> u64 {
         self.arrays.start(self.arrays.arrays_for(self.extent().count()))
     }
 
-    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<(Vec<u32>, u64)> {
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let extent = self.extent();
         // Both places of the first array, and all others.
         let end = self.arrays.first() + self.segments(core);
@@ -513,7 +459,7 @@ impl Directory for Lh {
         Ok((spare.collect(), end))
     }
 
-    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+    fn capacity<T: Kinds>(&self, core: &Core<T>) -> u64 {
         self.extent().count() * planned_records(core.geometry.segment_slots())
     }
 

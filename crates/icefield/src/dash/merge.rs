@@ -12,11 +12,11 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use super::bucket::Guard;
-use super::insert::{choose, copy_fingerprint};
+use super::insert::copy_fingerprint;
+use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, State};
 use super::segment::{Core, Segment};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 
 /// How full a segment may be after a merge that nobody asked for.
@@ -52,9 +52,9 @@ pub(super) fn is_sparse(geometry: Geometry, records: u32) -> bool {
     u64::from(records) * 100 < 2 * u64::from(geometry.slots) * SPARSE_PERCENT
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
     /// Takes all locks of a segment.
-    pub(super) fn hold(&self, id: u32) -> Result<Held<'_, M>> {
+    pub(super) fn hold(&self, id: u32) -> Result<Held<'_, T::Medium>> {
         let segment = self.segment(id)?;
         Ok(Held { segment, guards: self.lock_all(segment) })
     }
@@ -72,8 +72,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// the policy commit. `false`: it has no room for them, or the other has a chain; nothing has changed.
     pub(super) fn merge(
         &self,
-        left: &Held<'_, M>,
-        right: &Held<'_, M>,
+        left: &Held<'_, T::Medium>,
+        right: &Held<'_, T::Medium>,
         commit: impl FnOnce() -> Result<()>,
     ) -> Result<bool> {
         let pm = &self.pm;
@@ -120,7 +120,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for slot in Bucket::slots_of(source.meta(pm).allocated()) {
                 let home = self.geometry.home(self.hash_at(source, slot)?);
                 let pair = [home, self.geometry.next(home)];
-                let at_home = choose(pair.map(|number| taken[number]), mask)
+                let at_home = self
+                    .choose(pair.map(|number| taken[number]))
                     .map(|(which, free)| (pair[which], free, which == 1));
                 let stashed = || {
                     (normal..taken.len()).find_map(|number| {

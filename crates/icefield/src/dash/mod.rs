@@ -181,6 +181,7 @@ mod directory;
 mod eh;
 mod extent;
 mod insert;
+mod kinds;
 mod layout;
 mod lh;
 mod limbo;
@@ -201,11 +202,14 @@ use crate::pm::{Mapped, Medium};
 use crate::record::length::Length;
 use crate::table::RecoveryReport;
 
+use kinds::Of;
 use segment::Core;
 
 #[doc(hidden)]
 pub use directory::Directory;
 pub use eh::Eh;
+#[doc(hidden)]
+pub use kinds::{Ablation, Parts, Whole};
 #[doc(hidden)]
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};
@@ -224,7 +228,7 @@ pub struct Dash<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium = Ma
     length: Length,
     directory: P,
     recovery: RecoveryReport,
-    core: Core<K, V, M>,
+    core: Core<Of<K, V, M, P::Ablation>>,
 }
 
 /// Dash with extendible hashing: a durable, concurrent hash table that opens instantly.

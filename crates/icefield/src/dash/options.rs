@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::Dash;
 use super::directory::Directory;
+use super::kinds::Of;
 use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::lh::{Expansion, Lh};
 use super::limbo::Limbo;
@@ -186,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         table: Region,
         identity: &Identity,
         generation: u64,
-    ) -> Result<Core<K, V, M>> {
+    ) -> Result<Core<Of<K, V, M, P::Ablation>>> {
         let limit = self.common.limit();
         let segment_bytes = self.geometry.segment_bytes();
         let most_segments = (limit / segment_bytes).clamp(64, u64::from(u32::MAX - 1));

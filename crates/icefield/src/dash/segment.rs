@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::directory::Located;
+use super::kinds::{Ablation, Kinds};
 use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
 use super::limbo::Limbo;
-use super::stash;
+use super::stash::{self, StashHint};
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::ZeroedArray;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock;
-use crate::key::{Key, Value};
 use crate::pm::alloc::{Allocator, Blocks};
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Medium, Region};
@@ -20,9 +20,9 @@ use crate::record::{Pin, Probe, Records};
 use crate::{Error, Result};
 
 /// What every directory policy stands on: the medium, the regions, the records, and the DRAM beside them.
-pub struct Core<K: ?Sized, V: ?Sized, M> {
+pub struct Core<T: Kinds> {
     pub(super) geometry: Geometry,
-    pub(super) records: Records<K, V>,
+    pub(super) records: Records<T::Key, T::Value>,
     pub(super) table: Region,
     pub(super) headers: Region,
     pub(super) segments: Region,
@@ -37,7 +37,7 @@ pub struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
     /// Last, so that everything that leads into its mappings is dropped before.
-    pub(super) pm: M,
+    pub(super) pm: T::Medium,
 }
 
 /// Rare events, counted for `stats` and the benchmarks.
@@ -106,9 +106,9 @@ pub(super) enum Search<T> {
 }
 
 /// The segments as blocks of the allocator.
-pub(super) struct SegmentBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core<K, V, M>);
+pub(super) struct SegmentBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for SegmentBlocks<'_, K, V, M> {
+impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
     fn next(&self, block: u32) -> Result<u64> {
         let link = self.0.link(block)?;
         if link.state != State::Free {
@@ -139,9 +139,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for SegmentBlocks<'_,
 }
 
 /// The chained buckets as blocks of the allocator.
-pub(super) struct ChainBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core<K, V, M>);
+pub(super) struct ChainBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K, V, M> {
+impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
     fn next(&self, block: u32) -> Result<u64> {
         Ok(self.0.chain_block(block)?.next.load(&self.0.pm, Acquire))
     }
@@ -159,18 +159,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K
 }
 
 /// The number of segments must fit the files: everything later computes by it.
-pub(super) fn check_count<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    segments: u64,
-) -> Result<()> {
+pub(super) fn check_count<T: Kinds>(core: &Core<T>, segments: u64) -> Result<()> {
     let header_bytes = size_of::<Header>() as u64;
     check_blocks(core, &core.headers, segments, header_bytes)?;
     check_blocks(core, &core.segments, segments, core.geometry.segment_bytes())
 }
 
 /// So many blocks must fit their file.
-pub(super) fn check_blocks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
+pub(super) fn check_blocks<T: Kinds>(
+    core: &Core<T>,
     region: &Region,
     count: u64,
     block_bytes: u64,
@@ -202,7 +199,7 @@ pub(super) fn place_of(candidates: u32) -> (usize, usize) {
     (place / 16, place % 16)
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
     /// The root words.
     pub(super) fn root(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
@@ -320,13 +317,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
     /// afterwards.
     #[inline(always)]
-    pub(super) fn search<T>(
+    pub(super) fn search<R>(
         &self,
         Target { located, pair }: Target<'_>,
         probe: &Probe<'_>,
         current: impl FnOnce() -> bool,
-        take: impl FnOnce(u64) -> T,
-    ) -> Result<Search<Option<T>>> {
+        take: impl FnOnce(u64) -> R,
+    ) -> Result<Search<Option<R>>> {
         let pm = &self.pm;
         let locks = pair.map(|bucket| bucket.version_lock(pm));
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
@@ -339,7 +336,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let found = match self.find_in_pair(pair, probe) {
             Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(pm, PROTECTED))),
-            Ok(None) => match stash::hint(pm, pair, probe.hash) {
+            Ok(None) => match self.stash_hint(pair, probe.hash) {
                 hint if hint.is_empty() => Ok(None),
                 hint => self.search_stash(located.segment, probe, hint),
             },
@@ -357,8 +354,55 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// fingerprint.
     #[inline]
     pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
-        let [home, probing] = pair.map(|bucket| bucket.candidates(&self.pm, hash));
-        home | probing << 16
+        let [home, probing] = pair.map(|bucket| move || self.candidates_in(bucket, hash));
+        if T::Ablation::PARTS.probing { home() | probing() << 16 } else { home() }
+    }
+
+    /// Bit per slot of a bucket that holds a record with the key's fingerprint.
+    #[inline]
+    fn candidates_in(&self, bucket: &Bucket, hash: u64) -> u32 {
+        if T::Ablation::PARTS.fingerprints {
+            bucket.candidates(&self.pm, hash)
+        } else {
+            bucket.meta(&self.pm).allocated()
+        }
+    }
+
+    /// Whether a slot, if it is taken, holds the key.
+    #[inline]
+    fn holds(&self, bucket: &Bucket, slot: usize, probe: &Probe<'_>) -> Result<bool> {
+        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob,
+        // which our pin keeps.
+        let word = bucket.slots[slot].key.load(&self.pm, PROTECTED);
+        if T::Ablation::PARTS.fingerprints {
+            self.records.matches(&self.pm, word, probe)
+        } else {
+            self.records.is_key(&self.pm, word, probe)
+        }
+    }
+
+    /// The slot of a bucket that holds the key.
+    #[inline]
+    fn find_in(&self, bucket: &Bucket, probe: &Probe<'_>) -> Result<Option<usize>> {
+        let mut candidates = self.candidates_in(bucket, probe.hash);
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            if self.holds(bucket, slot, probe)? {
+                return Ok(Some(slot));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// Where the stash may hold a key with this hash.
+    #[inline]
+    fn stash_hint(&self, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
+        if !T::Ablation::PARTS.overflow_metadata {
+            return StashHint { buckets: 0, all: true };
+        }
+        let probing = if T::Ablation::PARTS.probing { probing } else { home };
+        stash::hint(&self.pm, [home, probing], hash)
     }
 
     /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be
@@ -369,11 +413,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         pair: [&Bucket; 2],
         probe: &Probe<'_>,
     ) -> Result<Option<(usize, usize)>> {
-        let pm = &self.pm;
         let mut candidates = self.candidates(pair, probe.hash);
         while candidates != 0 {
             let (which, slot) = place_of(candidates);
-            if pair[which].holds(pm, slot, &self.records, probe)? {
+            if self.holds(pair[which], slot, probe)? {
                 return Ok(Some((which, slot)));
             }
             candidates &= candidates - 1;
@@ -388,7 +431,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         segment: u32,
         probe: &Probe<'_>,
-        hint: stash::StashHint,
+        hint: StashHint,
     ) -> Result<Option<u64>> {
         let (pm, segment) = (&self.pm, self.segment(segment)?);
         let stash = self.stash(segment).iter().enumerate();
@@ -403,8 +446,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let value = loop {
                 let lock = bucket.version_lock(pm);
                 let version = version_lock::read_begin(lock);
-                let value = bucket
-                    .find(pm, &self.records, probe)
+                let value = self
+                    .find_in(bucket, probe)
                     .map(|slot| slot.map(|slot| bucket.value(slot).load(pm, PROTECTED)));
                 if version_lock::validate(lock, version) {
                     break value;
@@ -429,7 +472,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
             return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
         }
-        let hint = stash::hint(&self.pm, pair, probe.hash);
+        let hint = self.stash_hint(pair, probe.hash);
         if hint.is_empty() {
             return Ok(None);
         }
@@ -441,12 +484,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &'a self,
         segment: u32,
         probe: &Probe<'_>,
-        hint: stash::StashHint,
+        hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
-        let (pm, segment) = (&self.pm, self.segment(segment)?);
+        let segment = self.segment(segment)?;
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)
-                && let Some(slot) = bucket.find(pm, &self.records, probe)?
+                && let Some(slot) = self.find_in(bucket, probe)?
             {
                 return Ok(Some(Found { bucket, slot, site: Site::Stash(number) }));
             }
@@ -454,7 +497,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if hint.all {
             for block in self.chain(segment.id) {
                 let bucket = &block?.1.bucket;
-                if let Some(slot) = bucket.find(pm, &self.records, probe)? {
+                if let Some(slot) = self.find_in(bucket, probe)? {
                     return Ok(Some(Found { bucket, slot, site: Site::Chain }));
                 }
             }
@@ -505,7 +548,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain,
     /// whose buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a
     /// split may free them before this guard ends.
-    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<super::bucket::Guard<'a, M>> {
+    pub(super) fn lock_all<'a>(
+        &'a self,
+        segment: Segment<'a>,
+    ) -> Vec<super::bucket::Guard<'a, T::Medium>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
     }
 }

@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::bucket::Guard;
 use super::directory::Directory;
-use super::insert::{choose, copy_fingerprint};
+use super::insert::copy_fingerprint;
+use super::kinds::Kinds;
 use super::layout::{Bucket, Link, State, split_bit};
 use super::recover::Mark;
 use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks};
 use super::stash;
 use crate::Result;
 use crate::base::version_lock;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Claim;
 
@@ -34,9 +34,9 @@ pub(super) struct NewSegment<'a, M: Medium> {
     chain_claims: Vec<Claim>,
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
     /// Claims a segment and empties it; nothing of that is durable yet.
-    pub(super) fn new_segment(&self, tag: u32) -> Result<NewSegment<'_, M>> {
+    pub(super) fn new_segment(&self, tag: u32) -> Result<NewSegment<'_, T::Medium>> {
         let blocks = SegmentBlocks(self);
         let claim = self.segment_blocks.claim(&self.pm, &self.root()?.segments, &blocks, tag)?;
         let segment = match self.segment(claim.block) {
@@ -72,7 +72,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         id: u32,
         fresh: bool,
         birth: u64,
-    ) -> Result<NewSegment<'_, M>> {
+    ) -> Result<NewSegment<'_, T::Medium>> {
         let (pm, header) = (&self.pm, self.header(id)?);
         if header.birth.load(pm, Acquire) == birth {
             self.free_chain(id)?;
@@ -111,7 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         segment: Segment<'a>,
         fresh: bool,
         mark: Option<Mark<'a>>,
-    ) -> Result<NewSegment<'a, M>> {
+    ) -> Result<NewSegment<'a, T::Medium>> {
         if fresh {
             // Locks from before this session mean nothing.
             segment
@@ -142,7 +142,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes the header and makes the whole segment durable; then anybody may reach it.
-    pub(super) fn complete(&self, new: &NewSegment<'_, M>, link: Link, pattern: u64) -> Result<()> {
+    pub(super) fn complete(
+        &self,
+        new: &NewSegment<'_, T::Medium>,
+        link: Link,
+        pattern: u64,
+    ) -> Result<()> {
         let header = self.header(new.segment.id)?;
         header.pattern.store(&self.pm, pattern, Release);
         header.link.store(&self.pm, link.pack(), Release);
@@ -156,7 +161,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Gives an unused new segment back.
-    fn abandon(&self, new: NewSegment<'_, M>) -> Result<()> {
+    fn abandon(&self, new: NewSegment<'_, T::Medium>) -> Result<()> {
         let Some(claim) = new.claim else { return Ok(()) };
         let root = self.root()?;
         self.header(new.segment.id)?.chain.store(&self.pm, 0, Release);
@@ -168,7 +173,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The new segment is linked, durably: its blocks have an owner.
-    pub(super) fn adopt(&self, new: NewSegment<'_, M>) -> Result<()> {
+    pub(super) fn adopt(&self, new: NewSegment<'_, T::Medium>) -> Result<()> {
         let root = self.root()?;
         for claim in new.chain_claims {
             self.chain_blocks.commit(&self.pm, &root.chains, claim);
@@ -184,8 +189,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         directory: &impl Directory,
         segment: Segment<'_>,
-        guards: &[Guard<'_, M>],
-        mut new: NewSegment<'_, M>,
+        guards: &[Guard<'_, T::Medium>],
+        mut new: NewSegment<'_, T::Medium>,
     ) -> Result<()> {
         let link = self.link(segment.id)?;
         let pattern = self.header(segment.id)?.pattern.load(&self.pm, Acquire);
@@ -235,7 +240,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn copy_half(
         &self,
         from: Segment<'_>,
-        new: &mut NewSegment<'_, M>,
+        new: &mut NewSegment<'_, T::Medium>,
         bit: u64,
     ) -> Result<()> {
         self.header(new.segment.id)?.chain.store(&self.pm, 0, Release);
@@ -287,13 +292,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         source: &Bucket,
         slot: usize,
         hash: u64,
-        new: &mut NewSegment<'_, M>,
+        new: &mut NewSegment<'_, T::Medium>,
     ) -> Result<()> {
         let pm = &self.pm;
         let mask = self.geometry.slot_mask();
         let [home, probing] = self.pair(new.segment, hash);
         let metas = [home, probing].map(|bucket| bucket.meta(pm).allocated());
-        if let Some((target, free)) = choose(metas, mask) {
+        if let Some((target, free)) = self.choose(metas) {
             self.copy_slot(source, slot, [home, probing][target], free, target == 1);
             return Ok(());
         }
@@ -385,7 +390,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Brings stashed records home and frees what the chain does not need any more. The caller holds all locks.
-    pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, M>]) -> Result<()> {
+    pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, T::Medium>]) -> Result<()> {
         guards.iter().for_each(Guard::begin_change);
         self.bring_home(segment)?;
         // P11, as after a split.
@@ -397,7 +402,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Moves records from the stash and the chain to their home or probing buckets, all together in three fences.
     fn bring_home(&self, segment: Segment<'_>) -> Result<()> {
         let pm = &self.pm;
-        let mask = self.geometry.slot_mask();
         let mut pending = vec![0_u32; self.geometry.buckets as usize];
         let mut moves = Vec::new();
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
@@ -407,7 +411,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let pair = [home, self.geometry.next(home)];
                 let metas = pair
                     .map(|number| segment.buckets[number].meta(pm).allocated() | pending[number]);
-                if let Some((which, free)) = choose(metas, mask) {
+                if let Some((which, free)) = self.choose(metas) {
                     pending[pair[which]] |= 1 << free;
                     let (key, value) = bucket.record(pm, slot);
                     segment.buckets[pair[which]].write_record(pm, free, key, value);
@@ -501,8 +505,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mask = self.geometry.slot_mask();
         let free =
             |bucket: &Bucket| Bucket::free_slot(bucket.meta(&self.pm).allocated(), mask).is_some();
-        let [home, probing] = self.pair(segment, hash);
-        if free(home) || free(probing) || self.stash(segment).iter().any(free) {
+        let pair = self.pair(segment, hash);
+        let metas = pair.map(|bucket| bucket.meta(&self.pm).allocated());
+        if self.choose(metas).is_some() || self.stash(segment).iter().any(free) {
             return Ok(true);
         }
         self.chain(segment.id).try_fold(false, |found, block| Ok(found || free(&block?.1.bucket)))
