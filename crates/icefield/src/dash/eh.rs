@@ -1,9 +1,11 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
 //! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no
-//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Below: `shrink`, merges
-//! and halving.
+//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Below: `grow`, splits
+//! and doubling; `shrink`, merges and halving; `check`.
 
+mod check;
+mod grow;
 mod shrink;
 
 use std::marker::PhantomData;
@@ -11,16 +13,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::bucket::Guard;
-use super::directory::{
-    Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_segments,
-    segment_of,
-};
+use super::blocks::{ChainBlocks, SegmentBlocks, check_count};
+use super::directory::{Covered, Directory, Located, Standing};
 use super::kinds::{Ablation, Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
 use super::recover::touch;
-use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks, check_count};
-use super::split::MAX_CHAIN_TO_SPLIT;
+use super::root::{Base, entry_of, hashes_below, planned_segments};
+use super::segment::{Core, Segment};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::pm::{Cell64, Medium};
@@ -28,9 +27,6 @@ use crate::record::Pin;
 
 /// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
 const NO_SOURCE: u32 = u32::MAX;
-/// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
-/// Random hashes stay below 4; a crowd of equal hashes would double for ever.
-const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
 /// The extendible-hashing directory, of tables that do without `A`.
 ///
@@ -77,56 +73,6 @@ impl<A: Ablation> Eh<A> {
         self.base.entries(pm, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
-    /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
-    fn double<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
-        let pm = &core.pm;
-        let old = self.root();
-        let new = RootWord { depth: old.depth + 1, ..old };
-        let used = core.segment_blocks.used(pm, &core.root()?.segments);
-        if new.depth > MAX_DEPTH || 1 << new.depth > used.saturating_mul(MAX_ENTRIES_PER_SEGMENT) {
-            return Ok(false);
-        }
-        self.base.grow(pm, new.parity(), 2 << new.depth)?;
-        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
-        for (index, entry) in from.iter().enumerate() {
-            let entry = entry.load(pm, Relaxed);
-            to[2 * index].store(pm, entry, Release);
-            to[2 * index + 1].store(pm, entry, Release);
-        }
-        pm.flush(to.as_ptr().cast(), size_of_val(to));
-        // P13: the new directory is durable before the root names it.
-        pm.fence();
-        self.base.set_word(core, new.pack())?;
-        self.doublings.add(1);
-        Ok(true)
-    }
-
-    /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
-    fn split<T: Kinds>(
-        &self,
-        core: &Core<T>,
-        segment: Segment<'_>,
-        guards: &[Guard<'_, T::Medium>],
-    ) -> Result<bool> {
-        let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
-        if chained > MAX_CHAIN_TO_SPLIT {
-            return Ok(false);
-        }
-        // One split at a time may need chained buckets, so that the few intents suffice.
-        let _alone = (chained > 0)
-            .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
-        let link = core.link(segment.id)?;
-        {
-            let _entries = self.lock_entries();
-            if link.depth >= self.root().depth && !self.double(core)? {
-                return Ok(false);
-            }
-        }
-        let new = core.new_segment(segment.id)?;
-        core.split_into(self, segment, guards, new)?;
-        Ok(true)
-    }
-
     /// Whether a segment is in the directory, or about to be because its neighbour's split has been committed.
     fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.pm, Acquire);
@@ -136,21 +82,6 @@ impl<A: Ablation> Eh<A> {
         }
         let link = core.link(holder)?;
         Ok(matches!(link.state, State::Splitting | State::Absorbing) && link.side == Some(id))
-    }
-
-    /// Splits until no segment that covers `hash` is shallower than `depth`.
-    fn deepen<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
-        let _structure = self.base.shared();
-        loop {
-            let located = self.ready(core, hash)?;
-            let segment = core.segment(located.segment)?;
-            let guards = core.lock_all(segment);
-            if self.is_current(core, hash, located)
-                && (core.link(segment.id)?.depth >= depth || !self.split(core, segment, &guards)?)
-            {
-                return Ok(());
-            }
-        }
     }
 }
 
@@ -440,51 +371,7 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {
-        let root = self.root();
-        let entries = self.entries(&core.pm, root)?;
-        let mut segments: Vec<u32> = Vec::new();
-        let mut index = 0;
-        while index < entries.len() {
-            let entry = entries[index].load(&core.pm, Acquire);
-            let faulty = segment_of(entry)
-                .ok_or_else(|| {
-                    let place = (1 << root.depth) + index as u64;
-                    self.base.no_entry(&core.pm, root.parity(), place)
-                })
-                .and_then(|id| {
-                    super::recover::touch(core, self, id)?;
-                    let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
-                    Ok((id, link, pattern))
-                })
-                .and_then(|(id, link, pattern)| {
-                    let span = 1_usize << root.depth.saturating_sub(link.depth);
-                    let covered = entries.get(index..index + span).unwrap_or(&[]);
-                    // I1: a segment of depth d fills the 2^(g-d) entries of its pattern, aligned, and no others.
-                    let wrong = link.depth > root.depth
-                        || link.state != State::Stable
-                        || root.index(pattern) != index as u64
-                        || pattern & hashes_below(link.depth) != 0
-                        || covered.len() != span
-                        || covered.iter().any(|other| other.load(&core.pm, Acquire) != entry);
-                    if wrong {
-                        return Err(core.corrupt(
-                            &core.headers,
-                            u64::from(id) * 32,
-                            format!("I1: segment {id} ({link:?}, pattern {pattern:#x}) does not fit directory entry {index} of depth {}", root.depth),
-                        ));
-                    }
-                    segments.push(id);
-                    Ok(span)
-                });
-            index += match faulty {
-                Ok(span) => span,
-                Err(error) => {
-                    fault(error.to_string());
-                    1
-                }
-            };
-        }
-        Ok(segments)
+        self.check_entries(core, fault)
     }
 
     fn segments<T: Kinds>(&self, core: &Core<T>) -> u64 {

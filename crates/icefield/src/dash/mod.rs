@@ -176,7 +176,9 @@
 mod api;
 mod arrays;
 mod batch;
+mod blocks;
 mod bucket;
+mod chain;
 mod directory;
 mod eh;
 mod extent;
@@ -187,13 +189,17 @@ mod lh;
 mod limbo;
 mod maintain;
 mod merge;
+mod newcomer;
 mod op;
 mod options;
 mod recover;
+mod root;
 mod scan;
+mod search;
 mod segment;
 mod split;
 mod stash;
+mod tidy;
 mod window;
 mod writer;
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Dash;
+use super::blocks::check_blocks;
 use super::directory::Directory;
 use super::kinds::Of;
 use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::lh::{Expansion, Lh};
 use super::limbo::Limbo;
-use super::segment::{Core, Counts, check_blocks};
+use super::segment::{Core, Counts};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::ZeroedArray;
 use crate::key::{Form, Key, Value};

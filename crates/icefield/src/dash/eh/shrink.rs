@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Eh;
 use crate::Result;
-use crate::dash::directory::{Directory, hashes_below, segment_of};
+use crate::dash::blocks::SegmentBlocks;
+use crate::dash::directory::Directory;
 use crate::dash::kinds::{Ablation, Kinds};
 use crate::dash::layout::{RootWord, State, split_bit};
-use crate::dash::segment::{Core, SegmentBlocks};
+use crate::dash::root::{hashes_below, segment_of};
+use crate::dash::segment::Core;
 use crate::pm::Medium;
 use crate::record::Pin;
 
