@@ -220,7 +220,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         let mut guards = Vec::new();
         loop {
             if path.len() > steps
-                || movable(&core.pm, &self.segment.buckets[number], from == 1).is_none()
+                || movable(&core.pm, &self.segment.buckets[number], from == 1, 0).is_none()
             {
                 return false;
             }
@@ -253,15 +253,21 @@ impl<'a, T: Kinds> Locked<'a, T> {
     }
 }
 
-/// A record that may move to the next bucket (`onwards`), or back to the previous one.
-fn movable(pm: &impl Medium, bucket: &Bucket, onwards: bool) -> Option<usize> {
+/// A record that may move to the next bucket (`onwards`), or back to the previous one, and is not in one of the slots
+/// `except`.
+pub(super) fn movable(
+    pm: &impl Medium,
+    bucket: &Bucket,
+    onwards: bool,
+    except: u32,
+) -> Option<usize> {
     let meta = bucket.meta(pm);
     let movable = if onwards {
         meta.allocated() & !meta.members()
     } else {
         meta.allocated() & meta.members()
     };
-    Bucket::slots_of(movable).next()
+    Bucket::slots_of(movable & !except).next()
 }
 
 impl<T: Kinds> Core<T> {
@@ -289,7 +295,7 @@ impl<T: Kinds> Core<T> {
     ) -> bool {
         let pm = &self.pm;
         let room = target.meta(pm);
-        let Some(slot) = movable(pm, source, onwards) else { return false };
+        let Some(slot) = movable(pm, source, onwards, 0) else { return false };
         let Some(free) = Bucket::free_slot(room.allocated(), self.geometry.slot_mask()) else {
             return false;
         };

@@ -236,8 +236,15 @@ impl Directory for Lh {
         };
         let guards = core.lock_all(segment);
         let Some(depth) = full()? else { return Ok(()) };
-        let shall_expand =
-            depth == self.extent().depth(hash) && self.shall_expand(core, segment, records)?;
+        let is_due = depth < self.extent().depth(hash);
+        if !is_due {
+            // Batches stash what could have been moved.
+            core.tidy(segment, &guards)?;
+            if core.has_room(segment, hash)? {
+                return Ok(());
+            }
+        }
+        let shall_expand = !is_due && self.shall_expand(core, segment, records)?;
         // Who holds up expansions may wait for these.
         drop(guards);
         if shall_expand {

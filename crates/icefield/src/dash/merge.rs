@@ -12,9 +12,9 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use super::bucket::Guard;
-use super::insert::copy_fingerprint;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, State};
+use super::moves::Move;
 use super::segment::{Core, Segment};
 use crate::Result;
 use crate::pm::Medium;
@@ -32,13 +32,6 @@ const LOOK_ONE_IN: usize = 16;
 pub(super) struct Held<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
     pub(super) guards: Vec<Guard<'a, M>>,
-}
-
-/// A record on its way: from a slot to a slot.
-struct Move<'a> {
-    source: (&'a Bucket, usize),
-    target: (&'a Bucket, usize),
-    member: bool,
 }
 
 /// Whether a removal from this home bucket is a reason to look how much is left.
@@ -84,19 +77,10 @@ impl<T: Kinds> Core<T> {
         let depth = self.link(left.segment.id)?.depth.saturating_sub(1);
         // P20: from here on a crash strikes out what follows.
         self.set_link(left.segment.id, State::Splitting, depth, Some(right.segment.id))?;
-        for Move { source, target, .. } in &moves {
-            let (key, value) = source.0.record(pm, source.1);
-            target.0.write_record(pm, target.1, key, value);
-        }
-        // P21: the copies are durable before their buckets say so.
-        pm.fence();
+        self.copy_all(&moves);
         left.guards.iter().chain(&right.guards).for_each(Guard::begin_change);
-        for Move { source, target, member } in &moves {
-            copy_fingerprint(pm, source.0, source.1, target.0, target.1);
-            target.0.publish(pm, target.0.meta(pm).with(target.1, *member));
-        }
         // P22: all of them are there before the other segment's do not count any more.
-        pm.fence();
+        self.publish_all(&moves);
         commit()?;
         self.counts.merges.add(1);
         self.rebuild_overflow(left.segment).map(|()| true)

@@ -189,6 +189,7 @@ mod lh;
 mod limbo;
 mod maintain;
 mod merge;
+mod moves;
 mod newcomer;
 mod op;
 mod options;
