@@ -15,7 +15,7 @@ use crate::record::{Pin, Probe, Unlinked};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Records that are moved on to make room for one.
-const MAX_MOVES: usize = 3;
+pub(super) const MAX_MOVES: usize = 3;
 
 /// A key's home and probing bucket, locked: no record of that home comes, goes or moves meanwhile (I4).
 pub(super) struct Locked<'a, T: Kinds> {

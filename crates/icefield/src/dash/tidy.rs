@@ -1,7 +1,7 @@
 //! What of a segment's records lies beyond their home buckets: brought home when there is room, and noted there.
 
 use super::bucket::Guard;
-use super::insert::movable;
+use super::insert::{MAX_MOVES, movable};
 use super::kinds::{Ablation, Kinds};
 use super::layout::Bucket;
 use super::moves::Move;
@@ -10,19 +10,22 @@ use super::stash;
 use crate::Result;
 use crate::pm::Medium;
 
+/// Moves that may be made together, and then those that may be made after them.
+type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];
+
 impl<T: Kinds> Core<T> {
     /// Brings stashed records home, if need be by moving others on, and frees what the chain does not need any more. The
     /// caller holds all locks.
     pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, T::Medium>]) -> Result<()> {
-        let Some(ways) = self.plan_ways(segment)? else { return Ok(()) };
+        let Some(rounds) = self.plan_ways(segment)? else { return Ok(()) };
         guards.iter().for_each(Guard::begin_change);
-        if !ways.is_empty() {
-            self.copy_all(&ways);
-            self.publish_all(&ways);
-            self.strike_all(&ways);
+        for moves in rounds.iter().filter(|moves| !moves.is_empty()) {
+            self.copy_all(moves);
+            self.publish_all(moves);
+            self.strike_all(moves);
             // P5: the slots are durably free before they are used again.
             self.pm.fence();
-            self.counts.displacements.add(ways.len() as i64);
+            self.counts.displacements.add(moves.len() as i64);
         }
         self.bring_home(segment)?;
         // P11, as after a split.
@@ -31,12 +34,13 @@ impl<T: Kinds> Core<T> {
         self.rebuild_overflow(segment)
     }
 
-    /// Which records to move on so that as many as can be come home; `None`: none can.
-    fn plan_ways<'a>(&self, segment: Segment<'a>) -> Result<Option<Vec<Move<'a>>>> {
+    /// Which records to move on so that as many as can be come home, those first whose places others take; `None`: none
+    /// can.
+    fn plan_ways<'a>(&self, segment: Segment<'a>) -> Result<Option<Rounds<'a>>> {
         let (pm, normal) = (&self.pm, self.geometry.buckets as usize);
         let taken = segment.buckets[..normal].iter().map(|bucket| bucket.meta(pm).allocated());
         let (mut taken, mut left) = (taken.collect::<Vec<_>>(), vec![0_u32; normal]);
-        let (mut ways, mut comers) = (Vec::new(), 0);
+        let (mut rounds, mut comers) = (Rounds::default(), 0);
         for site in self.sites(segment).skip(normal) {
             let (_, bucket) = site?;
             for slot in Bucket::slots_of(bucket.meta(pm).allocated()) {
@@ -44,40 +48,61 @@ impl<T: Kinds> Core<T> {
                 let pair = [home, self.geometry.next(home)];
                 if let Some((which, free)) = self.choose(pair.map(|number| taken[number])) {
                     taken[pair[which]] |= 1 << free;
-                } else if let Some(way) = self.plan_way(segment, pair, (&mut taken, &mut left)) {
-                    ways.push(way);
-                } else {
+                } else if !T::Ablation::PARTS.balancing
+                    || !self.plan_way(segment, pair[1], true, (&mut taken, &mut left), &mut rounds)
+                        && !self.plan_way(
+                            segment,
+                            home,
+                            false,
+                            (&mut taken, &mut left),
+                            &mut rounds,
+                        )
+                {
                     continue;
                 }
                 comers += 1;
             }
         }
-        Ok((comers > 0).then_some(ways))
+        Ok((comers > 0).then_some(rounds))
     }
 
-    /// A record to move on, or back, from one of two full buckets. `taken`: the slots of each bucket that will be;
-    /// `left`: those whose records have been planned for before.
+    /// Plans to move a record from a full bucket to the next one or the previous one, and so on until one has room.
+    /// `taken`: the slots of each bucket that will be; `left`: those whose records have been planned for before.
     fn plan_way<'a>(
         &self,
         segment: Segment<'a>,
-        [home, probing]: [usize; 2],
+        from: usize,
+        onwards: bool,
         (taken, left): (&mut [u32], &mut [u32]),
-    ) -> Option<Move<'a>> {
-        let (geometry, pm) = (self.geometry, &self.pm);
-        if !T::Ablation::PARTS.balancing {
-            return None;
-        }
-        let ways =
-            [(probing, geometry.next(probing), true), (home, geometry.previous(home), false)];
-        ways.into_iter().find_map(|(from, to, onwards)| {
-            let source = &segment.buckets[from];
-            let slot = movable(pm, source, onwards, left[from])?;
-            let free = Bucket::free_slot(taken[to], geometry.slot_mask())?;
+        rounds: &mut Rounds<'a>,
+    ) -> bool {
+        let mut path: Vec<(usize, usize)> = Vec::with_capacity(MAX_MOVES);
+        let mut number = from;
+        let free = loop {
+            let (pm, bucket) = (&self.pm, &segment.buckets[number]);
+            if !path.is_empty()
+                && let Some(free) = Bucket::free_slot(taken[number], self.geometry.slot_mask())
+            {
+                break free;
+            }
+            let Some(slot) = movable(pm, bucket, onwards, left[number]) else { return false };
+            if path.len() == MAX_MOVES || path.iter().any(|&(passed, _)| passed == number) {
+                return false;
+            }
+            path.push((number, slot));
+            let geometry = self.geometry;
+            number = if onwards { geometry.next(number) } else { geometry.previous(number) };
+        };
+        taken[number] |= 1 << free;
+        let mut target = (&segment.buckets[number], free);
+        for (round, (number, slot)) in path.into_iter().rev().enumerate() {
             // The slot that is left is taken at once.
-            (left[from], taken[to]) = (left[from] | 1 << slot, taken[to] | 1 << free);
-            let target = &segment.buckets[to];
-            Some(Move { source: (source, slot), target: (target, free), member: onwards })
-        })
+            left[number] |= 1 << slot;
+            let source = (&segment.buckets[number], slot);
+            rounds[round].push(Move { source, target, member: onwards });
+            target = source;
+        }
+        true
     }
 
     /// Moves records from the stash and the chain to their home or probing buckets, all together in three fences.
