@@ -1,8 +1,10 @@
 //! The experiments by name.
 
+mod ablations;
 mod amplification;
 mod fill;
 mod growth;
+mod ladder;
 mod latency;
 mod levels;
 mod limit;
@@ -10,6 +12,7 @@ mod locks;
 mod mixed;
 mod occupancy;
 mod oltp;
+mod prefault;
 mod recovery;
 mod smallbank;
 mod sweeps;
@@ -172,7 +175,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "load-factor",
-        what: "how full segments are when they split, and the table while it grows",
+        what: "how full segments are when they split, by technique and size, and the table while it grows (Dash Figs 11-12)",
         run: growth::load_factor,
     },
     Experiment {
@@ -191,14 +194,29 @@ const EXPERIMENTS: &[Experiment] = &[
         run: amplification::run,
     },
     Experiment {
+        name: "prefault",
+        what: "inserts that meet new pages and inserts that do not, on small pages and huge ones (Dash Fig 15)",
+        run: prefault::run,
+    },
+    Experiment {
+        name: "filters",
+        what: "searches and their lines with and without fingerprints and overflow metadata (Dash Figs 9-10)",
+        run: ablations::filters,
+    },
+    Experiment {
+        name: "locks",
+        what: "searches and the lines that they write, optimistic and with read locks (Dash Fig 13)",
+        run: ablations::locks,
+    },
+    Experiment {
         name: "recovery",
-        what: "from a killed process to the first answer and to full speed",
+        what: "from a killed process to the first answer and to full speed (Dash Table 1 and Fig 14)",
         run: recovery::run,
     },
     Experiment { name: "latency", what: "percentiles per call, splits inside", run: latency::run },
     Experiment {
         name: "space",
-        what: "bytes on the medium and in DRAM per record",
+        what: "bytes on the medium and in DRAM per record, and what is left of them after removals",
         run: growth::space,
     },
 ];
