@@ -20,7 +20,8 @@ const SAMPLES: u64 = 1_000;
 /// Bytes of a record.
 const RECORD_BYTES: u64 = 16;
 
-/// Records before the first sample: a table of a few segments says nothing of the large ones.
+/// Records before the first sample, which also waits until the table has grown: a table of a few segments says nothing
+/// of the large ones.
 const SETTLED: u64 = 20_000;
 
 /// One of the design's own counts.
@@ -121,15 +122,17 @@ fn grow_sampled(
         Setup { stash_buckets: Some(stash), ..session.setup(1024) },
     )?;
     let table = &*placed.table;
-    let mut samples = Samples::default();
+    let (mut samples, initial) = (Samples::default(), detail(&table.stats(), "slots"));
     let step = (keys / SAMPLES).max(1);
     for begin in (0..keys).step_by(step as usize) {
         let end = (begin + step).min(keys);
         let new = session.space.keys(begin..end);
         let found = table.run(Call::TryInsert, &new, batch)?;
         session.check_call(design, table, (Call::TryInsert, &new), found);
-        if let Some(load) = load_factor_of(&table.stats()).filter(|_| end >= SETTLED.min(keys / 2))
-        {
+        let stats = table.stats();
+        let has_grown = detail(&stats, "slots") != initial || end > keys / 2;
+        let settled = has_grown && end >= SETTLED.min(keys / 2);
+        if let Some(load) = load_factor_of(&stats).filter(|_| settled) {
             samples.take(load);
         }
         session.progress(&format!("load-factor {}: {end} of {keys}", design.name()));
