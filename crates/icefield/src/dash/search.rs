@@ -114,7 +114,9 @@ impl<T: Kinds> Core<T> {
         if !T::Ablation::PARTS.overflow_metadata {
             return StashHint { buckets: 0, all: true };
         }
-        let probing = if T::Ablation::PARTS.probing { probing } else { home };
+        // The next bucket notes what the home bucket has no place for, of a stash.
+        let both = T::Ablation::PARTS.probing || self.geometry.stash > 0;
+        let probing = if both { probing } else { home };
         stash::hint(&self.pm, [home, probing], hash)
     }
 
