@@ -175,7 +175,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "load-factor",
-        what: "how full segments are when they split, by technique and size, and the table while it grows (Dash Figs 11-12)",
+        what: "how full segments get, by technique and size, and a table while it grows (Dash Figs 11-12)",
         run: growth::load_factor,
     },
     Experiment {

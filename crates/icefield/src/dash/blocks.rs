@@ -83,7 +83,8 @@ pub(super) fn check_blocks<T: Kinds>(
     Ok(())
 }
 
-/// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
+/// Makes `count` blocks usable, and some more so that growth costs few system calls: an eighth in a small file, a
+/// thirty-second in a large one, for a table that becomes smaller keeps them.
 fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
     let too_much =
         || Error::NoSpace { path: pm.path().join(region.name()), needed_bytes: u64::MAX };
@@ -91,7 +92,7 @@ fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Resu
     if needed <= region.len() {
         return Ok(());
     }
-    let slack = (needed / 8).min(64 << 20);
+    let slack = (needed / 8).min(1 << 20).max(needed / 32).min(64 << 20);
     let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
     pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
 }

@@ -20,7 +20,7 @@ use crate::Result;
 use crate::pm::Medium;
 
 /// How full a segment may be after a merge that nobody asked for.
-pub(super) const MERGED_PERCENT: u64 = 40;
+pub(super) const MERGED_PERCENT: u64 = 50;
 /// How full one may be after `shrink_to_fit`.
 pub(super) const FITTED_PERCENT: u64 = 85;
 /// A removal that leaves its two buckets less full than this, and one home bucket in so many (a power of two), has

@@ -37,7 +37,7 @@
 //!   commits the split, instead of moving records under a transaction; the state word and the side link are that store.
 //!   Doubling goes to a place that each depth has of its own.
 //! - §4.7 merging (`merge`, `eh`, `lh`). The paper names it in half a sentence. Here it is a split run backwards. A
-//!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill 40 % of one
+//!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill half of one
 //!   become one, far from the 95 % at which they split. What was asked for (`capacity`, `reserve`) stays.
 //! - §4.8 recovery (`recover`). The version numbers of segments are replaced by DRAM marks, all clear at opening:
 //!   nothing to wrap.
