@@ -10,15 +10,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
-use icefield::pm::sim::{Model as CrashModel, Pool as Memory, Sim};
-use icefield::{DashEh, DashLh, Iceberg, Plush};
+use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
+use icefield_testkit::arsenal::{self, Arsenal, arsenal};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, mutate};
-use icefield_testkit::place::{FilePlace, MemoryPlace, SimPlace};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
-use icefield_testkit::{FileOptions, FileSubject, Subject};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -169,6 +167,15 @@ enum Medium {
     Disk,
 }
 
+impl From<Records> for arsenal::Records {
+    fn from(records: Records) -> Self {
+        match records {
+            Records::Words => Self::Words,
+            Records::Bytes => Self::Bytes,
+        }
+    }
+}
+
 impl From<Medium> for CrashModel {
     fn from(medium: Medium) -> Self {
         match medium {
@@ -188,50 +195,17 @@ pub fn run(args: &Args) -> Outcome {
         return child(*table, *records, orders);
     }
     let common = args.kind.common();
-    with_output(&common.json, |out| match (common.table, common.records) {
-        (TableName::DashEh, Records::Words) => {
-            torture::<DashEh<u64, u64, Sim>, DashEh<u64, u64>>(&args.kind, common, out)
-        }
-        (TableName::DashEh, Records::Bytes) => {
-            torture::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(&args.kind, common, out)
-        }
-        (TableName::DashLh, Records::Words) => {
-            torture::<DashLh<u64, u64, Sim>, DashLh<u64, u64>>(&args.kind, common, out)
-        }
-        (TableName::DashLh, Records::Bytes) => {
-            torture::<DashLh<[u8], [u8], Sim>, DashLh<[u8], [u8]>>(&args.kind, common, out)
-        }
-        (TableName::Iceberg, Records::Words) => {
-            torture::<Iceberg<u64, u64, Sim>, Iceberg<u64, u64>>(&args.kind, common, out)
-        }
-        (TableName::Iceberg, Records::Bytes) => {
-            torture::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(&args.kind, common, out)
-        }
-        (TableName::Plush, Records::Words) => {
-            torture::<Plush<u64, u64, Sim>, Plush<u64, u64>>(&args.kind, common, out)
-        }
-        (TableName::Plush, Records::Bytes) => {
-            torture::<Plush<[u8], [u8], Sim>, Plush<[u8], [u8]>>(&args.kind, common, out)
-        }
-        (TableName::Dlht | TableName::DlhtSet | TableName::DlhtLocal, records) => {
-            memory::torture(&args.kind, common, records, out)
-        }
+    with_output(&common.json, |out| match arsenal(&name(&common.table), common.records.into()) {
+        Some(arsenal) => torture(arsenal, &args.kind, common, out),
+        None => memory::torture(&args.kind, common, common.records, out),
     })
 }
 
 fn child(table: TableName, records: Records, orders: &str) -> Outcome {
-    let done = match (table, records) {
-        (TableName::DashEh, Records::Words) => kill::child::<DashEh<u64, u64>>(orders),
-        (TableName::DashEh, Records::Bytes) => kill::child::<DashEh<[u8], [u8]>>(orders),
-        (TableName::DashLh, Records::Words) => kill::child::<DashLh<u64, u64>>(orders),
-        (TableName::DashLh, Records::Bytes) => kill::child::<DashLh<[u8], [u8]>>(orders),
-        (TableName::Iceberg, Records::Words) => kill::child::<Iceberg<u64, u64>>(orders),
-        (TableName::Iceberg, Records::Bytes) => kill::child::<Iceberg<[u8], [u8]>>(orders),
-        (TableName::Plush, Records::Words) => kill::child::<Plush<u64, u64>>(orders),
-        (TableName::Plush, Records::Bytes) => kill::child::<Plush<[u8], [u8]>>(orders),
-        (_, _) => Err("a table in memory has nothing to be killed for".to_owned()),
+    let Some(arsenal) = arsenal(&name(&table), records.into()) else {
+        return Err(Failure::Problem("a table in memory has nothing to be killed for".to_owned()));
     };
-    done.map(|()| true).map_err(Failure::Problem)
+    (arsenal.child)(orders).map(|()| true).map_err(Failure::Problem)
 }
 
 impl Kind {
@@ -249,31 +223,29 @@ impl Kind {
     }
 }
 
-fn torture<S: Subject, F: FileSubject>(kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
+fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
     match kind {
         Kind::Model { histories, .. } => {
-            run_model::<S, F>(&Rounds::new(common, "histories", *histories, 2000)?, out)
+            run_model(arsenal, &Rounds::new(common, "histories", *histories, 2000)?, out)
         }
         Kind::Crash { states, .. } => {
-            run_crash::<S>(&Rounds::new(common, "images", *states, 200_000)?, out)
+            run_crash(arsenal, &Rounds::new(common, "images", *states, 200_000)?, out)
         }
-        Kind::Mutate { states, only, .. } => run_mutate::<S>(common, *states, only.clone(), out),
+        Kind::Mutate { states, only, .. } => {
+            run_mutate(arsenal, common, *states, only.clone(), out)
+        }
         Kind::Kill { rounds, .. } => {
-            run_kill::<F>(&Rounds::new(common, "children", *rounds, 200)?, out)
+            run_kill(arsenal, &Rounds::new(common, "children", *rounds, 200)?, out)
         }
         Kind::Linear { histories, .. } => {
             let model = common.model.into();
             let rounds = Rounds::new(common, "histories", *histories, 100_000)?;
-            run_linear(
-                &rounds,
-                |seed, size, pool| linear::scenario::<S>(seed, size, model, pool),
-                out,
-            )
+            run_linear(&rounds, |seed, size, pool| (arsenal.linear)(seed, size, model, pool), out)
         }
         Kind::Corrupt { mutations, .. } => {
-            run_corrupt::<S, F>(&Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
+            run_corrupt(arsenal, &Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
         }
-        Kind::Faults { .. } => run_faults::<F>(common, out),
+        Kind::Faults { .. } => run_faults(arsenal, common, out),
         Kind::KillChild { .. } => Ok(true),
     }
 }
@@ -381,28 +353,20 @@ fn place(common: &Common) -> Result<Scratch, Failure> {
 /// Steps of a model history.
 const MODEL_STEPS: usize = 300;
 
-fn run_model<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_model(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let place = place(rounds.common)?;
     let (memory, threads, medium) = (Memory::default(), Pool::new(3), rounds.common.model.into());
     let path = place.path().join("table");
     let mut counts = model::Counts::default();
     let mut scans = iterate::Counts::default();
     let violations = tell(rounds.each(1, |seed, _| {
-        let files = || {
-            FilePlace::<F>::new(
-                path.clone(),
-                FileOptions { variant: seed, ..FileOptions::default() },
-            )
-        };
         counts.add(match seed % 8 {
-            6 => model::scenario::<F, _>(seed, MODEL_STEPS, || MemoryPlace(seed)),
-            7 => model::scenario::<F, _>(seed, MODEL_STEPS, files),
-            _ => {
-                model::scenario::<S, _>(seed, MODEL_STEPS, || SimPlace::new(seed, medium, &memory))
-            }
+            6 => (arsenal.model_in_memory)(seed, MODEL_STEPS),
+            7 => (arsenal.model_in_files)(seed, MODEL_STEPS, &path),
+            _ => (arsenal.model_simulated)(seed, MODEL_STEPS, medium, &memory),
         }?);
         if seed % 8 == 0 {
-            scans.add(iterate::scenario::<S>(seed, &threads, &memory)?);
+            scans.add((arsenal.iterate)(seed, &threads, &memory)?);
         }
         Ok(())
     }));
@@ -415,7 +379,7 @@ fn run_model<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) 
     rounds.end(out, line, violations)
 }
 
-fn run_crash<S: Subject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_crash(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let (mut histories, mut states, mut violations) = (0, 0, 0);
     let result = rounds.each(5_000, |seed, wanted| {
         let options = CrashOptions {
@@ -424,7 +388,7 @@ fn run_crash<S: Subject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
             model: rounds.common.model.into(),
             ..CrashOptions::default()
         };
-        let report = crash::run::<S>(&options);
+        let report = (arsenal.crash)(&options);
         histories += report.histories;
         states += report.states;
         violations += report.violations;
@@ -438,7 +402,8 @@ fn run_crash<S: Subject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     rounds.end(out, line, violations)
 }
 
-fn run_mutate<S: Subject>(
+fn run_mutate(
+    arsenal: &Arsenal,
     common: &Common,
     states: u64,
     only: Option<String>,
@@ -451,7 +416,7 @@ fn run_mutate<S: Subject>(
         only,
         ..mutate::MutateOptions::default()
     };
-    let report = mutate::run::<S>(&options);
+    let report = (arsenal.mutate)(&options);
     for site in &report.redundant {
         out.say(format_args!("nobody noticed that {site} was left out"))?;
     }
@@ -463,7 +428,7 @@ fn run_mutate<S: Subject>(
     Ok(report.redundant.is_empty())
 }
 
-fn run_kill<F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_kill(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let place = place(rounds.common)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
@@ -485,7 +450,7 @@ fn run_kill<F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let mut counts = kill::Counts::default();
     let path = place.path().join("round");
     let result = rounds.each(8, |seed, size| {
-        counts.add(kill::scenario::<F>(seed, size, &path, &command)?);
+        counts.add((arsenal.kill)(seed, size, &path, &command)?);
         Ok(())
     });
     let lost = tell(result.and_then(|()| counts.meaningful(rounds.common.seed)));
@@ -529,17 +494,14 @@ fn run_linear(
 /// One damaged table in so many is damaged on real files.
 const FILES_ONE_IN: u64 = 20;
 
-fn run_corrupt<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_corrupt(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let place = place(rounds.common)?;
     let mut counts = corrupt::Counts::default();
     let result = rounds.each(1000, |seed, size| {
         let on_files = size / FILES_ONE_IN;
-        counts.add(corrupt::scenario::<S>(seed, size - on_files)?);
-        counts.add(corrupt::scenario_on_files::<F>(
-            seed,
-            on_files,
-            &place.path().join(seed.to_string()),
-        )?);
+        counts.add((arsenal.corrupt)(seed, size - on_files)?);
+        let path = place.path().join(seed.to_string());
+        counts.add((arsenal.corrupt_files)(seed, on_files, &path)?);
         Ok(())
     });
     let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
@@ -554,9 +516,9 @@ fn run_corrupt<S: Subject, F: FileSubject>(rounds: &Rounds<'_>, out: &mut Output
     rounds.end(out, line, failed)
 }
 
-fn run_faults<F: FileSubject>(common: &Common, out: &mut Output) -> Outcome {
+fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {
     let place = place(common)?;
-    tell_faults(common, faults::scenario::<F>(common.seed, place.path()), out)
+    tell_faults(common, (arsenal.faults)(common.seed, place.path()), out)
 }
 
 fn tell_faults(

@@ -1,5 +1,8 @@
 //! Scenarios, checkers and workloads shared by Icefield's tests, benchmarks and torture runs.
 
+// The unit tests have a table of their own, and need not wait for all of these.
+#[cfg(not(test))]
+pub mod arsenal;
 pub mod asked;
 pub mod baton;
 pub mod budget;

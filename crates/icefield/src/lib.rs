@@ -46,7 +46,7 @@ mod table;
 pub use any::{AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::{Ablation, Directory, Geometry, Parts, Whole};
-pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Iter, Lh};
+pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,
@@ -58,12 +58,13 @@ pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use iceberg::{FrontLine, Yards};
-pub use iceberg::{Iceberg, IcebergIter, IcebergOptions};
+pub use iceberg::{Iceberg, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 #[doc(hidden)]
 pub use plush::Shape;
-pub use plush::{Plush, PlushIter, PlushOptions};
+pub use plush::{Plush, PlushOptions};
 pub use pm::Durability;
+pub use record::Iter;
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,
     NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport,

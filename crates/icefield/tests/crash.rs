@@ -1,63 +1,53 @@
 //! Every crash point of every operation, on tiny tables.
 
-use icefield::pm::sim::Sim;
-use icefield::{DashEh, DashLh, Iceberg, Plush};
+use icefield_testkit::arsenal::{Records, arsenal};
 use icefield_testkit::crash::{self, CrashOptions};
+
+fn every_point(table: &str, records: Records) {
+    let arsenal = arsenal(table, records).expect("a design");
+    let report = (arsenal.crash)(&CrashOptions::default());
+    println!("{report:?}");
+    assert_eq!(report.violations, 0);
+}
 
 #[test]
 fn dash_eh_words() {
-    let report = crash::run::<DashEh<u64, u64, Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("dash-eh", Records::Words);
 }
 
 #[test]
 fn dash_eh_bytes() {
-    let report = crash::run::<DashEh<[u8], [u8], Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("dash-eh", Records::Bytes);
 }
 
 #[test]
 fn dash_lh_words() {
-    let report = crash::run::<DashLh<u64, u64, Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("dash-lh", Records::Words);
 }
 
 #[test]
 fn dash_lh_bytes() {
-    let report = crash::run::<DashLh<[u8], [u8], Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("dash-lh", Records::Bytes);
 }
 
 #[test]
 fn iceberg_words() {
-    let report = crash::run::<Iceberg<u64, u64, Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("iceberg", Records::Words);
 }
 
 #[test]
 fn iceberg_bytes() {
-    let report = crash::run::<Iceberg<[u8], [u8], Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("iceberg", Records::Bytes);
 }
 
 #[test]
 fn plush_words() {
-    let report = crash::run::<Plush<u64, u64, Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("plush", Records::Words);
 }
 
 #[test]
 fn plush_bytes() {
-    let report = crash::run::<Plush<[u8], [u8], Sim>>(&CrashOptions::default());
-    println!("{report:?}");
-    assert_eq!(report.violations, 0);
+    every_point("plush", Records::Bytes);
 }
 
 #[test]

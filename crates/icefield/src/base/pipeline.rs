@@ -86,12 +86,28 @@ where
 ///
 /// `ring` is brought into 1..=[`MAX_RING`], and `stage2` into 1..=`ring`.
 #[inline(always)]
-pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, mut stages: S) -> usize {
-    let ring = ring.clamp(1, MAX_RING);
-    let stage2 = stage2.clamp(1, ring);
+pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -> usize {
+    rolling_in_bursts::<1, S>(count, ring, stage2, stages)
+}
+
+/// [`rolling`], with `BURST` operations run one right after the other, and then as many hints and peeks made. For
+/// operations that execute a locked instruction each: nothing overlaps with those, so the latency of a hash or of a look
+/// at a line between any two of them would be waited for, and in a burst they pass together. `ring` and `stage2` are at
+/// least `BURST`.
+#[inline(always)]
+pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
+    count: usize,
+    ring: usize,
+    stage2: usize,
+    mut stages: S,
+) -> usize {
+    const { assert!(BURST >= 1 && BURST <= MAX_RING) }
+    // A burst has been hinted and peeked at before it begins.
+    let ring = ring.clamp(BURST, MAX_RING);
+    let stage2 = stage2.clamp(BURST, ring);
     let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
-    // Entry `i` is written before `second(i)` and `run(i)`, and its place goes to entry i + MAX_RING after `run(i)`, as
-    // ring <= MAX_RING.
+    // Entry `i` is written before `second(i)` and `run(i)`, and its place goes to entry i + MAX_RING at the earliest,
+    // after `run(i)`, as ring <= MAX_RING.
     for index in 0..count.min(ring) {
         entries[index % MAX_RING].write(stages.first(index));
     }
@@ -99,19 +115,22 @@ pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, mut stages: 
         // SAFETY: stage2 <= ring, so it was written above.
         stages.second(index, unsafe { entries[index % MAX_RING].assume_init() });
     }
-    for index in 0..count {
-        // SAFETY: written above, or below when operation index - ring had run.
-        let entry = unsafe { entries[index % MAX_RING].assume_init() };
-        if stages.run(index, entry).is_break() {
-            return index + 1;
+    for start in (0..count).step_by(BURST) {
+        let end = count.min(start + BURST);
+        for index in start..end {
+            // SAFETY: written above, or below when operation index - ring had run.
+            let entry = unsafe { entries[index % MAX_RING].assume_init() };
+            if stages.run(index, entry).is_break() {
+                return index + 1;
+            }
         }
-        if index + ring < count {
-            entries[(index + ring) % MAX_RING].write(stages.first(index + ring));
+        for index in start + ring..count.min(end + ring) {
+            entries[index % MAX_RING].write(stages.first(index));
         }
-        if index + stage2 < count {
+        for index in start + stage2..count.min(end + stage2) {
             // SAFETY: written just now or earlier, as stage2 <= ring.
-            let entry = unsafe { entries[(index + stage2) % MAX_RING].assume_init() };
-            stages.second(index + stage2, entry);
+            let entry = unsafe { entries[index % MAX_RING].assume_init() };
+            stages.second(index, entry);
         }
     }
     count
@@ -124,9 +143,10 @@ mod tests {
     use super::*;
 
     /// Runs `count` operations and checks that every stage sees every operation once, in order, and not too late.
-    fn check(count: usize, ring: usize, stage2: usize) {
+    fn check<const BURST: usize>(count: usize, ring: usize, stage2: usize) {
         let seen = RefCell::new([0_usize; 3]);
-        let (hints, peeks) = (ring.clamp(1, MAX_RING), stage2.clamp(1, ring.clamp(1, MAX_RING)));
+        let hints = ring.clamp(BURST, MAX_RING);
+        let peeks = stage2.clamp(BURST, hints);
         let checked = stages(
             |index| {
                 assert_eq!(index, seen.borrow()[0]);
@@ -141,13 +161,14 @@ mod tests {
             |index, entry| {
                 let mut seen = seen.borrow_mut();
                 assert_eq!((index, entry), (seen[2], index * 3));
-                assert_eq!(seen[0], count.min(index + hints), "hints are {ring} ahead");
-                assert_eq!(seen[1], count.min(index + peeks), "peeks are {stage2} ahead");
+                let start = index / BURST * BURST;
+                assert_eq!(seen[0], count.min(start + hints), "hints are {ring} ahead");
+                assert_eq!(seen[1], count.min(start + peeks), "peeks are {stage2} ahead");
                 seen[2] += 1;
                 ControlFlow::Continue(())
             },
         );
-        let ran = rolling(count, ring, stage2, checked);
+        let ran = rolling_in_bursts::<BURST, _>(count, ring, stage2, checked);
         assert_eq!((ran, seen.into_inner()), (count, [count; 3]));
     }
 
@@ -158,7 +179,9 @@ mod tests {
         for &count in counts {
             for ring in [0, 1, 2, 48, 127, MAX_RING, usize::MAX] {
                 for stage2 in [0, 1, 2, 16, MAX_RING, usize::MAX] {
-                    check(count, ring, stage2);
+                    check::<1>(count, ring, stage2);
+                    check::<8>(count, ring, stage2);
+                    check::<MAX_RING>(count, ring, stage2);
                 }
             }
         }

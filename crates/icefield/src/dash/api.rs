@@ -6,7 +6,6 @@ use std::path::Path;
 
 use super::directory::Directory;
 use super::options::DashOptions;
-use super::scan::Iter;
 use super::{Dash, RecoveryReport};
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
@@ -26,7 +25,6 @@ public_face! {
     public: DashEh,
     design: P::DESIGN,
     options: DashOptions,
-    iter: Iter,
     get: "The value of `key` (§4.6, Algorithm 3). Takes no lock and writes nothing; two to three cache \
         lines.",
     try_insert: "Inserts `key` only if it is absent; else gives the present value (§4.6, Algorithm 1). Two \
@@ -96,9 +94,5 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         if let Some(target) = self.sight(self.core.records.probe(key).hash) {
             target.pair.into_iter().for_each(|bucket| prefetch_read(bucket));
         }
-    }
-
-    fn iterate(&self) -> Iter<'_, K, V, P, M> {
-        Iter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
     }
 }

@@ -224,7 +224,6 @@ pub use kinds::{Ablation, Parts, Whole};
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};
 pub use options::DashOptions;
-pub use scan::Iter;
 
 /// A Dash table; use it as [`DashEh`].
 ///

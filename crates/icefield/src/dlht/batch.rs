@@ -15,12 +15,16 @@ use super::mode::Mode;
 use super::write::{Outcome, Rule};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::pipeline::{MAX_RING, Stages, prefetch_read, prefetch_write, rolling};
+use crate::base::pipeline::{
+    MAX_RING, Stages, prefetch_read, prefetch_write, rolling, rolling_in_bursts,
+};
 use crate::base::sync::Line;
 
 /// How far ahead bins are asked for, and link buckets.
 const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
+/// Writes that are run one right after the other.
+const BURST: usize = 8;
 /// Operations between looks at which index is current, and chances for an old one to go. Draining the ring costs a
 /// hundredth of what so many take.
 pub(super) const STRETCH: usize = 1 << 14;
@@ -166,7 +170,8 @@ impl<M: Mode> Core<M> {
             let tally = Tally { count: &self.count, delta: Cell::new(0) };
             let (operations, end) = (&mut operations, &mut end);
             let stretch = Writes { core: self, index, tally: &tally, start: ran, operations, end };
-            ran += rolling(STRETCH.min(count - ran), RING, STAGE2, stretch);
+            let some = STRETCH.min(count - ran);
+            ran += rolling_in_bursts::<BURST, _>(some, RING, STAGE2, stretch);
         }
         end.unwrap_or(Ok(())).map(|()| ran)
     }

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::options::IcebergOptions;
-use super::scan::IcebergIter;
 use super::{Iceberg, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Value, Word};
@@ -23,7 +22,6 @@ public_face! {
     public: Iceberg,
     design: "iceberg",
     options: IcebergOptions,
-    iter: IcebergIter,
     get: "The value of `key` (§3.2, §5.1). Takes no lock and writes nothing; one line of DRAM and one of \
         the medium.",
     try_insert: "Inserts `key` only if it is absent; else gives the present value (§3.2, Algorithms 1 and 2). \
@@ -88,9 +86,5 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
         self.core.prefetch(self.core.records.probe(key).hash);
-    }
-
-    fn iterate(&self) -> IcebergIter<'_, K, V, M> {
-        IcebergIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
     }
 }

@@ -1,4 +1,5 @@
-//! Batches: the ring in front, which fetches what lies ahead, and windows behind it (`window`).
+//! Batches: reads go through the ring, which fetches what lies ahead of each; writes go by whole windows (`window`),
+//! whose slots are fetched all at once while the window before is made durable.
 
 use std::ops::ControlFlow;
 

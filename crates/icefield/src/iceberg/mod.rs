@@ -115,11 +115,10 @@
 //!
 //! A read waits for the writer that holds its front bucket, for one fence, or for a window's; nobody waits for a read.
 //! A thread that waits for a lock holds none; a read between the writes of a batch that would wait ends the window
-//! first. A write during a doubling waits for at most three buckets that others are
-//! moving, and moves at most five. A step (doubling, halving, `clear`, `backup`) lets the writers inside finish and
-//! holds up the next ones: a doubling for one durable store, the others for as long as they take. Loops: a read repeats
-//! only when a step came between. A record's blobs are retired when it is gone; yards are never unmapped while the
-//! table is open.
+//! first. A write during a doubling waits for at most three buckets that others are moving, and moves at most five. A
+//! step (doubling, halving, `clear`, `backup`) lets the writers inside finish and holds up the next ones: a doubling
+//! for one durable store, the others for as long as they take. Loops: a read repeats only when a step came between. A
+//! record's blobs are retired when it is gone; yards are never unmapped while the table is open.
 //!
 //! # 9. Costs
 //!
@@ -163,7 +162,6 @@ pub use fingerprints::FrontLine;
 #[doc(hidden)]
 pub use layout::Yards;
 pub use options::IcebergOptions;
-pub use scan::IcebergIter;
 
 /// IcebergHT: a durable, concurrent, stable and compact hash table that writes one line per update.
 ///

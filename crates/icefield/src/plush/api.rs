@@ -9,7 +9,6 @@ use super::op::Mode as Own;
 use super::options::PlushOptions;
 use super::payload_log::Payload;
 use super::root::Record;
-use super::scan::PlushIter;
 use super::{Plush, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value, Word};
@@ -27,7 +26,6 @@ public_face! {
     public: Plush,
     design: "plush",
     options: PlushOptions,
-    iter: PlushIter,
     get: "The value of `key` (§5.2). Takes no lock and writes nothing; a filter line for each level, and a bucket \
         where that says so.",
     try_insert: "Inserts `key` only if it is absent; else gives the present value. Looks the key up under the lock of \
@@ -254,10 +252,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
         self.core.prefetch(self.core.probe(key).hash);
-    }
-
-    fn iterate(&self) -> PlushIter<'_, K, V, M> {
-        PlushIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
     }
 
     fn clear_all(&self) -> Result<()> {

@@ -158,7 +158,6 @@ use self::core::Core;
 #[doc(hidden)]
 pub use layout::Shape;
 pub use options::PlushOptions;
-pub use scan::PlushIter;
 
 /// Plush: a durable, concurrent hash table for writing.
 ///

@@ -83,34 +83,3 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(Page { records, next: next.map(Cursor) })
     }
 }
-
-/// An iterator over a table's records, from [`Plush::iter`]; reads ahead a page at a time.
-///
-/// ```
-/// let table = icefield::Plush::<u64, u64>::in_memory()?;
-/// table.put_batch(&[(1, 10), (2, 20)])?;
-/// let sum: u64 = table.iter().map(|record| record.map(|(_, value)| value)).sum::<icefield::Result<u64>>()?;
-/// assert_eq!(sum, 30);
-/// # Ok::<(), icefield::Error>(())
-/// ```
-pub struct PlushIter<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
-    pub(super) table: &'a Plush<K, V, M>,
-    pub(super) page: std::vec::IntoIter<(K::Owned, V::Owned)>,
-    pub(super) next: Option<Cursor>,
-}
-
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iterator for PlushIter<'_, K, V, M> {
-    type Item = Result<(K::Owned, V::Owned)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(record) = self.page.next() {
-                return Some(Ok(record));
-            }
-            match self.table.scan_page(self.next.take()?, crate::table::SCAN_PAGE) {
-                Ok(page) => (self.page, self.next) = (page.records.into_iter(), page.next),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-    }
-}

@@ -2,7 +2,7 @@
 //! over them, once. A macro, because inherent methods have to be each type's own.
 
 /// Gives a table its public face. The table has [`BatchEngine`](super::batch::BatchEngine) and, of its own, what follows
-/// here by other names: `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `iterate`, `stats_now`, `scan_page`,
+/// here by other names: `count`, `room`, `make_room_for`, `shrink`, `prefetch_key`, `stats_now`, `scan_page`,
 /// `clear_all`, `read_batch`, `sync_now`, `check_all`, `salvage_to`, `backup_to`, `core.pm` and `recovery`. The documents say what
 /// differs: costs, and the paper's sections.
 macro_rules! public_face {
@@ -12,7 +12,6 @@ macro_rules! public_face {
         public: $public:ident,
         design: $design:expr,
         options: $options:ident,
-        iter: $iter:ident,
         get: $doc_get:literal,
         try_insert: $doc_try_insert:literal,
         remove: $doc_remove:literal,
@@ -351,8 +350,8 @@ macro_rules! public_face {
             /// assert_eq!(records, [(1, 10)]);
             /// # Ok::<(), icefield::Error>(())
             /// ```
-            pub fn iter(&self) -> $iter<'_, K, V $(, $policy)?, M> {
-                self.iterate()
+            pub fn iter(&self) -> crate::Iter<'_, Self> {
+                crate::Iter::new(self)
             }
 
             /// Calls `f` with every record, as [`iter`](Self::iter) sees them, until it breaks. No lock is held meanwhile.
@@ -697,7 +696,7 @@ macro_rules! public_face {
             for &'a $table<K, V $(, $policy)?, M>
         {
             type Item = Result<(K::Owned, V::Owned)>;
-            type IntoIter = $iter<'a, K, V $(, $policy)?, M>;
+            type IntoIter = crate::Iter<'a, $table<K, V $(, $policy)?, M>>;
 
             fn into_iter(self) -> Self::IntoIter {
                 self.iter()

@@ -3,14 +3,17 @@
 //!
 //! Here: how records are hashed, compared, stored and dropped. Below: `engine`, the operations on one key; `batch`;
 //! `length`, how many records there are; `types`, the types in the superblock; `opening`, what the options have in
-//! common; `face`, the public methods.
+//! common; `face`, the public methods; `iter`, the iterator.
 
 pub(crate) mod batch;
 pub(crate) mod engine;
 pub(crate) mod face;
+mod iter;
 pub(crate) mod length;
 pub(crate) mod opening;
 pub(crate) mod types;
+
+pub use iter::Iter;
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Full devices and bounds.
 
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 
 use icefield::base::reclaim::Reclaimer;
 use icefield::pm::blob::{BLOBS_REGION, BlobParams, BlobRef, BlobStore, Owner};
@@ -104,21 +104,6 @@ fn a_full_device_is_an_error_and_passes() {
     let pm = Mapped::open(&path, process()).unwrap();
     let region = pm.region_with_holes(DATA, 1 << 30).unwrap();
     assert_eq!(cell(&region, brim).load(&pm, Relaxed), 3);
-}
-
-/// Copies a directory as `cp` does: runs of zeros become holes.
-fn copy_with_holes(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for name in names(from) {
-        let bytes = fs::read(from.join(&name)).unwrap();
-        let file = fs::File::create_new(to.join(&name)).unwrap();
-        file.set_len(bytes.len() as u64).unwrap();
-        for (page, content) in bytes.chunks(4096).enumerate() {
-            if content.iter().any(|&byte| byte != 0) {
-                file.write_all_at(content, page as u64 * 4096).unwrap();
-            }
-        }
-    }
 }
 
 /// Leaves no space on the device but for a lock file.

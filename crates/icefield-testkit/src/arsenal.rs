@@ -1,0 +1,136 @@
+//! Every scenario for every persistent table, compiled once: whoever runs them calls through function pointers and
+//! instantiates no table of its own, which takes the compiler minutes for each program.
+
+use std::path::Path;
+use std::process::Command;
+
+use icefield::pm::sim::{Model, Pool as Memory, Sim};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
+
+use crate::crash::mutate::{self, MutateOptions, MutateReport};
+use crate::crash::{self, CrashOptions, CrashReport};
+use crate::file_subject::{FileOptions, FileSubject};
+use crate::place::{FilePlace, MemoryPlace, SimPlace};
+use crate::pool::Pool;
+use crate::subject::Subject;
+use crate::{Failure, corrupt, faults, iterate, kill, linear, model};
+
+/// What keys and values are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// Both are words.
+    Words,
+    /// Both are bytes.
+    Bytes,
+}
+
+/// The scenarios for the tables of one design with one kind of records.
+#[derive(Debug)]
+pub struct Arsenal {
+    /// The design.
+    pub table: &'static str,
+    /// What the records are made of.
+    pub records: Records,
+    /// [`model::scenario`] on the simulated medium: seed, length, crash model.
+    pub model_simulated: fn(u64, usize, Model, &Memory) -> Result<model::Counts, Failure>,
+    /// [`model::scenario`] in anonymous memory: seed, length.
+    pub model_in_memory: fn(u64, usize) -> Result<model::Counts, Failure>,
+    /// [`model::scenario`] in a directory, which is not there yet: seed, length.
+    pub model_in_files: fn(u64, usize, &Path) -> Result<model::Counts, Failure>,
+    /// [`iterate::scenario`].
+    pub iterate: fn(u64, &Pool, &Memory) -> Result<iterate::Counts, Failure>,
+    /// [`crash::run`].
+    pub crash: fn(&CrashOptions) -> CrashReport,
+    /// [`mutate::run`].
+    pub mutate: fn(&MutateOptions) -> MutateReport,
+    /// [`kill::scenario`].
+    pub kill: KillScenario,
+    /// [`kill::child`].
+    pub child: fn(&str) -> Result<(), String>,
+    /// [`linear::scenario`].
+    pub linear: fn(u64, u64, Model, &Pool) -> Result<linear::Counts, Failure>,
+    /// [`corrupt::scenario`].
+    pub corrupt: fn(u64, u64) -> Result<corrupt::Counts, Failure>,
+    /// [`corrupt::scenario_on_files`].
+    pub corrupt_files: fn(u64, u64, &Path) -> Result<corrupt::Counts, Failure>,
+    /// [`faults::scenario`].
+    pub faults: fn(u64, &Path) -> Result<faults::Counts, Failure>,
+}
+
+/// [`kill::scenario`] of one table.
+pub type KillScenario =
+    fn(u64, u64, &Path, &dyn Fn(&str) -> Command) -> Result<kill::Counts, Failure>;
+
+impl Arsenal {
+    const fn of<S: Subject, F: FileSubject>(records: Records) -> Self {
+        Self {
+            table: S::NAME,
+            records,
+            model_simulated: |seed, length, model, memory| {
+                model::scenario::<S, _>(seed, length, || SimPlace::new(seed, model, memory))
+            },
+            model_in_memory: in_memory::<F>,
+            model_in_files: |seed, length, path| {
+                let how = FileOptions { variant: seed, ..FileOptions::default() };
+                let place = || FilePlace::<F>::new(path.to_owned(), how.clone());
+                model::scenario::<F, _>(seed, length, place)
+            },
+            iterate: iterate::scenario::<S>,
+            crash: crash::run::<S>,
+            mutate: mutate::run::<S>,
+            kill: kill::scenario::<F>,
+            child: kill::child::<F>,
+            linear: linear::scenario::<S>,
+            corrupt: corrupt::scenario::<S>,
+            corrupt_files: corrupt::scenario_on_files::<F>,
+            faults: faults::scenario::<F>,
+        }
+    }
+}
+
+fn in_memory<F: FileSubject>(seed: u64, length: usize) -> Result<model::Counts, Failure> {
+    model::scenario::<F, _>(seed, length, || MemoryPlace(seed))
+}
+
+/// All designs with words and with bytes.
+pub static ARSENALS: [Arsenal; 8] = [
+    Arsenal::of::<DashEh<u64, u64, Sim>, DashEh<u64, u64>>(Records::Words),
+    Arsenal::of::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(Records::Bytes),
+    Arsenal::of::<DashLh<u64, u64, Sim>, DashLh<u64, u64>>(Records::Words),
+    Arsenal::of::<DashLh<[u8], [u8], Sim>, DashLh<[u8], [u8]>>(Records::Bytes),
+    Arsenal::of::<Iceberg<u64, u64, Sim>, Iceberg<u64, u64>>(Records::Words),
+    Arsenal::of::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(Records::Bytes),
+    Arsenal::of::<Plush<u64, u64, Sim>, Plush<u64, u64>>(Records::Words),
+    Arsenal::of::<Plush<[u8], [u8], Sim>, Plush<[u8], [u8]>>(Records::Bytes),
+];
+
+/// The scenarios for a design's tables; none, when no persistent design has this name.
+#[must_use]
+pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
+    ARSENALS.iter().find(|arsenal| arsenal.table == table && arsenal.records == records)
+}
+
+/// The `model_in_memory` of tables whose keys are words and whose values are bytes, or the other way round.
+pub static MIXED: [Mixed; 4] = [
+    Mixed::of::<DashEh<[u8], u64>, DashEh<u64, [u8]>>(),
+    Mixed::of::<DashLh<[u8], u64>, DashLh<u64, [u8]>>(),
+    Mixed::of::<Iceberg<[u8], u64>, Iceberg<u64, [u8]>>(),
+    Mixed::of::<Plush<[u8], u64>, Plush<u64, [u8]>>(),
+];
+
+/// What there is for tables with mixed records.
+#[derive(Debug)]
+pub struct Mixed {
+    /// The design.
+    pub table: &'static str,
+    /// With keys of bytes and values of words.
+    pub byte_keys: fn(u64, usize) -> Result<model::Counts, Failure>,
+    /// With keys of words and values of bytes.
+    pub byte_values: fn(u64, usize) -> Result<model::Counts, Failure>,
+}
+
+impl Mixed {
+    const fn of<A: FileSubject, B: FileSubject>() -> Self {
+        Self { table: A::NAME, byte_keys: in_memory::<A>, byte_values: in_memory::<B> }
+    }
+}
