@@ -75,7 +75,7 @@ where
                 scope.spawn(move || churn(table, (thread * 10_000, 77 + thread), key_of, model))
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<Result<u64, _>>()
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<Result<u64, _>>()
     })?;
     assert!(table.check()?.is_clean());
     let splits = table.stats().details.iter().find(|(name, _)| *name == "splits").map(|(_, n)| *n);
