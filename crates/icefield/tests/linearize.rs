@@ -39,3 +39,15 @@ fn every_history_has_an_order() {
         assert!(words.swapped_rejected > 0, "{words:?}");
     }
 }
+
+/// Histories in which a table of linear hashing was cleared while a split was not over: the split gave a chained bucket
+/// back to the allocator's next set, which handed it out twice.
+#[test]
+fn a_clear_waits_for_splits() {
+    let arsenal = arsenal("dash-lh", Records::Words).expect("a design");
+    let pool = Pool::new(3);
+    for seed in [14_343, 14_359, 976_777] {
+        let done = (arsenal.linear)(seed, 1024, Model::Pmem, &pool);
+        println!("{:?}", done.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+}

@@ -325,6 +325,11 @@ impl Directory for Lh {
         let new = old.cleared(self.arrays.first());
         // Whatever is due is done by this.
         let old_segments = self.check(core, &mut |_| {})?;
+        for &id in &old_segments {
+            // Waits for splits that are not over, though what they make is there: they give chained buckets back, which
+            // the other set of the allocator would hand out twice.
+            drop(core.lock_all(core.segment(id)?));
+        }
         self.base.grow(pm, new.parity(), self.arrays.most())?;
         self.lay_out(core, new)?;
         core.chain_blocks.prepare_switch(pm, &core.root()?.chains, None);
