@@ -26,7 +26,7 @@ pub(crate) struct ReadLocks;
 pub(crate) struct HomeOnly;
 /// A record is in its home bucket, or in the next one if that is full.
 pub(crate) struct Probing;
-/// Four lines in a row for each key, and nothing else: no fingerprints, no second bucket, no stash; searches take locks.
+/// Four lines in a row for each key, and nothing else: no fingerprints, second bucket or stash; searches take locks.
 pub(crate) struct CcehLike;
 
 impl Ablation for NoFingerprints {

@@ -217,7 +217,17 @@ impl Design for PlushHt {
         let options = Plush::<u64, u64>::options()
             .capacity(setup.capacity)
             .hash_seed([setup.seed, !setup.seed]);
+        let options = match setup.levels {
+            Some(levels) => {
+                options.dram_filters(levels.dram_filters).preallocate(levels.preallocated)
+            }
+            None => options,
+        };
         at!(place, options, create, create_on)
+    }
+
+    fn offers_levels(&self) -> bool {
+        true
     }
 
     fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {

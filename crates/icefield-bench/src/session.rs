@@ -18,7 +18,7 @@ use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
 use crate::rival::Rival;
 use crate::row::Row;
-use crate::table::{BenchTable, Call, Design, Mixed, Place, Records, Setup};
+use crate::table::{BenchTable, Call, Design, Levels, Mixed, Place, Records, Setup};
 use crate::{Error, Outcome};
 
 /// A run.
@@ -34,6 +34,8 @@ pub(crate) struct Session {
     places: Cell<u64>,
     /// Whether tables are made that never grow.
     pub fixed_size: bool,
+    /// What tables of levels do for the first of them, if not as usual.
+    pub levels: Option<Levels>,
     /// For how many times its keys a table is sized.
     pub room: f64,
     /// What records tables are made for.
@@ -70,6 +72,7 @@ impl Session {
             parent,
             places: Cell::new(0),
             fixed_size: false,
+            levels: None,
             room: 1.0,
             records: Records::default(),
             loaded: Cell::new(None),
@@ -212,6 +215,7 @@ impl Session {
             hash: self.args.hash.unwrap_or_default(),
             link_ratio: self.args.link_ratio.first().copied(),
             fixed_size: self.fixed_size,
+            levels: self.levels,
             records: self.records,
             seed: self.args.seed,
         }

@@ -155,6 +155,11 @@ pub(crate) trait Design: Sync {
         false
     }
 
+    /// Whether it has levels, and options for the first of them.
+    fn offers_levels(&self) -> bool {
+        false
+    }
+
     /// Whether it has front and back buckets, whose sizes can be chosen.
     fn offers_yards(&self) -> bool {
         false
@@ -239,6 +244,15 @@ pub(crate) enum Allocation {
     Malloc,
 }
 
+/// What a table of levels does for the first of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Levels {
+    /// How many have their filters in DRAM, too.
+    pub dram_filters: usize,
+    /// How many have all their buckets from the start.
+    pub preallocated: usize,
+}
+
 /// How a table is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
@@ -252,6 +266,7 @@ pub(crate) struct Setup {
     /// Link buckets per bin.
     pub link_ratio: Option<f64>,
     pub fixed_size: bool,
+    pub levels: Option<Levels>,
     pub records: Records,
     /// Of its hash, so that runs repeat.
     pub seed: u64,

@@ -30,6 +30,8 @@ const TESTS: &[(&str, fn())] = &[
     ("batches_share_fences", batches_share_fences),
     ("an_iceberg_writes_one_line", an_iceberg_writes_one_line),
     ("filters_spare_lines", filters_spare_lines),
+    ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
+    ("filters_are_those_of_the_tables_asked_for", filters_are_those_of_the_tables_asked_for),
     ("optimistic_searches_write_nothing", optimistic_searches_write_nothing),
     ("page_faults_are_counted", page_faults_are_counted),
     ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
@@ -252,6 +254,33 @@ fn filters_spare_lines() {
     assert!(
         lines("dash-eh", "get-miss", 16).get("blob").is_none_or(|lines| lines.as_f64() < Some(0.1))
     );
+}
+
+fn filters_in_dram_are_told_apart() {
+    let mut args = small("filters");
+    args.tables = vec!["plush".to_owned()];
+    let rows = rows(args);
+    assert_eq!(rows.len(), 9, "three settings, three calls");
+    for (row, name) in
+        rows.iter().zip(["none", "prealloc", "prealloc+dramfilter"].map(|name| [name; 3]).concat())
+    {
+        assert_eq!(row["extra"]["filters"], name);
+        assert!(number(row, "mops") > 0.0, "{row:?}");
+    }
+}
+
+fn filters_are_those_of_the_tables_asked_for() {
+    let with = |tables: &[&str]| Args {
+        tables: tables.iter().map(|name| (*name).to_owned()).collect(),
+        keys: Some(2_000),
+        ..small("filters")
+    };
+    let rows = rows(with(&["iceberg", "plush", "dash-eh"]));
+    let tables: Vec<_> = rows.iter().map(|row| row["table"].as_str().unwrap()).collect();
+    assert_eq!(tables.iter().filter(|name| **name == "plush").count(), 9);
+    assert_eq!((tables.len(), tables[0], tables[28]), (29, "dash-eh", "plush"), "Dash comes first");
+    let error = run(with(&["iceberg", "dash-lh"])).unwrap_err();
+    assert!(matches!(error, Error::Option { option: "tables", .. }), "{error:?}");
 }
 
 fn optimistic_searches_write_nothing() {

@@ -245,7 +245,9 @@ fn plush_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptio
         _ => HashKind::Strong,
     };
     let options = Plush::<K, V>::options().shape(plush_shape(variant)).hash(hash);
-    options.hash_seed(seed).blob_chunk_bytes(1 << 10)
+    let options = options.hash_seed(seed).blob_chunk_bytes(1 << 10);
+    // Filters in DRAM of no level, of some and of all; now and then all buckets at once.
+    options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
 }
 
 fn plush_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {

@@ -1,6 +1,7 @@
 //! The one interface over all tables: operations, their outcomes, reports.
 
 mod held;
+mod mixed;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -12,6 +13,7 @@ use crate::pm::Durability;
 use crate::{Error, Result};
 
 pub use held::{HeldKeys, NotShadowed};
+pub(crate) use mixed::run_mixed;
 
 /// How calls take a `D`.
 ///

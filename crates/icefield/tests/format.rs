@@ -264,19 +264,19 @@ fn every_record_of_a_plush_is_where_the_document_says() {
     assert_eq!((root.u64(4096), root.u64(4104)), (2, 2), "stable, of two levels");
     let hash = Hash::new(HashKind::Strong, SEED);
     let logged = logged(&log, 4, 200);
-    let arrived = |hash: u64| levels.u64(256 * (hash >> 62)) >> 16;
+    let arrived = |hash: u64| levels.u64(448 * (hash >> 62)) >> 16;
     let (mut in_levels, mut in_log) = (0, 0);
     for &(key, value) in &records {
         let hash = hash.word(key);
         // Level 1 has 4 entries, level 2 has 64.
         let found = [hash >> 62, 4 + (hash >> 58)].into_iter().any(|entry| {
-            let size = levels.u64(256 * entry) & 0xFFFF;
+            let size = levels.u64(448 * entry) & 0xFFFF;
             (0..size).any(|record| {
                 let (bucket, slot) = (record / 16, record % 16);
                 let run = if bucket == 0 { 0 } else { bucket.ilog2() + 1 };
                 let first = if bucket == 0 { 0 } else { 1 << bucket.ilog2() };
                 let class = run.saturating_sub(1);
-                let block = u64::from(levels.u32(256 * entry + 8 + 4 * u64::from(run))) - 1;
+                let block = u64::from(levels.u32(448 * entry + 8 + 4 * u64::from(run))) - 1;
                 let at = 256 * ((block << class) + bucket - first);
                 let file = &runs[class as usize];
                 (file.u64(at + 8 * slot), file.u64(at + 128 + 8 * slot)) == (key, value)

@@ -165,6 +165,34 @@ fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
     Ok(())
 }
 
+/// Logs of three megabytes are replayed by as many threads as there are.
+#[test]
+fn long_logs_are_replayed_together() -> Check {
+    let shape = Shape { root_bits: 8, log_chunks: 2, log_records: 1 << 14, ..Shape::default() };
+    let options = SimOptions {
+        counting: true,
+        recording: false,
+        region_bytes: 64 << 20,
+        space_bytes: 64 << 20,
+        ..SimOptions::default()
+    };
+    let sim = Sim::new(options.clone());
+    let table = Plush::<u64, u64>::options().shape(shape).create_on(sim.clone())?;
+    for key in 0..60_000 {
+        table.put(key % 50_000, key)?;
+    }
+    let again = Plush::<u64, u64>::options().open_on(Sim::from_image(&sim.image(), options))?;
+    assert!(!again.recovery().was_clean);
+    for key in 0..50_000 {
+        let newest = if key < 10_000 { key + 50_000 } else { key };
+        assert_eq!(again.get(key)?, Some(newest), "key {key}");
+    }
+    let report = again.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(report.records, 50_000);
+    Ok(())
+}
+
 #[test]
 fn shrinking_drops_what_is_stale() -> Check {
     let table = Plush::<u64, u64>::options().shape(TINY).in_memory()?;

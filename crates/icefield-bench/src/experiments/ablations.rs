@@ -1,5 +1,5 @@
-//! What fingerprints, overflow metadata and optimistic locks are worth: `filters` (Dash Figs 9 and 10) and `locks`
-//! (Fig 13), Dash-EH beside itself without them.
+//! What a part of Dash is worth: Dash-EH beside itself without it. `locks` (Dash Fig 13), and what `filters` tells of
+//! Dash.
 //!
 //! Times are compared in turns, within one run. Lines are counted on the simulated medium, in a smaller table as full.
 
@@ -9,9 +9,7 @@ use serde_json::json;
 
 use super::amplification::difference;
 use super::growth::{describe_space, filled_with};
-use crate::ablated::{
-    CCEH_LIKE, NO_FILTERS, NO_FINGERPRINTS, NO_OVERFLOW, READ_LOCKS, WHOLE, WIDE_BYTES,
-};
+use crate::ablated::{READ_LOCKS, WHOLE};
 use crate::args::{Batch, Medium};
 use crate::keys::Tally;
 use crate::machine::{mops, part};
@@ -32,22 +30,11 @@ const TURNS: usize = 16;
 const CALLS: [(&str, Call); 2] = [("get", Call::Get), ("get-miss", Call::GetMiss)];
 
 /// What is compared with what.
-struct Comparison {
-    experiment: &'static str,
+pub(super) struct Comparison {
+    pub experiment: &'static str,
     /// The first one is what the others are compared with.
-    designs: Vec<&'static dyn Design>,
-    key_bytes: usize,
-}
-
-/// `filters`.
-pub(super) fn filters(session: &mut Session) -> Outcome {
-    let all: [&'static dyn Design; 5] =
-        [&WHOLE, &NO_FINGERPRINTS, &NO_OVERFLOW, &NO_FILTERS, &CCEH_LIKE];
-    for key_bytes in [8, WIDE_BYTES] {
-        let designs = all.to_vec();
-        compare(session, &Comparison { experiment: "filters", designs, key_bytes })?;
-    }
-    Ok(())
+    pub designs: Vec<&'static dyn Design>,
+    pub key_bytes: usize,
 }
 
 /// `locks`.
@@ -56,7 +43,8 @@ pub(super) fn locks(session: &mut Session) -> Outcome {
     compare(session, &Comparison { experiment: "locks", designs, key_bytes: 8 })
 }
 
-fn compare(session: &mut Session, comparison: &Comparison) -> Outcome {
+/// A row for each design, call, number of threads and batch.
+pub(super) fn compare(session: &mut Session, comparison: &Comparison) -> Outcome {
     let medium = session.args.medium.unwrap_or(Medium::Pmem);
     if !matches!(medium, Medium::Memory | Medium::Process | Medium::Pmem) {
         return Err(Error::option("medium", "times are compared on memory, process or pmem"));

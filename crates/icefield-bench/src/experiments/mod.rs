@@ -3,6 +3,7 @@
 mod ablations;
 mod amplification;
 mod fill;
+mod filters;
 mod growth;
 mod ladder;
 mod latency;
@@ -200,8 +201,8 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "filters",
-        what: "searches and their lines with and without fingerprints and overflow metadata (Dash Figs 9-10)",
-        run: ablations::filters,
+        what: "what fingerprints and overflow metadata (Dash Figs 9-10), filters in DRAM (Plush Fig 9) are worth",
+        run: filters::run,
     },
     Experiment {
         name: "locks",

@@ -187,8 +187,8 @@ fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
 /// Slices of time that a [`curve`] has.
 const SLICES: usize = 40;
 
-/// Throughput after the opening (Dash Fig 14), in slices of time: the end of each in milliseconds since the opening, and
-/// million reads per second in it. `stamps` are in order.
+/// Throughput after the opening (Dash Fig 14), in slices of time: the end of each in milliseconds since the opening,
+/// and million reads per second in it. `stamps` are in order.
 fn curve(stamps: &[(Duration, usize)]) -> Vec<[f64; 2]> {
     let Some((end, _)) = stamps.last() else { return Vec::new() };
     let slice = end.as_secs_f64().max(1e-9) / SLICES as f64;
@@ -274,6 +274,7 @@ pub(super) fn child(args: &Args) -> Outcome {
         hash: args.hash.unwrap_or_default(),
         link_ratio: None,
         fixed_size: false,
+        levels: None,
         records: Records::default(),
         stash_buckets: args.stash_buckets.first().copied(),
         yards: args.yards.first().copied(),

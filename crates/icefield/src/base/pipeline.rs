@@ -115,7 +115,9 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
         // SAFETY: stage2 <= ring, so it was written above.
         stages.second(index, unsafe { entries[index % MAX_RING].assume_init() });
     }
-    for start in (0..count).step_by(BURST) {
+    // Not `step_by`, which loses a third of the speed: it is not inlined as this is.
+    let mut start = 0;
+    while start < count {
         let end = count.min(start + BURST);
         for index in start..end {
             // SAFETY: written above, or below when operation index - ring had run.
@@ -132,6 +134,7 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
             let entry = unsafe { entries[index % MAX_RING].assume_init() };
             stages.second(index, entry);
         }
+        start = end;
     }
     count
 }

@@ -8,7 +8,8 @@ use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::engine::Mode;
 use crate::table::{
-    Arg, Occupied, OnFailure, Op, Owned, RecordArg, Table, TryInsert, no_shadows, same_length,
+    Arg, Occupied, OnFailure, Op, Owned, RecordArg, Table, TryInsert, no_shadows, run_mixed,
+    same_length,
 };
 
 /// How far ahead of a batch its keys are asked for.
@@ -107,22 +108,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         no_shadows(ops)?;
         let _pin = self.core.pin();
         let mut window = Window::new(&self.core);
-        let mut ran = 0;
-        let mut result = Ok(());
-        while ran < ops.len() {
-            match self.execute_one(&mut window, ops, ran) {
-                Ok(failed) => {
-                    ran += 1;
-                    if failed && on_failure == OnFailure::Stop {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
+        let (ran, result) =
+            run_mixed(ops.len(), on_failure, |index| self.execute_one(&mut window, ops, index));
         // What came before a failure is made durable and filled in.
         let finished = window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
         result.and(finished).map(|()| ran)
@@ -160,17 +147,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {
-        let before = wrote.before.map(|word| self.own_value(word)).transpose()?;
-        match op {
-            Op::Get(_, found)
-            | Op::Insert(_, _, found)
-            | Op::Update(_, _, found)
-            | Op::Remove(_, found) => *found = before,
-            Op::TryInsert(_, _, outcome) => {
-                *outcome = before.map_or(Ok(()), |value| Err(Occupied(value)));
-            }
-            Op::Put(..) | Op::Shadow(..) => {}
-        }
+        op.fill(wrote.before.map(|word| self.own_value(word)).transpose()?);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef, lock};
 use super::layout::{EntryId, Journal, State};
-use super::migrate::Newest;
+use super::newest::Newest;
 use super::root::{Held, Record};
 use crate::Result;
 use crate::base::hash::{Hash, HashKind};
@@ -78,13 +78,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
     fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<Live<'a>>> {
         let mut newest = Newest::with_capacity(self.shape.records());
-        let mut all = Vec::new();
+        let (mut all, mut newest_first) = (Vec::new(), Vec::new());
         for entry in self.chain_of(first)?.into_iter().rev() {
             let before = self.state(entry)?.size;
             newest.reserve(before);
             let (mut records, mut dropped) = (Vec::with_capacity(before), Vec::new());
-            for at in (0..before).rev() {
-                let record = self.record(entry, at)?;
+            newest_first.clear();
+            self.read_entry(entry, &mut newest_first)?;
+            for &record in &newest_first {
                 let is_newest =
                     !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
                 if is_newest && !record.dead {
@@ -147,7 +148,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn replace(&self, entry: EntryRef<'_>, records: &[Record]) -> Result<()> {
         let State { epoch, .. } = self.state(entry)?;
         if !records.is_empty() {
-            self.write_records(entry, 0, records)?;
+            let moving: Vec<_> = records.iter().map(|&record| self.moving(record)).collect();
+            self.write_records(entry, 0, &moving)?;
         }
         self.store_state(entry, State { size: records.len(), epoch });
         // P11: the entry needs its journal no more.

@@ -5,17 +5,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use super::filter;
 use super::layout::{
-    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, Root, SLOTS, Shape, State, class_of,
-    run_buckets, run_of,
+    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape,
+    State, class_of, run_buckets, run_of,
 };
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, Record, RootTable};
+use super::top_filters::TopFilters;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::Hash;
+use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
 use crate::key::{Form, Key, Raw, Value};
 use crate::pm::alloc::Allocator;
@@ -29,6 +30,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) shape: Shape,
     pub(super) hash: Hash,
     pub(super) root: RootTable,
+    pub(super) top_filters: TopFilters,
     pub(super) logs: RecoveryLogs,
     /// Present when either type does not fit into a slot.
     pub(super) payloads: Option<PayloadLog>,
@@ -94,6 +96,21 @@ pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'
             }
         }
     }
+}
+
+/// Does work on several threads, the caller's among them: each call of `work` takes parts of it until there are none.
+pub(super) fn in_parallel(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
+    if threads <= 1 {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
+        let own = work();
+        helpers.into_iter().fold(own, |result, helper| match helper.join() {
+            Ok(done) => result.and(done),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
 }
 
 /// The bytes of a key or value in the payload log.
@@ -340,7 +357,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         for level in 1..=self.level_count() {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
-            let candidates = filter::candidates(&self.pm, first.entry, probe.hash);
+            let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
                 // An entry that is continued knows every key.
                 continue;
@@ -361,7 +378,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.root.prefetch(self.root_entry(hash));
         for level in 1..=self.level_count() {
             if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
-                filter::prefetch(entry.entry, hash);
+                self.prefetch_filter(entry, hash);
             }
         }
     }
@@ -369,7 +386,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[cold]
     fn search_chain(&self, first: EntryRef<'_>, probe: &Probe<'_>) -> Result<Option<Record>> {
         for entry in self.chain_of(first)?.into_iter().rev() {
-            let candidates = filter::candidates(&self.pm, entry.entry, probe.hash);
+            let candidates = self.candidates(entry, probe.hash);
             let found = self.search_entry(entry, candidates, probe)?;
             if found.is_some() {
                 return Ok(found);
@@ -431,13 +448,36 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The records of an entry and of those that continue it, newest first.
     pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<Record>> {
-        let mut records = Vec::new();
+        let mut records = Vec::with_capacity(self.shape.records());
         for entry in self.chain_of(first)?.into_iter().rev() {
-            for at in (0..self.state(entry)?.size).rev() {
-                records.push(self.record(entry, at)?);
-            }
+            self.read_entry(entry, &mut records)?;
         }
         Ok(records)
+    }
+
+    /// Adds the records of an entry, newest first.
+    pub(super) fn read_entry(&self, entry: EntryRef<'_>, records: &mut Vec<Record>) -> Result<()> {
+        let (size, slots) = (self.state(entry)?.size, self.shape.slots as usize);
+        let mut buckets = [None; MAX_BUCKETS];
+        for (number, found) in buckets.iter_mut().enumerate().take(size.div_ceil(slots)) {
+            let bucket = self.bucket(entry, number)?;
+            for word in [&bucket.keys[0], &bucket.keys[8], &bucket.values[0], &bucket.values[8]] {
+                prefetch_read(word);
+            }
+            *found = Some(bucket);
+        }
+        for (number, bucket) in buckets.iter().enumerate().rev() {
+            let Some(bucket) = bucket else { continue };
+            for slot in (0..slots.min(size - number * slots)).rev() {
+                records.push(Record {
+                    key: bucket.keys[slot].load(&self.pm, Relaxed),
+                    // Acquire (E3): what a reference leads to was written before.
+                    value: bucket.values[slot].load(&self.pm, Acquire),
+                    dead: self.is_dead(entry.entry, number * slots + slot),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// How many runs an entry needs for so many records.

@@ -37,11 +37,11 @@ pub(super) struct Bucket {
     pub(super) values: [Cell64; SLOTS],
 }
 
-/// A directory entry of a level: one media block.
+/// A directory entry of a level: seven lines. Those that a migration changes lie side by side.
 ///
 /// ```text
-///  0       8         28     32               64                     256
-///  | state | 5 runs  | next | 256 dead bits  | filter, 3 lines      |
+///  0       8         28     32               64                     448
+///  | state | 5 runs  | next | 256 dead bits  | filter, 6 lines      |
 /// ```
 #[repr(C, align(64))]
 pub(super) struct Entry {
@@ -58,7 +58,7 @@ pub(super) struct Entry {
 }
 
 /// Words of an entry's filter.
-pub(super) const FILTER_WORDS: usize = 24;
+pub(super) const FILTER_WORDS: usize = 48;
 
 /// A compaction in progress: what the entry shall hold. Valid while `seal` fits the rest.
 #[repr(C, align(64))]
@@ -111,7 +111,7 @@ unsafe impl Overlay for LogSlot {}
 unsafe impl Overlay for Root {}
 
 const _: () = assert!(BUCKET_BYTES == 256 && offset_of!(Bucket, values) == 128);
-const _: () = assert!(ENTRY_BYTES == 256 && offset_of!(Entry, runs) == 8);
+const _: () = assert!(ENTRY_BYTES == 448 && offset_of!(Entry, runs) == 8);
 const _: () = assert!(offset_of!(Entry, next) == 28 && offset_of!(Entry, dead) == 32);
 const _: () = assert!(offset_of!(Entry, filter) == 64);
 const _: () = assert!(size_of::<Journal>() == 64 + 16 * MAX_RECORDS);

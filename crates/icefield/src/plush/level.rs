@@ -1,34 +1,48 @@
 //! An entry of a level: how it gets buckets, takes records and gives buckets back.
 
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef};
-use super::filter::Image;
-use super::layout::{Bucket, ENTRY_BYTES, Entry, EntryId, State, class_of, run_buckets};
+use super::filter::{Image, LINE_WORDS};
+use super::layout::{
+    BUCKET_BYTES, Bucket, ENTRY_BYTES, Entry, EntryId, State, class_of, run_buckets,
+};
 use super::root::Record;
+use crate::base::pipeline::prefetch_write;
 use crate::key::{Key, Value};
 use crate::pm::alloc::Blocks;
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// The runs of a class as blocks of the allocator: a free one's first word leads to the next.
-pub(super) struct RunBlocks<'a, M> {
-    pub(super) pm: &'a M,
-    pub(super) region: &'a Region,
-    pub(super) bytes: u64,
+/// A record on its way into an entry, and its hash.
+#[derive(Clone, Copy)]
+pub(super) struct Moving {
+    pub(super) record: Record,
+    pub(super) hash: u64,
 }
 
-impl<M: Medium> RunBlocks<'_, M> {
+/// Runs of a class, or chained entries, as blocks of the allocator: a word of a free one leads to the next.
+pub(super) struct Linked<'a, M> {
+    pub(super) pm: &'a M,
+    pub(super) region: &'a Region,
+    /// Bytes of a block.
+    pub(super) bytes: u64,
+    /// Where in a block the word is.
+    pub(super) link: u64,
+}
+
+impl<M: Medium> Linked<'_, M> {
     fn link(&self, block: u32) -> Result<&Cell64> {
-        let offset = u64::from(block) * self.bytes;
+        let offset = u64::from(block) * self.bytes + self.link;
         self.region.at(offset).ok_or_else(|| {
             let file = self.pm.path().join(self.region.name());
-            Error::corrupt(file, offset, "the file ends before the run")
+            Error::corrupt(file, offset, "the file ends before the block")
         })
     }
 }
 
-impl<M: Medium> Blocks for RunBlocks<'_, M> {
+impl<M: Medium> Blocks for Linked<'_, M> {
     fn next(&self, block: u32) -> Result<u64> {
         Ok(self.link(block)?.load(self.pm, Acquire))
     }
@@ -42,41 +56,6 @@ impl<M: Medium> Blocks for RunBlocks<'_, M> {
 
     fn reserve(&self, count: u64) -> Result<()> {
         grow(self.pm, self.region, count, self.bytes)
-    }
-}
-
-/// The chained entries as blocks of the allocator.
-pub(super) struct ChainBlocks<'a, M> {
-    pub(super) pm: &'a M,
-    pub(super) region: &'a Region,
-}
-
-impl<M: Medium> ChainBlocks<'_, M> {
-    fn link(&self, block: u32) -> Result<&Cell64> {
-        let offset = u64::from(block) * ENTRY_BYTES;
-        let entry: Option<&Entry> = self.region.at(offset);
-        // A word of the filter: the state of a free entry says that it is empty.
-        entry.map(|entry| &entry.filter[0]).ok_or_else(|| {
-            let file = self.pm.path().join(self.region.name());
-            Error::corrupt(file, offset, "the file ends before the entry")
-        })
-    }
-}
-
-impl<M: Medium> Blocks for ChainBlocks<'_, M> {
-    fn next(&self, block: u32) -> Result<u64> {
-        Ok(self.link(block)?.load(self.pm, Acquire))
-    }
-
-    fn set_next(&self, block: u32, next: u64) -> Result<()> {
-        let link = self.link(block)?;
-        link.store(self.pm, next, Release);
-        self.pm.persist(link);
-        Ok(())
-    }
-
-    fn reserve(&self, count: u64) -> Result<()> {
-        grow(self.pm, self.region, count, ENTRY_BYTES)
     }
 }
 
@@ -94,13 +73,15 @@ fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Resu
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    pub(super) fn run_blocks(&self, class: usize) -> RunBlocks<'_, M> {
-        let bytes = size_of::<Bucket>() as u64 * run_buckets(class + 1);
-        RunBlocks { pm: &self.pm, region: &self.runs[class], bytes }
+    pub(super) fn run_blocks(&self, class: usize) -> Linked<'_, M> {
+        let bytes = BUCKET_BYTES * run_buckets(class + 1);
+        Linked { pm: &self.pm, region: &self.runs[class], bytes, link: 0 }
     }
 
-    pub(super) fn chain_blocks(&self) -> ChainBlocks<'_, M> {
-        ChainBlocks { pm: &self.pm, region: &self.chains }
+    pub(super) fn chain_blocks(&self) -> Linked<'_, M> {
+        // A word of the filter: the state of a free entry says that it is empty.
+        let link = offset_of!(Entry, filter) as u64;
+        Linked { pm: &self.pm, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
 
     /// Gives an entry the runs that it needs for so many records.
@@ -142,59 +123,66 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
+    /// A record with its hash.
+    #[inline]
+    pub(super) fn moving(&self, record: Record) -> Moving {
+        Moving { record, hash: self.hash_of(record) }
+    }
+
     /// Writes records behind those of an entry, which has the runs for them. Flushed; they do not count yet.
     pub(super) fn write_records(
         &self,
         entry: EntryRef<'_>,
         size: usize,
-        records: &[Record],
+        records: &[Moving],
     ) -> Result<()> {
         let mut filter = match entry.entry.next.load(&self.pm, Relaxed) {
             0 if size == 0 => Image::empty(),
-            0 => Image::of(&self.pm, entry.entry),
+            0 => self.filter_of(entry),
             _ => Image::full(),
         };
-        for (at, &record) in (size..).zip(records) {
-            let (bucket, slot) = self.slot_of(at);
-            filter.add(bucket, self.hash_of(record));
-            let bucket = self.bucket(entry, bucket)?;
-            // Relaxed (E3): the lock word tells readers.
-            bucket.keys[slot].store(&self.pm, record.key, Relaxed);
-            // Release (E3): what a reference leads to was written before.
-            bucket.values[slot].store(&self.pm, record.value, Release);
+        let (mut at, mut rest) = (size, records);
+        while !rest.is_empty() {
+            let (number, slot) = self.slot_of(at);
+            let (portion, behind) = rest.split_at(rest.len().min(self.shape.slots as usize - slot));
+            self.write_slots(self.bucket(entry, number)?, slot, portion);
+            portion.iter().for_each(|moving| filter.add(number, moving.hash));
+            (at, rest) = (at + portion.len(), behind);
         }
-        self.flush_records(entry, size, records.len())?;
         self.write_dead(entry.entry, size, records);
-        filter.store(&self.pm, entry.entry);
+        self.store_filter(entry, &filter);
         Ok(())
     }
 
-    fn flush_records(&self, entry: EntryRef<'_>, size: usize, records: usize) -> Result<()> {
-        let mut at = size;
-        while at < size + records {
-            let (number, slot) = self.slot_of(at);
-            let end = (self.shape.slots as usize).min(slot + size + records - at);
-            let bucket = self.bucket(entry, number)?;
-            for words in [&bucket.keys[slot..end], &bucket.values[slot..end]] {
-                self.pm.flush(words.as_ptr().cast(), size_of_val(words));
-            }
-            at += end - slot;
+    /// Writes records to a bucket from a slot on; flushed.
+    fn write_slots(&self, bucket: &Bucket, slot: usize, records: &[Moving]) {
+        let slots = slot..slot + records.len();
+        let (keys, values) = (&bucket.keys[slots.clone()], &bucket.values[slots]);
+        for ((key, value), Moving { record, .. }) in keys.iter().zip(values).zip(records) {
+            // Relaxed (E3): the lock word tells readers.
+            key.store(&self.pm, record.key, Relaxed);
+            // Release (E3): what a reference leads to was written before.
+            value.store(&self.pm, record.value, Release);
         }
-        Ok(())
+        for words in [keys, values] {
+            self.pm.flush(words.as_ptr().cast(), size_of_val(words));
+        }
     }
 
     /// The bits of records that say that their key was removed; flushed.
-    fn write_dead(&self, entry: &Entry, size: usize, records: &[Record]) {
+    fn write_dead(&self, entry: &Entry, size: usize, records: &[Moving]) {
         let mut changed = false;
         for (number, cell) in entry.dead.iter().enumerate() {
+            let within = |at: usize| at.clamp(number * 64, number * 64 + 64);
+            let (from, to) = (within(size), within(size + records.len()));
+            if from == to {
+                continue;
+            }
+            let last_first = records[from - size..to - size].iter().rev();
+            let bits = last_first.fold(0, |bits, moving| bits << 1 | u64::from(moving.record.dead));
+            let mask = u64::MAX >> (64 - (to - from)) << (from % 64);
             let before = cell.load(&self.pm, Relaxed);
-            let in_word = |at: &usize| at / 64 == number;
-            let word = (size..)
-                .zip(records)
-                .filter(|(at, _)| in_word(at))
-                .fold(before, |word, (at, record)| {
-                    word & !(1 << (at % 64)) | u64::from(record.dead) << (at % 64)
-                });
+            let word = before & !mask | bits << (from % 64);
             if word != before {
                 // Relaxed (E3): as above.
                 cell.store(&self.pm, word, Relaxed);
@@ -204,6 +192,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if changed {
             self.pm.flush_object(&entry.dead);
         }
+    }
+
+    /// Asks for an entry that will take records.
+    pub(super) fn prefetch_entry(&self, level: usize, index: u64) {
+        let Ok(EntryRef { entry, .. }) = self.level_entry(level, index) else { return };
+        prefetch_write(&entry.state);
+        entry.filter.iter().step_by(LINE_WORDS).for_each(|word| prefetch_write(word));
     }
 
     /// Stores how many records of an entry count; flushed. Readers are kept away.
@@ -241,7 +236,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.next.store(&self.pm, 0, Relaxed);
         entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
         self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
-        Image::full().store(&self.pm, last.entry);
+        self.store_filter(last, &Image::full());
         // P4: an empty entry, before anything leads to it; searches come by.
         self.pm.fence();
         last.entry.next.store(&self.pm, claim.block + 1, Release);

@@ -65,6 +65,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
+    /// Gives every entry of the first levels all its buckets. Nobody else knows the table yet.
+    pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
+        for level in 1..=levels.min(self.shape.max_levels()) {
+            if level > self.level_count() {
+                self.add_level(level - 1)?;
+            }
+            for index in 0..self.shape.entries(level) {
+                self.provide(self.level_entry(level, index)?, self.shape.records())?;
+            }
+        }
+        Ok(())
+    }
+
     /// A word that differs whenever something was written since.
     pub(super) fn changes(&self) -> u64 {
         self.counts.writes.sum() as u64
@@ -132,7 +145,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if self.shape.index(level, hash) != index {
                 checking.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
             }
-            if filter::candidates(&self.pm, entry.entry, hash) >> bucket & 1 == 0 {
+            let filters =
+                filter::candidates(&self.pm, entry.entry, hash) & self.candidates(entry, hash);
+            if filters >> bucket & 1 == 0 {
                 checking.fault(format!("I3: record {at} of {id:?} is not in the filter"));
             }
         }
@@ -285,7 +300,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             len_estimate: core.estimate(),
             capacity: core.capacity(),
             pm_bytes: bytes,
-            dram_bytes: core.root.bytes(),
+            dram_bytes: core.root.bytes() + core.top_filters.bytes(),
             durability: Some(core.pm.durability()),
             details: vec![
                 ("levels", core.level_count() as u64),
@@ -294,6 +309,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 ("moves", count(&core.counts.moves)),
                 ("compactions", count(&core.counts.compactions)),
                 ("log bytes", core.logs.region().len()),
+                ("filter levels in dram", core.top_filters.levels() as u64),
             ],
         }
     }

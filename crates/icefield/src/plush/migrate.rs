@@ -1,76 +1,44 @@
 //! Migration (§4.1, §5.1, Listing 2): an entry's records move on to the entries below it, all at once.
 //!
-//! The data of all targets share a fence, and so do their states. What a crash leaves in between is there twice, above
-//! and below: the upper copy hides the lower one, and the next migration merges them.
+//! The data of eight targets share a fence, and so do their states. What a crash leaves in between is there twice,
+//! above and below: the upper copy hides the lower one, and the next migration merges them.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::compact::Worth;
 use super::core::{Core, EntryRef, lock};
-use super::filter;
-use super::layout::State;
+use super::layout::{Shape, State};
+use super::level::Moving;
+use super::newest::Newest;
 use super::root::{Held, Record};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::{Error, Result};
 
+/// Targets that share their fences. What they write, 30 blocks, stays in the medium's buffer (16 KiB on Optane) until
+/// their states follow: with all 16 together their entries were written twice.
+const TOGETHER: usize = 8;
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
+/// An entry of the last level is looked through for stale records early when this part of what comes is known to it.
+const UPDATES_PART: usize = 4;
 /// A level is added when the last one is full to this part: otherwise the entry that overflows is continued.
 const DUE_PART: usize = 4;
 
-/// The newest record of each key.
-pub(super) struct Newest {
-    pub(super) records: Vec<Record>,
-    /// Places in `records` plus one, by key word.
-    places: Vec<u32>,
+/// Records by the entries of the next level to which they belong, oldest first.
+struct Groups {
+    records: Vec<Moving>,
+    /// Where the records of each entry are that have not arrived yet.
+    left: Vec<Range<usize>>,
 }
 
-impl Newest {
-    /// Room for so many keys.
-    pub(super) fn with_capacity(keys: usize) -> Self {
-        let places = vec![0; (keys * 2).next_power_of_two().max(8)];
-        Self { records: Vec::with_capacity(keys), places }
+impl Groups {
+    /// What comes next of an entry's group: as much as the entry holds.
+    fn portion(&self, place: usize, shape: Shape) -> &[Moving] {
+        let left = &self.records[self.left[place].clone()];
+        &left[..left.len().min(shape.records())]
     }
-
-    /// Makes room for so many more keys.
-    pub(super) fn reserve(&mut self, keys: usize) {
-        let wanted = ((self.records.len() + keys) * 2).next_power_of_two().max(8);
-        if wanted <= self.places.len() {
-            return;
-        }
-        self.places = vec![0; wanted];
-        for (number, record) in self.records.iter().enumerate() {
-            let mut at = home(record.key, wanted);
-            while self.places[at] != 0 {
-                at = (at + 1) & (wanted - 1);
-            }
-            self.places[at] = number as u32 + 1;
-        }
-    }
-
-    /// Takes a record over unless there is one of its key, as `same` says. Whether it did.
-    pub(super) fn add<E>(
-        &mut self,
-        record: Record,
-        same: impl Fn(Record, Record) -> std::result::Result<bool, E>,
-    ) -> std::result::Result<bool, E> {
-        let mut at = home(record.key, self.places.len());
-        while let Some(known) = self.places[at].checked_sub(1) {
-            if same(self.records[known as usize], record)? {
-                return Ok(false);
-            }
-            at = (at + 1) & (self.places.len() - 1);
-        }
-        self.records.push(record);
-        self.places[at] = self.records.len() as u32;
-        Ok(true)
-    }
-}
-
-/// Where a key word's place is looked for, among a power of two of them.
-fn home(key: u64, places: usize) -> usize {
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)
 }
 
 /// Where a group of records goes.
@@ -136,6 +104,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for entry in self.chain_of(first)? {
             let State { epoch, .. } = self.state(entry)?;
             self.store_state(entry, State { size: 0, epoch });
+            self.forget_filter(entry);
             // P8: the records are below only.
             self.pm.fence();
         }
@@ -146,15 +115,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Records by the entries of the next level to which they belong, oldest first.
-    fn group(&self, level: usize, newest_first: &[Record]) -> Vec<Vec<Record>> {
-        let step = self.shape.step(level);
-        let mut groups = vec![Vec::new(); 1 << step];
-        for &record in newest_first.iter().rev() {
-            let index = self.shape.index(level + 1, self.hash_of(record));
-            groups[(index & ((1 << step) - 1)) as usize].push(record);
+    /// Records by the entries of the next level to which they belong.
+    fn group(&self, level: usize, newest_first: &[Record]) -> Groups {
+        let mask = (1 << self.shape.step(level)) - 1;
+        let oldest_first = newest_first.iter().rev();
+        let moving: Vec<Moving> = oldest_first.map(|&record| self.moving(record)).collect();
+        let group = |moving: &Moving| (self.shape.index(level + 1, moving.hash) & mask) as usize;
+        let mut left = vec![0..0; mask as usize + 1];
+        moving.iter().for_each(|moving| left[group(moving)].end += 1);
+        let mut start = 0;
+        for range in &mut left {
+            let count = range.end;
+            *range = start..start;
+            start += count;
         }
-        groups
+        let mut records = moving.clone();
+        for moving in moving {
+            let end = &mut left[group(&moving)].end;
+            records[*end] = moving;
+            *end += 1;
+        }
+        Groups { records, left }
     }
 
     /// Appends groups of records to the entries of a level from `first` on, as much of each at once as an entry holds.
@@ -163,56 +144,83 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         level: usize,
         first: u64,
-        mut groups: Vec<Vec<Record>>,
+        mut groups: Groups,
         epoch: Option<u64>,
     ) -> Result<()> {
         self.counts.migrations.add(1);
-        let touched: Vec<bool> = groups.iter().map(|group| !group.is_empty()).collect();
-        if level == self.level_count() {
-            for (group, index) in groups.iter_mut().zip(first..) {
-                self.drop_needless(level, index, group)?;
+        let mut places: Vec<usize> =
+            (0..groups.left.len()).filter(|&place| !groups.left[place].is_empty()).collect();
+        if level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
+            for &place in &places {
+                self.drop_needless(level, first + place as u64, &mut groups, place)?;
             }
         }
-        loop {
-            let mut targets = Vec::with_capacity(groups.len());
-            for (at, group) in groups.iter_mut().enumerate() {
-                if touched[at] && (!group.is_empty() || epoch.is_some()) {
-                    let count = group.len().min(self.shape.records());
-                    self.make_room(held, level, first + at as u64, count)?;
-                    let portion: Vec<Record> = group.drain(..count).collect();
-                    targets.push(self.append(level, first + at as u64, &portion, epoch)?);
-                }
-            }
-            self.publish(held, &targets);
-            if groups.iter().all(Vec::is_empty) {
-                return Ok(());
-            }
+        if epoch.is_none() {
+            places.retain(|&place| !groups.left[place].is_empty());
         }
+        while !places.is_empty() {
+            for places in places.chunks(TOGETHER) {
+                self.arrive(held, level, first, &mut groups, places, epoch)?;
+            }
+            places.retain(|&place| !groups.left[place].is_empty());
+        }
+        Ok(())
+    }
+
+    /// Moves groups, or as much of them as an entry holds, to their entries.
+    fn arrive(
+        &self,
+        held: &Held<'_, M>,
+        level: usize,
+        first: u64,
+        groups: &mut Groups,
+        places: &[usize],
+        epoch: Option<u64>,
+    ) -> Result<()> {
+        for &place in places {
+            self.prefetch_entry(level, first + place as u64);
+        }
+        // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
+        for &place in places {
+            self.make_room(held, level, first + place as u64, groups.portion(place, self.shape))?;
+        }
+        let mut targets = Vec::with_capacity(TOGETHER);
+        for &place in places {
+            let portion = groups.portion(place, self.shape);
+            targets.push(self.append(level, first + place as u64, portion, epoch)?);
+            let arrived = portion.len();
+            groups.left[place].start += arrived;
+        }
+        self.publish(held, &targets);
+        Ok(())
     }
 
     /// Drops records of removed keys that are in no entry of the last level: nothing older lies below.
-    fn drop_needless(&self, level: usize, index: u64, group: &mut Vec<Record>) -> Result<()> {
-        if group.iter().all(|record| !record.dead) {
-            return Ok(());
-        }
-        let chain = self.chain_of(self.level_entry(level, index)?)?;
-        let is_empty = |entry: &EntryRef<'_>| self.state(*entry).map(|state| state.size == 0);
+    fn drop_needless(
+        &self,
+        level: usize,
+        index: u64,
+        groups: &mut Groups,
+        place: usize,
+    ) -> Result<()> {
         let mut used = Vec::new();
-        for entry in chain {
-            if !is_empty(&entry)? {
+        for entry in self.chain_of(self.level_entry(level, index)?)? {
+            if self.state(entry)?.size > 0 {
                 used.push(entry);
             }
         }
-        group.retain(|&record| {
-            let hash = self.hash_of(record);
-            let may_hold =
-                |entry: &EntryRef<'_>| filter::candidates(&self.pm, entry.entry, hash) != 0;
-            let needed = !record.dead || used.iter().any(may_hold);
-            if !needed {
+        let range = groups.left[place].clone();
+        let mut kept = range.start;
+        for at in range {
+            let Moving { record, hash } = groups.records[at];
+            if record.dead && !used.iter().any(|entry| self.candidates(*entry, hash) != 0) {
                 self.note_dropped(record);
+            } else {
+                groups.records[kept] = groups.records[at];
+                kept += 1;
             }
-            needed
-        });
+        }
+        groups.left[place].end = kept;
         Ok(())
     }
 
@@ -221,7 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         level: usize,
         index: u64,
-        records: &[Record],
+        records: &[Moving],
         epoch: Option<u64>,
     ) -> Result<Target<'_>> {
         let first = self.level_entry(level, index)?;
@@ -243,7 +251,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Makes appended records count.
     fn publish(&self, held: &Held<'_, M>, targets: &[Target<'_>]) {
-        // P6: the records and the filters of all targets.
+        // P6: the records and the filters of these targets.
         self.pm.fence();
         held.begin_change();
         let is_chained = |target: &&Target<'_>| target.first.id != target.tail.id;
@@ -261,7 +269,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             };
             self.store_state(target.first, State { size, ..target.state });
         }
-        // P7, commit point of the migration: the records are below.
+        // P7: the records of these targets are below.
         self.pm.fence();
         held.end_change();
     }
@@ -274,8 +282,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Sees to it that an entry of a level has room for `needed` records, which one entry can hold.
-    fn make_room(&self, held: &Held<'_, M>, level: usize, index: u64, needed: usize) -> Result<()> {
+    /// Sees to it that an entry of a level has room for records, which one entry can hold.
+    fn make_room(
+        &self,
+        held: &Held<'_, M>,
+        level: usize,
+        index: u64,
+        records: &[Moving],
+    ) -> Result<()> {
+        let needed = records.len();
         loop {
             let first = self.level_entry(level, index)?;
             let size = self.state(self.tail_of(first)?)?.size;
@@ -288,7 +303,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 continue;
             }
             let in_place = fits && self.runs_for(size + needed) == self.runs_for(size);
-            if in_place {
+            if in_place || fits && !self.brings_updates(first, records) {
                 return Ok(());
             }
             let worth = if fits { Worth::Early } else { Worth::Full };
@@ -304,6 +319,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 other => other?,
             }
         }
+    }
+
+    /// Whether a good part of some records seems to replace what an entry has. Where few do, half of the entry can
+    /// hardly be stale.
+    fn brings_updates(&self, entry: EntryRef<'_>, records: &[Moving]) -> bool {
+        let known = records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0);
+        known.count() * UPDATES_PART >= records.len()
     }
 
     /// Makes room where an entry of the last level has none, below it or behind it.

@@ -14,12 +14,14 @@
 //!
 //! The paper's section, our file; then what differs, and why.
 //!
-//! - §4.1 root and levels (`root`, `level`, `migrate`): a directory entry with everything that a migration stores of it
-//!   is one block: size, epoch, references, filter. The paper's is five lines. Its buckets come in runs of 1, 1, 2, 4
-//!   and 8, so that five references do and an entry of few records takes little space. Another 256 bits say which
-//!   records are tombstones: every value can be stored.
+//! - §4.1 root and levels (`root`, `level`, `migrate`): a directory entry is seven lines: size, epoch, references and
+//!   filter; the entries of one migration lie side by side. Its buckets come in runs of 1, 1, 2, 4 and 8, so that five
+//!   references do and an entry of few records takes little space. Another 256 bits say which records are tombstones:
+//!   every value can be stored.
 //! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of them, and *all* buckets that they name are
-//!   searched, newest first (Listing 3 searches one: a false positive would hide the key).
+//!   searched, newest first (Listing 3 searches one: a false positive would hide the key). Rows are turned by the hash,
+//!   so that all buckets of an entry share a line's bits.
+//! - §6.5 tuning (`top_filters`): the filters of the first levels in DRAM, too; levels with all buckets from the start.
 //! - §4.2 recovery logs (`recovery_log`): torn records are told by flags (the key's and the value's own top bits are in
 //!   the third word, so that all 2^64 of each fit). What a crash leaves of a chunk is settled when the table is opened:
 //!   otherwise flags of two rounds ago would count again. Compaction does not copy: the few root entries that have not
@@ -27,13 +29,13 @@
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
 //!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
 //!   Records of words are in the slots, all others in the payload log.
-//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). All targets share their fences.
+//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
 //!   or when that entry's filters do not know the key. (They would not vanish otherwise.)
 //! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or higher; Listing 2 stores
-//!   the equal one.
+//!   the equal one. Logs from a megabyte on are replayed in parallel.
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
 //! - Past the paper. Compaction in place (`compact`): an entry of the last level that is full of stale records drops
 //!   them, and gives buckets back, so that updates do not fill the table for ever. Continued entries (`level::extend`):
@@ -48,8 +50,8 @@
 //! `payload.ice` and `payloadmap.ice`. `layout` asserts the offsets.
 //!
 //! ```text
-//! hash     63 root | level 1 | level 2 | ... | filter rows 16 | filter line 0
-//! entry    state | 5 runs | next | 256 dead bits | 3 lines of 32 filter rows, each one bit a bucket
+//! hash     63 root | level 1 | level 2 | ... | filter line 0; times a constant: filter rows and turns
+//! entry    state | 5 runs | next | 256 dead bits | 6 lines of 32 filter rows, each one bit a bucket
 //! bucket   16 keys | 16 values
 //! log      turn | records: key, value, {dead, epoch}; a flag in the top bit of each word
 //! payload  lengths | hash | checksum | key | value
@@ -61,7 +63,7 @@
 //!
 //! - I1 An entry has the runs for its records, and is the only one to have them; chains end.
 //! - I2 A record is in the entry of its hash, and of the table's types.
-//! - I3 An entry's filter knows its records; of an entry that is continued, every key.
+//! - I3 An entry's filter, and its copy in DRAM, knows its records; of an entry that is continued, every key.
 //! - I4 Only level 1 has epochs, and none that its root entry has not passed.
 //! - I5 Every block was handed out once, or is free.
 //! - I6 The recovery logs' flags are those of their turns (L1, L2).
@@ -94,7 +96,7 @@
 //! | P3 run of an entry | it has room for records | an intent, which recovery settles |
 //! | P4, P5 continued entry | it has room for records | likewise |
 //! | P6 records and filters of a migration | they may count | slots that do not count; false positives |
-//! | **P7** states of the targets | the records are below, their log copies not needed | copies above and below |
+//! | **P7** states of eight targets | the records are below, their log copies not needed | copies above and below |
 //! | P8 size of the source, oldest of a chain first | the records are below only | the same |
 //! | P9 number of levels | there is one more | a longer file |
 //! | **P10** journal | the compaction is rolled forward | a journal that does not fit its seal |
@@ -110,23 +112,26 @@
 //! # 8. Progress
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
-//! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates, which may lead to
-//! migrations of all entries below, level by level. Who finds a log full makes a chunk ready while others of that log
-//! wait; it then waits for those who write their last records there, and they wait for nobody. Locks are taken in this
-//! order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
+//! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates, which may lead
+//! to migrations of all entries below, level by level. Who finds a log full makes a chunk ready while others of that
+//! log wait; it then waits for those who write their last records there, and they wait for nobody. Locks are taken in
+//! this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
 //!
 //! # 9. Costs
 //!
 //! Lines of the medium written, flushes, fences; outside migrations. With them, media writes are at most
-//! 16 (3 moves + 1.6) bytes a record (§6.1). `tests/costs.rs` asserts all of this from the simulator's counters.
+//! 16 (3 moves + 1.6) bytes a record (§6.1) up to three levels; with four, 3.02 in place of the 3. A filter in DRAM
+//! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it.
+//! `tests/costs.rs` asserts all of this from the simulator's counters.
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|
-//! | get, hit, two levels | 8.5 at most: a filter line per level; state and bucket where it knows the key | 0 | 0 | 0 |
-//! | get, miss, two levels | 7 at most: a bucket's filter lets about one key of thirteen through | 0 | 0 | 0 |
+//! | get, hit | 4 at most, and a filter line per level: state, bucket and value where it knows the key | 0 | 0 | 0 |
+//! | get, miss | 0.3 at most, and a filter line per level | 0 | 0 | 0 |
+//! | the same, filters in DRAM | 4 at most; 0.3 at most | 0 | 0 | 0 |
 //! | put, delete | 0 | 1.4 | 1.4 | 1 |
 //! | insert, update, remove | as get | 1.4 | 1.4 | 1 |
-//! | 32 puts in a batch | 0 | 1.4 each | 1.4 each | 1 in all |
+//! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all |
 //! | records in the payload log | + the payload's lines | + the payload's lines | + the payload's lines | 1 more |
 
 mod api;
@@ -139,6 +144,7 @@ mod layout;
 mod level;
 mod maintain;
 mod migrate;
+mod newest;
 mod op;
 mod options;
 mod payload_log;
@@ -146,6 +152,7 @@ mod recover;
 mod recovery_log;
 mod root;
 mod scan;
+mod top_filters;
 mod unlogged;
 mod window;
 

@@ -189,9 +189,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn admit(&self, held: &Held<'_, M>, hash: u64, record: Record, place: Place) {
         self.root.push(held.entry, hash, record);
-        self.counts.writes.add(1);
-        self.estimate.add(if record.dead { -1 } else { 1 });
+        self.note_written(1, if record.dead { -1 } else { 1 });
         self.logs.finish(place);
+    }
+
+    /// Keeps count of records written, and of how many there are.
+    #[inline]
+    pub(super) fn note_written(&self, writes: i64, records: i64) {
+        self.counts.writes.add(writes);
+        self.estimate.add(records);
     }
 
     /// Sees to it that a log can be written to. Holds no lock of a root entry.

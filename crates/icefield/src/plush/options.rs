@@ -13,6 +13,7 @@ use super::layout::{ENTRY_BYTES, JOURNALS, Journal, MAX_RECORDS, Phase, Root, Sh
 use super::payload_log::PayloadLog;
 use super::recovery_log::{NO_EPOCH, RecoveryLogs};
 use super::root::RootTable;
+use super::top_filters::TopFilters;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
@@ -28,6 +29,8 @@ use crate::{Error, Result};
 const DESIGN: &str = "plush";
 /// DRAM for the root, unless somebody says otherwise.
 const DRAM_LIMIT: u64 = 256 << 20;
+/// Levels whose filters are in DRAM, unless somebody says otherwise: those of the paper's measurements (§6.5).
+const DRAM_FILTERS: usize = 2;
 /// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled.
 const ROOT_SHARE: u64 = 16;
 /// Records that the recovery logs hold for each that the root holds, so that a chunk's root entries have moved on when
@@ -51,6 +54,8 @@ pub struct PlushOptions<K: ?Sized, V: ?Sized> {
     common: Common,
     shape: Option<Shape>,
     dram_limit: u64,
+    dram_filters: usize,
+    preallocated: usize,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -66,6 +71,8 @@ impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
             common: Common { allows_disk: true, ..Common::default() },
             shape: None,
             dram_limit: DRAM_LIMIT,
+            dram_filters: DRAM_FILTERS,
+            preallocated: 0,
             types: PhantomData,
         }
     }
@@ -81,8 +88,8 @@ common_options! {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
-    /// The most DRAM that a new table's root may take, in bytes; 256 MiB by default. The root is sized for
-    /// [`capacity`](Self::capacity), and stays as it is.
+    /// The most DRAM that a table's root and filters may take, in bytes; 256 MiB by default. The root is sized for
+    /// [`capacity`](Self::capacity) when the table is made, and stays as it is; filters take what it leaves.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
@@ -92,6 +99,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     #[must_use]
     pub fn dram_limit(mut self, bytes: u64) -> Self {
         self.dram_limit = bytes;
+        self
+    }
+
+    /// Of how many levels, from the first on, the filters are in DRAM, too (§6.5); 2 by default. A read then asks the
+    /// medium only where a filter knows its key. They take a byte and a half for each record that the levels have room
+    /// for. Levels for which [`dram_limit`](Self::dram_limit) has no room go without. Decided anew at each opening,
+    /// which reads the filters of these levels.
+    ///
+    /// ```
+    /// let with = icefield::Plush::<u64, u64>::options().dram_filters(2).in_memory()?;
+    /// let without = icefield::Plush::<u64, u64>::options().dram_filters(0).in_memory()?;
+    /// assert!(with.stats().dram_bytes > without.stats().dram_bytes);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dram_filters(mut self, levels: usize) -> Self {
+        self.dram_filters = levels;
+        self
+    }
+
+    /// Of how many levels, from the first on, a new table gets all buckets at once (§6.5); 0 by default. Writes then
+    /// allocate only below these levels; no space is lost once the levels have been full.
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::options().preallocate(1).in_memory()?;
+    /// assert!(table.stats().pm_bytes > icefield::Plush::<u64, u64>::in_memory()?.stats().pm_bytes);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn preallocate(mut self, levels: usize) -> Self {
+        self.preallocated = levels;
         self
     }
 
@@ -121,6 +159,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         core.set_phase(Phase::Stable { set: 0 })?;
         (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, NO_EPOCH + 1));
         core.make_room_for(self.common.capacity)?;
+        core.preallocate(self.preallocated)?;
         superblock::seal(&core.pm, &table, &identity)?;
         core.pm.publish_created()?;
         let session = superblock::begin_session(&core.pm, &table)?;
@@ -214,6 +253,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ) -> Result<Core<K, V, M>> {
         let limit = self.common.limit();
         let no_memory = |source| Error::io(pm.path(), source);
+        let root = RootTable::new(shape).map_err(no_memory)?;
+        let left = self.dram_limit.saturating_sub(root.bytes());
         let log_bytes = shape.log_bytes().next_multiple_of(4096);
         let journal_bytes = (JOURNALS * size_of::<Journal>()).next_multiple_of(4096) as u64;
         let payloads = if Core::<K, V, M>::INLINE {
@@ -225,7 +266,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             payloads,
             shape,
             hash: Hash::new(self.common.hash, identity.hash_seed),
-            root: RootTable::new(shape).map_err(no_memory)?,
+            top_filters: TopFilters::new(shape, self.dram_filters, left).map_err(no_memory)?,
+            root,
             logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape),
             table,
             levels: pm.region("levels.ice", limit)?,

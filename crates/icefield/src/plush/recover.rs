@@ -1,8 +1,9 @@
 //! Opening an existing table (§5.4): compactions are rolled forward, the root is filled from the recovery logs.
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::core::Core;
+use super::core::{Core, in_parallel};
 use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
 use super::recovery_log::NO_EPOCH;
 use super::root::Record;
@@ -11,6 +12,9 @@ use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Words};
 use crate::pm::superblock::ROOT_OFFSET;
+
+/// Bytes of logs for which another thread is worth starting.
+const REPLAY_BYTES: u64 = 1 << 20;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Settles what a crash left. Only repeats what may have been done, so that a crash in here is no different. Tells
@@ -23,6 +27,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if let Some(payloads) = &self.payloads {
             payloads.resume(&self.pm)?;
         }
+        self.load_top_filters()?;
         let _pin = self.pin();
         match phase {
             Phase::Stable { .. } => self.replay()?,
@@ -98,21 +103,36 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Fills the root with the log's records that have not arrived below.
+    /// Fills the root with the logs' records that have not arrived below: on several threads where they are long, for
+    /// each log has root entries of its own.
     fn replay(&self) -> Result<()> {
-        for log in 0..self.logs.count() {
-            self.logs.replay(&self.pm, log, |record, epoch| self.replay_one(record, epoch))?;
-        }
-        Ok(())
+        let parts = self.logs.region().len() / REPLAY_BYTES;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let next = AtomicUsize::new(0);
+        in_parallel(threads.min(parts as usize).min(self.logs.count()), || {
+            loop {
+                // Relaxed: only numbers are given out.
+                let log = next.fetch_add(1, Relaxed);
+                if log >= self.logs.count() {
+                    return Ok(());
+                }
+                let visit = |record, epoch| self.replay_one(log, record, epoch);
+                self.logs.replay(&self.pm, log, visit)?;
+            }
+        })
     }
 
-    fn replay_one(&self, record: Record, epoch: u64) -> Result<()> {
+    fn replay_one(&self, log: usize, record: Record, epoch: u64) -> Result<()> {
         let hash = self.hash_of(record);
         let entry = self.root_entry(hash);
         let target = self.level_entry(1, self.shape.index(1, hash))?;
         // Equal epochs have arrived, too: that is when the target took it over.
         if epoch <= self.state(target)?.epoch {
             return Ok(());
+        }
+        if self.logs.log_of(entry) != log {
+            let detail = format!("a record of root entry {entry} is in log {log}");
+            return Err(self.corrupt(self.logs.region(), 0, detail));
         }
         if self.root.is_full(entry) {
             let detail = format!("more records of root entry {entry} than it can have had");
@@ -145,6 +165,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let entry = self.level_entry(level, index)?;
                 let epoch = if level == 1 { self.root.epoch((index >> step) as usize) } else { 0 };
                 self.wipe_entry(entry.id, State { size: 0, epoch })?;
+                self.forget_filter(entry);
             }
         }
         if let Some(payloads) = &self.payloads {

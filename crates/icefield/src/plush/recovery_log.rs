@@ -59,10 +59,19 @@ struct Filling {
 /// A record's place in a log, handed out to one thread.
 #[must_use = "a place that is never written holds its chunk up for ever"]
 pub(super) struct Place {
-    log: usize,
-    chunk: usize,
+    log: u32,
+    chunk: u32,
     record: u32,
-    flag: u64,
+    /// Whether the flag is set in this turn's records.
+    flag: bool,
+}
+
+/// Records that follow one another in a chunk.
+pub(super) struct Span {
+    log: u32,
+    chunk: u32,
+    first: u32,
+    end: u32,
 }
 
 /// The flag of a turn: in the first round that which fresh files do not have.
@@ -160,8 +169,9 @@ impl RecoveryLogs {
         }
         let record = filling.handed_out;
         filling.handed_out += 1;
-        let flag = flag_of(filling.turn, self.chunks());
-        Ok(Some(Place { log, chunk: self.chunk_of(filling.turn), record, flag }))
+        let flag = flag_of(filling.turn, self.chunks()) != 0;
+        let (log, chunk) = (log as u32, self.chunk_of(filling.turn) as u32);
+        Ok(Some(Place { log, chunk, record, flag }))
     }
 
     #[cold]
@@ -186,20 +196,70 @@ impl RecoveryLogs {
         record: Record,
         epoch: u64,
     ) -> Result<()> {
-        let slot = &self.slots(pm, place.log, place.chunk)?[place.record as usize];
-        for (cell, word) in slot.0.iter().zip(encode(record, epoch, place.flag)) {
+        let slot = self.store(pm, place, record, epoch)?;
+        pm.flush_object(slot);
+        Ok(())
+    }
+
+    #[inline]
+    fn store(
+        &self,
+        pm: &impl Medium,
+        place: &Place,
+        record: Record,
+        epoch: u64,
+    ) -> Result<&LogSlot> {
+        let (log, chunk) = (place.log as usize, place.chunk as usize);
+        let slot = &self.slots(pm, log, chunk)?[place.record as usize];
+        let flag = if place.flag { FLAG } else { 0 };
+        for (cell, word) in slot.0.iter().zip(encode(record, epoch, flag)) {
             // Relaxed: each word says by its flag whether it is there.
             cell.store(pm, word, Relaxed);
         }
-        pm.flush_object(slot);
+        Ok(slot)
+    }
+
+    /// As [`RecoveryLogs::write`] of many records, with their epochs, each line flushed once. `spans` tells where they
+    /// are, for [`RecoveryLogs::finish_all`], also after an error.
+    pub(super) fn write_all<'p>(
+        &self,
+        pm: &impl Medium,
+        records: impl Iterator<Item = (&'p Place, Record, u64)>,
+        spans: &mut Vec<Span>,
+    ) -> Result<()> {
+        let mut stored = Ok(());
+        for (place, record, epoch) in records {
+            stored = stored.and(self.store(pm, place, record, epoch).map(|_| ()));
+            let &Place { log, chunk, record: first, .. } = place;
+            let before = |span: &&mut Span| (span.log, span.chunk, span.end) == (log, chunk, first);
+            match spans.iter_mut().find(before) {
+                Some(span) => span.end += 1,
+                None => spans.push(Span { log, chunk, first, end: first + 1 }),
+            }
+        }
+        stored?;
+        for span in spans {
+            let slots = &self.slots(pm, span.log as usize, span.chunk as usize)?
+                [span.first as usize..span.end as usize];
+            pm.flush(slots.as_ptr().cast(), size_of_val(slots));
+        }
         Ok(())
+    }
+
+    /// As [`RecoveryLogs::finish`] of many records.
+    pub(super) fn finish_all(&self, spans: &[Span]) {
+        for span in spans {
+            // Release: as in `finish`.
+            self.logs[span.log as usize].written[span.chunk as usize]
+                .fetch_add(span.end - span.first, Release);
+        }
     }
 
     /// The record is durable, and in the root if it is needed.
     #[inline]
     pub(super) fn finish(&self, place: Place) {
         // Release: pairs with the Acquire in `oldest`.
-        self.logs[place.log].written[place.chunk].fetch_add(1, Release);
+        self.logs[place.log as usize].written[place.chunk as usize].fetch_add(1, Release);
     }
 
     /// Whether a chunk must be made ready before anything can be written.

@@ -273,6 +273,18 @@ impl RootTable {
         Ok(None)
     }
 
+    /// Asks for where the record will be that comes after so many more.
+    #[inline]
+    pub(super) fn prefetch_push(&self, entry: usize, more: usize) {
+        // Relaxed: asked under the lock.
+        let at = self.heads[entry].size.load(Relaxed) as usize + more;
+        if at < self.records {
+            crate::base::pipeline::prefetch_write(&self.slots[entry * self.records + at]);
+            let word = entry * self.words + at / 8;
+            crate::base::pipeline::prefetch_write(&self.fingerprints[word]);
+        }
+    }
+
     /// Asks for an entry ahead of time.
     pub(super) fn prefetch(&self, entry: usize) {
         crate::base::pipeline::prefetch_read(&self.heads[entry]);

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Plush;
-use super::core::Core;
+use super::core::{Core, in_parallel};
 use super::root::Record;
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value};
@@ -39,8 +39,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             self.root.note_unlogged(held.entry);
             self.root.push(held.entry, hash, record);
-            self.counts.writes.add(1);
-            self.estimate.add(1);
+            self.note_written(1, 1);
             return Ok(());
         }
     }
@@ -64,18 +63,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
             }
         };
-        let helpers = threads.min(self.root.entries() / ENTRIES_AT_A_TIME).saturating_sub(1);
-        if helpers == 0 {
-            return work();
-        }
-        std::thread::scope(|scope| {
-            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            helpers.into_iter().fold(own, |result, helper| match helper.join() {
-                Ok(done) => result.and(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })
+        in_parallel(threads.min(self.root.entries() / ENTRIES_AT_A_TIME), work)
     }
 }
 

@@ -3,12 +3,12 @@
 //! Each operation of a window locks its root entry and gets a place in its log. Only the first lock of a window is
 //! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
 //! something, so no order of locking is needed. Closing writes all log records (after a fence for the payloads, where
-//! there are any), fences, and lets the root entries have them.
+//! there are any), each line once, fences, and lets the root entries have them.
 
 use super::collect::Written;
 use super::core::Core;
 use super::op::{Attempt, Mode, Wrote};
-use super::recovery_log::Place;
+use super::recovery_log::{Place, Span};
 use super::root::{Held, Record};
 use crate::Result;
 use crate::base::gate::Pass;
@@ -23,10 +23,17 @@ const WINDOW: usize = 32;
 struct Staged {
     /// Its number in the batch.
     index: usize,
-    hash: u64,
     wrote: Wrote,
-    /// What it will write.
-    write: Option<(Record, Place, Written)>,
+}
+
+/// What an operation of the window will write.
+struct Write {
+    /// Where its root entry is among those held.
+    at: usize,
+    hash: u64,
+    record: Record,
+    place: Place,
+    written: Written,
 }
 
 /// What became of an attempt to stage an operation.
@@ -40,7 +47,9 @@ enum Step {
 pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     core: &'t Core<K, V, M>,
     staged: Vec<Staged>,
-    held: Vec<Held<'t, M>>,
+    writes: Vec<Write>,
+    /// Root entries, and how many records each of them will get.
+    held: Vec<(Held<'t, M>, usize)>,
     /// Inside the gate while anything is held; after `held`, so that the locks go first.
     pass: Option<Pass<'t>>,
 }
@@ -48,18 +57,17 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M> {
     /// Gives back what was handed out for operations that will not come to pass: a panic only leads here.
     fn drop(&mut self) {
-        for staged in self.staged.drain(..) {
-            if let Some((_, place, written)) = staged.write {
-                self.core.waste(place);
-                self.core.finish_payload(written);
-            }
+        for write in self.writes.drain(..) {
+            self.core.waste(write.place);
+            self.core.finish_payload(write.written);
         }
     }
 }
 
 impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     pub(super) fn new(core: &'t Core<K, V, M>) -> Self {
-        Self { core, staged: Vec::with_capacity(WINDOW), held: Vec::new(), pass: None }
+        let (staged, writes) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
+        Self { core, staged, writes, held: Vec::with_capacity(WINDOW), pass: None }
     }
 
     /// Runs one write: in the open window or in a new one. `answer` gets what became of it and of earlier ones, in
@@ -97,8 +105,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     /// Whether a record with the key's word is staged.
     pub(super) fn has(&self, probe: &Probe<'_>) -> bool {
         let wanted = self.core.key_word(probe);
-        let mut writes = self.staged.iter().filter_map(|staged| staged.write.as_ref());
-        writes.any(|(record, ..)| record.key == wanted)
+        self.writes.iter().any(|write| write.record.key == wanted)
     }
 
     /// What must be done while nothing is held.
@@ -110,7 +117,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         core.make_payload_room(probe, value)?;
         let entry = core.root_entry(probe.hash);
         core.make_log_ready(core.logs.log_of(entry))?;
-        self.held.push(core.root.lock(&core.pm, entry));
+        self.held.push((core.root.lock(&core.pm, entry), 0));
         Ok(())
     }
 
@@ -123,71 +130,68 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     ) -> Result<Step> {
         let core = self.core;
         let entry = core.root_entry(probe.hash);
-        let at = match self.held.iter().position(|held| held.entry == entry) {
+        let at = match self.held.iter().position(|(held, _)| held.entry == entry) {
             Some(at) => at,
             None => match core.root.try_lock(&core.pm, entry) {
                 Some(held) => {
-                    self.held.push(held);
+                    self.held.push((held, 0));
                     self.held.len() - 1
                 }
                 None => return Ok(Step::Later),
             },
         };
-        let before = core.present(&self.held[at], probe, mode)?;
-        let mut staged =
-            Staged { index, hash: probe.hash, wrote: Wrote { before, done: false }, write: None };
-        if mode.applies(before) {
-            let Some(write) = self.prepare(at, probe, value, mode)? else { return Ok(Step::Later) };
-            staged.wrote.done = true;
-            staged.write = Some(write);
+        let before = core.present(&self.held[at].0, probe, mode)?;
+        let done = mode.applies(before);
+        if done && !self.prepare(at, probe, value, mode)? {
+            return Ok(Step::Later);
         }
-        self.staged.push(staged);
+        self.staged.push(Staged { index, wrote: Wrote { before, done } });
         Ok(Step::Staged)
     }
 
-    /// A record, its place in the log and its payload; `None` when there is no room while others are staged.
+    /// Takes a record, its place in the log and its payload into the window; not, when there is no room while others
+    /// are staged.
     fn prepare(
-        &self,
+        &mut self,
         at: usize,
         probe: &Probe<'_>,
         value: Raw<'_>,
         mode: Mode,
-    ) -> Result<Option<(Record, Place, Written)>> {
-        let (core, held) = (self.core, &self.held[at]);
-        let is_here =
-            |staged: &&Staged| staged.write.is_some() && core.root_entry(staged.hash) == held.entry;
-        let staged = self.staged.iter().filter(is_here).count();
-        let place = match core.place(held, staged)? {
+    ) -> Result<bool> {
+        let (core, (held, staged)) = (self.core, &mut self.held[at]);
+        let place = match core.place(held, *staged)? {
             Attempt::Done(place) => place,
-            Attempt::LogFull | Attempt::Emptied => return Ok(None),
+            Attempt::LogFull | Attempt::Emptied => return Ok(false),
         };
-        match core.write_payload(probe, if mode.removes() { Raw::Word(0) } else { value }) {
-            Ok(written) => {
-                Ok(Some((mode.record(core.key_word(probe), written.word), place, written)))
-            }
+        let value = if mode.removes() { Raw::Word(0) } else { value };
+        let written = match core.write_payload(probe, value) {
+            Ok(written) => written,
             Err(error) => {
                 core.waste(place);
-                Err(error)
+                return Err(error);
             }
-        }
+        };
+        core.root.prefetch_push(held.entry, *staged);
+        *staged += 1;
+        let record = mode.record(core.key_word(probe), written.word);
+        self.writes.push(Write { at, hash: probe.hash, record, place, written });
+        Ok(true)
     }
 
-    /// Writes the log records of a window and makes them durable.
-    fn log_all(&self, staged: &[Staged]) -> Result<()> {
+    /// Writes the log records of a window and makes them durable; `spans` tells where they are.
+    fn log_all(&self, writes: &[Write], spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
-        let mut writes = staged.iter().filter_map(|staged| staged.write.as_ref()).peekable();
-        if writes.peek().is_none() {
+        if writes.is_empty() {
             return Ok(());
         }
         if core.payloads.is_some() {
             // P0: the payloads, before a log refers to them.
             core.pm.fence();
         }
-        let mut logged = Ok(());
-        for (record, place, _) in writes {
-            let epoch = core.root.epoch(core.root_entry(core.hash_of(*record)));
-            logged = logged.and(core.logs.write(&core.pm, place, *record, epoch));
-        }
+        let records = writes.iter().map(|write| {
+            (&write.place, write.record, core.root.epoch(self.held[write.at].0.entry))
+        });
+        let logged = core.logs.write_all(&core.pm, records, spans);
         // P2, commit point of all of them.
         core.pm.fence();
         // What could not be made durable nobody may see.
@@ -200,23 +204,27 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()> {
         let core = self.core;
-        let mut staged = std::mem::take(&mut self.staged);
-        let logged = self.log_all(&staged);
-        for staged in &mut staged {
-            let Some((record, place, written)) = staged.write.take() else { continue };
-            let entry = core.root_entry(staged.hash);
-            if let Some(held) = self.held.iter().find(|held| held.entry == entry)
-                && logged.is_ok()
-            {
-                core.admit(held, staged.hash, record, place);
-            } else {
-                core.logs.finish(place);
+        let mut spans = Vec::new();
+        let mut writes = std::mem::take(&mut self.writes);
+        let logged = self.log_all(&writes, &mut spans);
+        let (mut written, mut records) = (0, 0);
+        for Write { at, hash, record, written: payload, .. } in writes.drain(..) {
+            if logged.is_ok() {
+                core.root.push(self.held[at].0.entry, hash, record);
+                written += 1;
+                records += if record.dead { -1 } else { 1 };
             }
-            core.finish_payload(written);
+            core.finish_payload(payload);
         }
+        core.note_written(written, records);
+        core.logs.finish_all(&spans);
+        self.writes = writes;
         self.held.clear();
         self.pass = None;
+        let mut staged = std::mem::take(&mut self.staged);
         logged?;
-        staged.iter().try_for_each(|staged| answer(staged.index, staged.wrote))
+        staged.drain(..).try_for_each(|staged| answer(staged.index, staged.wrote))?;
+        self.staged = staged;
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::engine::{Engine, Mode, Wrote};
 use super::{Pin, Probe, Unlinked};
 use crate::key::{Key, Raw, Value};
 use crate::table::{
-    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
+    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, run_mixed, same_length,
 };
 use crate::{Error, Result};
 
@@ -157,25 +157,12 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     fn execute_all(&self, ops: &mut [Op<'_, K, V>], on_failure: OnFailure) -> Result<usize> {
         no_shadows(ops)?;
         let mut writer = self.writer();
-        let mut ran = 0;
-        let mut result = Ok(());
-        while ran < ops.len() {
-            if let Some(ahead) = ops.get(ran + HINT_DISTANCE) {
+        let (ran, result) = run_mixed(ops.len(), on_failure, |index| {
+            if let Some(ahead) = ops.get(index + HINT_DISTANCE) {
                 self.hint(self.records().probe(ahead.key()).hash);
             }
-            match self.execute_one(&mut writer, ops, ran) {
-                Ok(failed) => {
-                    ran += 1;
-                    if failed && on_failure == OnFailure::Stop {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-        }
+            self.execute_one(&mut writer, ops, index)
+        });
         // What came before a failure is made durable and filled in.
         let finished = writer.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
         result.and(finished).map(|()| ran)
@@ -230,17 +217,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     }
 
     fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {
-        let before = self.value_before(wrote)?;
-        match op {
-            Op::Get(_, found)
-            | Op::Insert(_, _, found)
-            | Op::Update(_, _, found)
-            | Op::Remove(_, found) => *found = before,
-            Op::TryInsert(_, _, outcome) => {
-                *outcome = before.map_or(Ok(()), |value| Err(Occupied(value)))
-            }
-            Op::Put(..) | Op::Shadow(..) => {}
-        }
+        op.fill(self.value_before(wrote)?);
         Ok(())
     }
 }

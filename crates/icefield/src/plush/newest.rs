@@ -1,0 +1,59 @@
+//! Which record of each key is the newest: whoever merges shows records newest first.
+
+use super::root::Record;
+
+/// The newest record of each key.
+pub(super) struct Newest {
+    pub(super) records: Vec<Record>,
+    /// Places in `records` plus one, by key word.
+    places: Vec<u32>,
+}
+
+impl Newest {
+    /// Room for so many keys.
+    pub(super) fn with_capacity(keys: usize) -> Self {
+        let places = vec![0; (keys * 2).next_power_of_two().max(8)];
+        Self { records: Vec::with_capacity(keys), places }
+    }
+
+    /// Makes room for so many more keys.
+    pub(super) fn reserve(&mut self, keys: usize) {
+        let wanted = ((self.records.len() + keys) * 2).next_power_of_two().max(8);
+        if wanted <= self.places.len() {
+            return;
+        }
+        self.places = vec![0; wanted];
+        for (number, record) in self.records.iter().enumerate() {
+            let mut at = home(record.key, wanted);
+            while self.places[at] != 0 {
+                at = (at + 1) & (wanted - 1);
+            }
+            self.places[at] = number as u32 + 1;
+        }
+    }
+
+    /// Takes a record over unless there is one of its key, as `same` says. Whether it did.
+    #[inline]
+    pub(super) fn add<E>(
+        &mut self,
+        record: Record,
+        same: impl Fn(Record, Record) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let mut at = home(record.key, self.places.len());
+        while let Some(known) = self.places[at].checked_sub(1) {
+            if same(self.records[known as usize], record)? {
+                return Ok(false);
+            }
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        self.records.push(record);
+        self.places[at] = self.records.len() as u32;
+        Ok(true)
+    }
+}
+
+/// Where a key word's place is looked for, among a power of two of them.
+#[inline]
+fn home(key: u64, places: usize) -> usize {
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)
+}
