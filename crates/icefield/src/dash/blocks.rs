@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use super::kinds::Kinds;
 use super::layout::{ChainBlock, Header, Link, State};
 use super::segment::Core;
-use crate::pm::alloc::Blocks;
+use crate::Result;
+use crate::pm::alloc::{Blocks, reserve_blocks};
 use crate::pm::{Medium, Region};
-use crate::{Error, Result};
 
 /// The segments as blocks of the allocator.
 pub(super) struct SegmentBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
@@ -37,8 +37,8 @@ impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
 
     fn reserve(&self, count: u64) -> Result<()> {
         let core = self.0;
-        grow(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
-        grow(&core.pm, &core.segments, count, core.geometry.segment_bytes())
+        reserve_blocks(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
+        reserve_blocks(&core.pm, &core.segments, count, core.geometry.segment_bytes())
     }
 }
 
@@ -58,7 +58,7 @@ impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
     }
 
     fn reserve(&self, count: u64) -> Result<()> {
-        grow(&self.0.pm, &self.0.chains, count, size_of::<ChainBlock>() as u64)
+        reserve_blocks(&self.0.pm, &self.0.chains, count, size_of::<ChainBlock>() as u64)
     }
 }
 
@@ -81,18 +81,4 @@ pub(super) fn check_blocks<T: Kinds>(
         return Err(core.corrupt(region, region.len(), detail));
     }
     Ok(())
-}
-
-/// Makes `count` blocks usable, and some more so that growth costs few system calls: an eighth in a small file, a
-/// thirty-second in a large one, for a table that becomes smaller keeps them.
-fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
-    let too_much =
-        || Error::NoSpace { path: pm.path().join(region.name()), needed_bytes: u64::MAX };
-    let needed = count.checked_mul(block_bytes).ok_or_else(too_much)?;
-    if needed <= region.len() {
-        return Ok(());
-    }
-    let slack = (needed / 8).min(1 << 20).max(needed / 32).min(64 << 20);
-    let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
-    pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
 }
