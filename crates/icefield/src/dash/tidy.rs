@@ -14,8 +14,8 @@ use crate::pm::Medium;
 type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];
 
 impl<T: Kinds> Core<T> {
-    /// Brings stashed records home, if need be by moving others on, and frees what the chain does not need any more. The
-    /// caller holds all locks.
+    /// Brings stashed records home, if need be by moving others on, and frees what the chain does not need any more.
+    /// The caller holds all locks.
     pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, T::Medium>]) -> Result<()> {
         let Some(rounds) = self.plan_ways(segment)? else { return Ok(()) };
         guards.iter().for_each(Guard::begin_change);
