@@ -7,6 +7,7 @@
 //!
 //! The README of this crate lists the fields of a result.
 
+mod ablated;
 mod args;
 mod compare;
 mod designs;

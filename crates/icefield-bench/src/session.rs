@@ -51,7 +51,7 @@ pub(crate) struct Placed {
     // Declared, and so dropped, before its directory.
     pub table: Box<dyn BenchTable>,
     pub place: Place,
-    _dir: RemovedDir,
+    pub _dir: RemovedDir,
 }
 
 impl Session {

@@ -25,11 +25,15 @@ const TESTS: &[(&str, fn())] = &[
     ("the_ceiling_fits_the_medium_and_the_batch", the_ceiling_fits_the_medium_and_the_batch),
     ("mixed_sweeps_the_share_of_inserts", mixed_sweeps_the_share_of_inserts),
     ("growth_tells_load_factors", growth_tells_load_factors),
-    ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
     ("a_fill_curve_has_twenty_points", a_fill_curve_has_twenty_points),
     ("costs_are_counted_per_call", costs_are_counted_per_call),
     ("batches_share_fences", batches_share_fences),
     ("an_iceberg_writes_one_line", an_iceberg_writes_one_line),
+    ("filters_spare_lines", filters_spare_lines),
+    ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
+    ("filters_are_those_of_the_tables_asked_for", filters_are_those_of_the_tables_asked_for),
+    ("optimistic_searches_write_nothing", optimistic_searches_write_nothing),
+    ("page_faults_are_counted", page_faults_are_counted),
     ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
     ("recovery_is_independent_of_size", recovery_is_independent_of_size),
     ("latencies_are_in_order", latencies_are_in_order),
@@ -84,8 +88,10 @@ fn list_names_every_experiment() {
         "delete",
         "mixed",
         "load-factor",
-        "filters",
         "fill-curve",
+        "filters",
+        "locks",
+        "prefault",
         "levels",
         "amplification",
         "recovery",
@@ -198,8 +204,20 @@ fn growth_tells_load_factors() {
     let mut args = small("load-factor");
     args.keys = Some(100_000);
     let rows = rows(args);
-    assert_eq!(rows.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(), [2.0, 4.0]);
-    for row in rows {
+    let (ladder, tables): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row["extra"].get("technique").is_some());
+    assert_eq!(
+        tables.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(),
+        [2.0, 4.0]
+    );
+    // Each technique adds to what a segment holds, whatever its size.
+    assert_eq!(ladder.len(), 5 * 8);
+    for size in ladder.chunks(5) {
+        let loads: Vec<f64> = size.iter().map(|row| extra(row, "split_load_factor")).collect();
+        println!("segments of {} KiB: {loads:?}", size[0]["extra"]["segment_kib"]);
+        assert!(loads.is_sorted() && loads[4] >= 0.85 && loads[0] <= 0.85, "{loads:?}");
+    }
+    for row in tables {
         let (min, mean, peak) = (
             extra(&row, "min_load_factor"),
             extra(&row, "mean_load_factor"),
@@ -208,6 +226,37 @@ fn growth_tells_load_factors() {
         assert!(0.0 < min && min <= mean && mean <= peak && peak <= 1.0, "{row:?}");
         assert!((0.9..=1.0).contains(&extra(&row, "split_load_factor")), "{row:?}");
     }
+}
+
+fn filters_spare_lines() {
+    let rows = rows(small("filters"));
+    assert_eq!(rows.len(), 2 * 2 * 5, "keys of two sizes, two calls, five tables");
+    let lines = |table: &str, call: &str, key_bytes: u64| -> Map<String, Value> {
+        let is_it = |row: &&Map<String, Value>| {
+            row["table"] == table
+                && row["extra"]["call"] == call
+                && row["extra"]["key_bytes"] == key_bytes
+        };
+        let row = rows.iter().find(is_it).unwrap();
+        assert!(number(row, "mops") > 0.0 && extra(row, "whole_speed_ratio") > 0.0);
+        println!("{table} {call} {key_bytes}: {} {}", row["extra"]["lines"], row["pm"]);
+        row["extra"]["lines"].as_object().unwrap().clone()
+    };
+    let bucket = |table, call, key_bytes| number(&lines(table, call, key_bytes), "bucket");
+    for key_bytes in [8, 16] {
+        assert!((2.0..2.4).contains(&bucket("dash-eh", "get-miss", key_bytes)));
+        assert!((2.0..3.1).contains(&bucket("dash-eh", "get", key_bytes)));
+        // Nearly all lines of both buckets; and those of the stash.
+        assert!((6.5..9.0).contains(&bucket("dash-eh-no-fingerprints", "get-miss", key_bytes)));
+        assert!(bucket("dash-eh-no-filters", "get-miss", key_bytes) > 8.0);
+        assert!(bucket("dash-eh-no-overflow", "get-miss", key_bytes) >= 4.0);
+        assert!((2.5..=4.1).contains(&bucket("cceh-like", "get-miss", key_bytes)));
+    }
+    // Without fingerprints every key of both buckets is looked at.
+    assert!(number(&lines("dash-eh-no-filters", "get-miss", 16), "blob") > 10.0);
+    assert!(
+        lines("dash-eh", "get-miss", 16).get("blob").is_none_or(|lines| lines.as_f64() < Some(0.1))
+    );
 }
 
 fn filters_in_dram_are_told_apart() {
@@ -221,6 +270,41 @@ fn filters_in_dram_are_told_apart() {
         assert_eq!(row["extra"]["filters"], name);
         assert!(number(row, "mops") > 0.0, "{row:?}");
     }
+}
+
+fn filters_are_those_of_the_tables_asked_for() {
+    let with = |tables: &[&str]| Args {
+        tables: tables.iter().map(|name| (*name).to_owned()).collect(),
+        keys: Some(2_000),
+        ..small("filters")
+    };
+    let rows = rows(with(&["iceberg", "plush", "dash-eh"]));
+    let tables: Vec<_> = rows.iter().map(|row| row["table"].as_str().unwrap()).collect();
+    assert_eq!(tables.iter().filter(|name| **name == "plush").count(), 9);
+    assert_eq!((tables.len(), tables[0], tables[28]), (29, "dash-eh", "plush"), "Dash comes first");
+    let error = run(with(&["iceberg", "dash-lh"])).unwrap_err();
+    assert!(matches!(error, Error::Option { option: "tables", .. }), "{error:?}");
+}
+
+fn optimistic_searches_write_nothing() {
+    let rows = rows(small("locks"));
+    assert_eq!(rows.len(), 2 * 2, "two calls of two tables");
+    for row in &rows {
+        let written = pm(row, "line_writes");
+        match row["table"].as_str() {
+            Some("dash-eh") => assert_eq!(written, 0.0, "{row:?}"),
+            _ => assert!((1.9..2.5).contains(&written), "{row:?}"),
+        }
+    }
+}
+
+fn page_faults_are_counted() {
+    let rows = rows(small("prefault"));
+    let states: Vec<_> =
+        rows.iter().map(|row| (&row["extra"]["pages"], &row["extra"]["start"])).collect();
+    assert_eq!(states.len(), 4, "{states:?}");
+    // New pages are touched by the table that grows on small pages.
+    assert!(extra(&rows[0], "page_faults") > 0.001, "{:?}", rows[0]);
 }
 
 fn a_fill_curve_has_twenty_points() {
@@ -362,6 +446,9 @@ fn space_is_what_the_files_take() {
     assert_eq!(rows.len(), 1);
     assert_eq!(extra(&rows[0], "data_bytes"), 320_000.0);
     assert!(extra(&rows[0], "pm_bytes") >= 320_000.0);
+    // A table of a few segments has not much to give back.
+    assert!(extra(&rows[0], "removed_share") < 1.0);
+    assert_eq!(extra(&rows[0], "check_faults"), 0.0);
     assert!(number(&rows[0], "bytes_per_key") >= 16.0);
 }
 

@@ -1,9 +1,12 @@
 //! The experiments by name.
 
+mod ablations;
 mod amplification;
 mod elsewhere;
 mod fill;
+mod filters;
 mod growth;
+mod ladder;
 mod latency;
 mod levels;
 mod limit;
@@ -11,6 +14,7 @@ mod locks;
 mod mixed;
 mod occupancy;
 mod oltp;
+mod prefault;
 mod project;
 mod recovery;
 mod smallbank;
@@ -113,11 +117,6 @@ const EXPERIMENTS: &[Experiment] = &[
         run: sweeps::features,
     },
     Experiment {
-        name: "filters",
-        what: "puts and reads with levels pre-allocated and filters in DRAM (Plush Fig 9)",
-        run: sweeps::filters,
-    },
-    Experiment {
         name: "single-thread",
         what: "the same for one thread, with atomics and without (DLHT Fig 16)",
         run: sweeps::single_thread,
@@ -182,7 +181,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "load-factor",
-        what: "how full segments are when they split, and the table while it grows",
+        what: "how full segments get, by technique and size, and a table while it grows (Dash Figs 11-12)",
         run: growth::load_factor,
     },
     Experiment {
@@ -201,14 +200,29 @@ const EXPERIMENTS: &[Experiment] = &[
         run: amplification::run,
     },
     Experiment {
+        name: "prefault",
+        what: "inserts that meet new pages and inserts that do not, on small pages and huge ones (Dash Fig 15)",
+        run: prefault::run,
+    },
+    Experiment {
+        name: "filters",
+        what: "what fingerprints and overflow metadata (Dash Figs 9-10), filters in DRAM (Plush Fig 9) are worth",
+        run: filters::run,
+    },
+    Experiment {
+        name: "locks",
+        what: "searches and the lines that they write, optimistic and with read locks (Dash Fig 13)",
+        run: ablations::locks,
+    },
+    Experiment {
         name: "recovery",
-        what: "from a killed process to the first answer and to full speed",
+        what: "from a killed process to the first answer and to full speed (Dash Table 1 and Fig 14)",
         run: recovery::run,
     },
     Experiment { name: "latency", what: "percentiles per call, splits inside", run: latency::run },
     Experiment {
         name: "space",
-        what: "bytes on the medium and in DRAM per record",
+        what: "bytes on the medium and in DRAM per record, and what is left of them after removals",
         run: growth::space,
     },
     Experiment {
