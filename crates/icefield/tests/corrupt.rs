@@ -54,6 +54,14 @@ fn damaged_images_of_linear_hashing() {
     images("dash-lh", Records::Bytes, 10_000_000);
 }
 
+/// Freeing a chain that had become a cycle went on for ever.
+#[test]
+fn a_damaged_chain_ends() {
+    let arsenal = arsenal("dash-lh", Records::Bytes).expect("a design");
+    let done = (arsenal.corrupt)(517, 190).unwrap_or_else(|failure| panic!("{failure}"));
+    judge("images with cycles in chains", done, 517, 190);
+}
+
 #[test]
 fn damaged_files_of_linear_hashing() {
     files("dash-lh", Records::Words, 11_000_000);

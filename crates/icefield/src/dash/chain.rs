@@ -55,10 +55,17 @@ impl<T: Kinds> Core<T> {
         })
     }
 
+    /// How many blocks a segment's chain has.
+    fn chain_length(&self, segment: u32) -> Result<usize> {
+        self.chain(segment).try_fold(0, |count, block| block.map(|_| count + 1))
+    }
+
     /// Frees all buckets of a segment's chain, whatever they hold.
     pub(super) fn free_chain(&self, id: u32) -> Result<()> {
         let (pm, link) = (&self.pm, &self.header(id)?.chain);
-        while let Some((block, chained)) = self.chain(id).next().transpose()? {
+        // Counted, for a damaged chain need not end.
+        for _ in 0..self.chain_length(id)? {
+            let Some((block, chained)) = self.chain(id).next().transpose()? else { break };
             let next = chained.next.load(pm, Relaxed);
             self.chain_blocks.free(
                 pm,
@@ -106,7 +113,8 @@ impl<T: Kinds> Core<T> {
     /// Unlinks chained buckets that hold nothing and frees them.
     pub(super) fn drop_empty_chain(&self, segment: Segment<'_>) -> Result<()> {
         let pm = &self.pm;
-        loop {
+        // Counted, for a damaged chain need not end.
+        for _ in 0..self.chain_length(segment.id)? {
             let mut link = &self.header(segment.id)?.chain;
             let mut empty = None;
             for block in self.chain(segment.id) {
@@ -130,6 +138,7 @@ impl<T: Kinds> Core<T> {
                 },
             )?;
         }
+        Ok(())
     }
 
     /// Whether a chained bucket belongs to the chain of segment `owner`.
