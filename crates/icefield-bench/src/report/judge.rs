@@ -202,6 +202,33 @@ pub(super) fn written_media(rows: &[Measured]) -> Finding {
     }
 }
 
+/// How many times as fast Dash-EH searches as one of its ablated forms, where it is least.
+pub(super) fn searches_over(
+    rows: &[Measured],
+    form: &str,
+    call: &str,
+    key_bytes: &str,
+) -> Option<f64> {
+    let here = of(rows, "filters", form).filter(|row| {
+        let is = |name, at: &str| row.point(name).as_deref() == Some(at);
+        is("call", call) && is("key_bytes", key_bytes)
+    });
+    here.filter_map(|row| row.extra("whole_speed_ratio")).reduce(f64::min)
+}
+
+/// What fingerprints are worth on searches for absent keys, of words and of keys by reference.
+pub(super) fn fingerprints(rows: &[Measured]) -> Finding {
+    let worth = |key_bytes| searches_over(rows, "dash-eh-no-fingerprints", "get-miss", key_bytes);
+    match worth("8").zip(worth("16")) {
+        None => Finding::NotRun("filters --tables dash-eh"),
+        Some((short, long)) => {
+            let told = format!("{short:.2} times, {long:.2} times with keys of 16 bytes");
+            let holds = short >= 1.72 && long >= 7.04;
+            if holds { Finding::Holds(told) } else { Finding::Fails(told) }
+        }
+    }
+}
+
 /// A call of Plush with a feature against the same without.
 pub(super) fn feature(
     rows: &[Measured],
