@@ -5,8 +5,8 @@ use std::path::Path;
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
 use icefield::{
-    DashEh, DashLh, DashOptions, Directory, Expansion, Geometry, Iceberg, IcebergOptions, Key, Lh,
-    Plush, PlushOptions, Result, Shape, Value, Yards,
+    Arg, DashEh, DashLh, DashOptions, Directory, Expansion, Form, Geometry, Iceberg,
+    IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,
 };
 
 use crate::file_subject::{FileOptions, FileSubject};
@@ -236,7 +236,7 @@ fn plush_file_shape(variant: u64) -> Shape {
     }
 }
 
-fn plush_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {
+fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {
     let seed = [SEED[0] ^ variant, SEED[1]];
     // Now and then all keys have the same hash, more often crowded ones, so that entries are continued.
     let hash = match variant % 11 {
@@ -246,11 +246,28 @@ fn plush_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptio
     };
     let options = Plush::<K, V>::options().shape(plush_shape(variant)).hash(hash);
     let options = options.hash_seed(seed).blob_chunk_bytes(1 << 10);
+    let options = match variant % 5 {
+        // Among the keys of the scenarios, most of which are low numbers.
+        4 if K::FORM == Form::Word => {
+            let (first, last) = (K::sample(0), K::sample(1023));
+            options.partition(Partition::Range).key_range(K::arg(&first), K::arg(&last))
+        }
+        4 => options.partition(Partition::Range),
+        _ => options,
+    };
+    // Most begin as tables do; some when the log epochs are about to wrap around, or to fill a round.
+    let options = match variant % 4 {
+        2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
+        3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),
+        _ => options,
+    };
     // Filters in DRAM of no level, of some and of all; now and then all buckets at once.
     options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
 }
 
-fn plush_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {
+fn plush_file_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
+    variant: u64,
+) -> PlushOptions<K, V> {
     plush_options(variant).shape(plush_file_shape(variant))
 }
 
@@ -264,10 +281,23 @@ impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for Plush<K, 
     fn open_on(sim: Sim) -> Result<Self> {
         plush_options(0).max_bytes(SIM_BYTES).open_on(sim)
     }
+
+    fn put_relaxed(&self, key: Arg<'_, K>, value: Arg<'_, V>, way: u64) -> Result<()> {
+        match way % 3 {
+            0 => self.put(key, value),
+            1 => self.put_unlogged(key, value),
+            // Who does not await it learns nothing from it.
+            _ => {
+                drop(self.put_async(key, value));
+                Ok(())
+            }
+        }
+    }
 }
 
 impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for Plush<K, V> {
     const NAME: &'static str = "plush";
+    const DISKS: bool = true;
 
     fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
         plush_with(plush_file_options(how.variant), how).create(path)
@@ -290,7 +320,7 @@ fn plush_with<K: Key + ?Sized, V: Value + ?Sized>(
     options: PlushOptions<K, V>,
     how: FileOptions,
 ) -> PlushOptions<K, V> {
-    let options = options.durability(how.durability);
+    let options = options.durability(how.durability).sync(how.sync);
     let options = match how.max_bytes {
         Some(bytes) => options.max_bytes(bytes),
         None => options,

@@ -10,6 +10,7 @@ mod locks;
 mod mixed;
 mod occupancy;
 mod oltp;
+mod range;
 mod recovery;
 mod smallbank;
 mod sweeps;
@@ -111,6 +112,11 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "filters",
         what: "puts and reads with levels pre-allocated and filters in DRAM (Plush Fig 9)",
         run: sweeps::filters,
+    },
+    Experiment {
+        name: "range",
+        what: "records in the order of their keys, by how many are asked for at a time (Plush 6.6)",
+        run: range::run,
     },
     Experiment {
         name: "single-thread",
