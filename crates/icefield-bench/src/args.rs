@@ -16,9 +16,11 @@ use icefield_testkit::workload::Distribution;
 /// ```
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The experiment; `list` names all, `all` runs all
+    /// The experiment; `list` names all, `all` runs all; `compare` and `report` read results
     #[arg(default_value = "list")]
     pub experiment: String,
+    /// For `compare`: two files of results, the earlier first; for `report`: a directory that `--out` made
+    pub results: Vec<PathBuf>,
     /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_delimiter = ',')]
     pub tables: Vec<String>,
@@ -77,6 +79,9 @@ pub struct Args {
     /// Link buckets for each of DLHT's bins, 0 to 3 [default: the table's; 1/8 and 1/5 in occupancy]
     #[arg(long, value_delimiter = ',')]
     pub link_ratio: Vec<f64>,
+    /// The memory node that `remote` keeps its tables on [default: each in turn]
+    #[arg(long)]
+    pub mem_node: Option<u32>,
     /// How `ycsb-*` write: replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
@@ -86,7 +91,7 @@ pub struct Args {
     /// Write results as JSON lines to this file; `-` is standard output, and nothing else goes there then
     #[arg(long)]
     pub json: Option<String>,
-    /// Write results.jsonl and results.csv to this directory
+    /// Write results.jsonl, results.csv and report.html with its figures to this directory
     #[arg(long)]
     pub out: Option<PathBuf>,
     /// A hundredth of the keys, measured once
@@ -108,6 +113,7 @@ impl Args {
     pub fn new(experiment: &str) -> Self {
         Self {
             experiment: experiment.to_owned(),
+            results: Vec::new(),
             tables: Vec::new(),
             peers: vec!["none".to_owned()],
             peer_lib: Vec::new(),
@@ -126,6 +132,7 @@ impl Args {
             yards: Vec::new(),
             hash: None,
             link_ratio: Vec::new(),
+            mem_node: None,
             ycsb_writes: YcsbWrites::Update,
             seed: 1,
             json: None,

@@ -2,9 +2,10 @@
 
 use icefield::{
     DashEh, DashLh, DashOptions, Directory, Dlht, DlhtHash, DlhtLocal, DlhtSet, Eh, Error, Iceberg,
-    Lh, Plush, Result,
+    Key, Lh, Plush, Result,
 };
 
+use crate::ablated;
 use crate::args::{Hashing, Medium};
 use crate::limit::Pages;
 use crate::map;
@@ -16,6 +17,11 @@ use crate::table::{BenchTable, Call, Cost, Design, Place, Records, Setup};
 pub(crate) const DESIGNS: &[&dyn Design] = &[
     &Dash::Extendible,
     &Dash::Linear,
+    &ablated::NO_FINGERPRINTS,
+    &ablated::NO_OVERFLOW,
+    &ablated::NO_FILTERS,
+    &ablated::READ_LOCKS,
+    &ablated::CCEH_LIKE,
     &IcebergHt,
     &PlushHt,
     &InMemory::Shared,
@@ -27,24 +33,28 @@ pub(crate) const DESIGNS: &[&dyn Design] = &[
 /// A table at `place`, made or opened. A macro, for options have no common trait.
 macro_rules! at {
     ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident) => {
+        at!($place, $options, $in_dir, $on_medium, ::std::convert::identity)
+    };
+    ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident, $as:path) => {
         Ok(match $place {
-            Place::Memory => Box::new(Ours($options.in_memory()?)),
+            Place::Memory => Box::new(Ours($as($options.in_memory()?))),
             Place::Dir { path, durability } => {
-                Box::new(Ours($options.durability(*durability).$in_dir(path)?))
+                Box::new(Ours($as($options.durability(*durability).$in_dir(path)?)))
             }
-            Place::Simulated(sim) => Box::new(Ours($options.$on_medium(sim.clone())?)),
+            Place::Simulated(sim) => Box::new(Ours($as($options.$on_medium(sim.clone())?))),
         })
     };
 }
+pub(crate) use at;
 
 /// Dash, in both ways to grow.
-enum Dash {
+pub(crate) enum Dash {
     Extendible,
     Linear,
 }
 
 /// What both ask of a new table.
-fn dash_options<P: Directory>(setup: Setup) -> DashOptions<u64, u64, P> {
+pub(crate) fn dash_options<K: Key, P: Directory>(setup: Setup) -> DashOptions<K, u64, P> {
     let options =
         DashOptions::default().capacity(setup.capacity).hash_seed([setup.seed, !setup.seed]);
     match setup.stash_buckets {
@@ -61,6 +71,10 @@ impl Design for Dash {
         }
     }
 
+    fn gives_space_back(&self) -> bool {
+        true
+    }
+
     fn lives_in(&self, _medium: Medium) -> bool {
         true
     }
@@ -71,8 +85,8 @@ impl Design for Dash {
 
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
         match self {
-            Self::Extendible => at!(place, dash_options::<Eh>(setup), create, create_on),
-            Self::Linear => at!(place, dash_options::<Lh>(setup), create, create_on),
+            Self::Extendible => at!(place, dash_options::<u64, Eh>(setup), create, create_on),
+            Self::Linear => at!(place, dash_options::<u64, Lh>(setup), create, create_on),
         }
     }
 

@@ -7,7 +7,9 @@
 //!
 //! The README of this crate lists the fields of a result.
 
+mod ablated;
 mod args;
+mod compare;
 mod designs;
 mod error;
 mod experiments;
@@ -18,6 +20,8 @@ mod map;
 mod ours;
 mod output;
 mod place;
+mod report;
+mod results;
 mod rival;
 mod row;
 mod session;
@@ -31,7 +35,8 @@ pub use row::FIELDS;
 
 type Outcome<T = ()> = Result<T, Error>;
 
-/// Runs the experiment that `args` names and writes its results where they say. `false` when a table answered wrongly.
+/// Runs the experiment that `args` names and writes its results where they say, or reads the results of earlier runs.
+/// `false` when a table answered wrongly, and when the later of two compared runs is worse.
 ///
 /// ```
 /// let mut args = icefield_bench::Args::new("list");
@@ -42,5 +47,20 @@ type Outcome<T = ()> = Result<T, Error>;
 /// # Errors
 /// An unknown name or impossible option, a result that cannot be written, a table that cannot be made.
 pub fn run(args: Args) -> Result<bool, Error> {
-    experiments::run(args)
+    match (args.experiment.as_str(), args.results.as_slice()) {
+        ("compare", [before, after]) => {
+            let comparison = compare::Comparison::of_files(before, after)?;
+            output::Output::open(&args)?.compared(&comparison)?;
+            Ok(comparison.is_no_worse())
+        }
+        ("report", [dir]) => {
+            let page = report::write(dir)?;
+            output::Output::open(&args)?.written(&page)?;
+            Ok(true)
+        }
+        ("report", _) => Err(Error::Arguments("report needs a directory of results")),
+        ("compare", _) => Err(Error::Arguments("compare needs two files of results")),
+        (_, []) => experiments::run(args),
+        _ => Err(Error::Arguments("only compare and report read files of results")),
+    }
 }

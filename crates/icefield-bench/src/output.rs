@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::args::Args;
+use crate::compare::Comparison;
+use crate::results::text as plain;
 use crate::row::{FIELDS, PM_FIELDS, Row};
 use crate::{Error, Outcome};
 
@@ -93,10 +95,31 @@ impl Output {
         if let Some(json) = &mut self.json {
             json.put(&serde_json::json!({ "experiment": experiment, "what": what }).to_string())?;
         }
-        if !self.quiet {
-            writeln!(io::stdout(), "{experiment:14} {what}").map_err(stdout_fault)?;
+        self.say(&format!("{experiment:14} {what}"))
+    }
+
+    /// Writes how two runs compare.
+    pub fn compared(&mut self, comparison: &Comparison) -> Outcome {
+        if let Some(json) = &mut self.json {
+            comparison.lines().try_for_each(|line| json.put(&line.to_string()))?;
         }
-        Ok(())
+        self.say(&comparison.to_string())
+    }
+
+    /// Says where a report is, to machines too.
+    pub fn written(&mut self, page: &Path) -> Outcome {
+        if let Some(json) = &mut self.json {
+            json.put(&serde_json::json!({ "report": page }).to_string())?;
+        }
+        self.say(&format!("report: {}", page.display()))
+    }
+
+    /// Writes a line for people.
+    pub fn say(&self, line: &str) -> Outcome {
+        if self.quiet {
+            return Ok(());
+        }
+        writeln!(io::stdout(), "{line}").map_err(stdout_fault)
     }
 
     /// Prints the rows of one experiment, taken since the last call, as a table.
@@ -164,13 +187,6 @@ fn flatten(row: &Row) -> Outcome<Vec<(String, String)>> {
         }
     }
     Ok(cells)
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 fn cell(cells: &[(String, String)], column: &str) -> Option<String> {

@@ -51,7 +51,7 @@ pub(crate) struct Placed {
     // Declared, and so dropped, before its directory.
     pub table: Box<dyn BenchTable>,
     pub place: Place,
-    _dir: RemovedDir,
+    pub _dir: RemovedDir,
 }
 
 impl Session {
@@ -166,6 +166,11 @@ impl Session {
         Ok(designs)
     }
 
+    /// What stands behind the files of persistent tables.
+    pub fn backing(&self) -> &'static str {
+        backing(&self.parent)
+    }
+
     /// A row of `design` with what the options say.
     pub fn row(&self, experiment: &'static str, design: &dyn Design, medium: Medium) -> Row {
         let mut row = Row {
@@ -177,7 +182,7 @@ impl Session {
             ..Row::default()
         };
         if medium == Medium::Pmem {
-            row.extra("backing", backing(&self.parent));
+            row.extra("backing", self.backing());
         }
         if medium == Medium::Disk {
             row.extra("durability", self.args.durability.unwrap_or_default().to_string());

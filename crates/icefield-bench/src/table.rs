@@ -165,6 +165,11 @@ pub(crate) trait Design: Sync {
         false
     }
 
+    /// Whether its tables give space back to the file system when records go.
+    fn gives_space_back(&self) -> bool {
+        false
+    }
+
     /// Whether its tables answer `call`.
     fn offers(&self, _call: Call) -> bool {
         true

@@ -25,17 +25,24 @@ const TESTS: &[(&str, fn())] = &[
     ("the_ceiling_fits_the_medium_and_the_batch", the_ceiling_fits_the_medium_and_the_batch),
     ("mixed_sweeps_the_share_of_inserts", mixed_sweeps_the_share_of_inserts),
     ("growth_tells_load_factors", growth_tells_load_factors),
-    ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
     ("a_fill_curve_has_twenty_points", a_fill_curve_has_twenty_points),
     ("costs_are_counted_per_call", costs_are_counted_per_call),
     ("batches_share_fences", batches_share_fences),
     ("an_iceberg_writes_one_line", an_iceberg_writes_one_line),
+    ("filters_spare_lines", filters_spare_lines),
+    ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
+    ("filters_are_those_of_the_tables_asked_for", filters_are_those_of_the_tables_asked_for),
+    ("optimistic_searches_write_nothing", optimistic_searches_write_nothing),
+    ("page_faults_are_counted", page_faults_are_counted),
     ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
     ("recovery_is_independent_of_size", recovery_is_independent_of_size),
     ("latencies_are_in_order", latencies_are_in_order),
     ("space_is_what_the_files_take", space_is_what_the_files_take),
     ("a_full_iceberg_is_nearly_all_records", a_full_iceberg_is_nearly_all_records),
     ("results_go_to_a_directory", results_go_to_a_directory),
+    ("runs_are_compared", runs_are_compared),
+    ("a_model_is_labelled_and_checked", a_model_is_labelled_and_checked),
+    ("machines_say_what_they_cannot_measure", machines_say_what_they_cannot_measure),
 ];
 
 /// The program as `recovery` starts it.
@@ -81,8 +88,10 @@ fn list_names_every_experiment() {
         "delete",
         "mixed",
         "load-factor",
-        "filters",
         "fill-curve",
+        "filters",
+        "locks",
+        "prefault",
         "levels",
         "amplification",
         "recovery",
@@ -195,8 +204,20 @@ fn growth_tells_load_factors() {
     let mut args = small("load-factor");
     args.keys = Some(100_000);
     let rows = rows(args);
-    assert_eq!(rows.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(), [2.0, 4.0]);
-    for row in rows {
+    let (ladder, tables): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row["extra"].get("technique").is_some());
+    assert_eq!(
+        tables.iter().map(|row| extra(row, "stash_buckets")).collect::<Vec<_>>(),
+        [2.0, 4.0]
+    );
+    // Each technique adds to what a segment holds, whatever its size.
+    assert_eq!(ladder.len(), 5 * 8);
+    for size in ladder.chunks(5) {
+        let loads: Vec<f64> = size.iter().map(|row| extra(row, "split_load_factor")).collect();
+        println!("segments of {} KiB: {loads:?}", size[0]["extra"]["segment_kib"]);
+        assert!(loads.is_sorted() && loads[4] >= 0.85 && loads[0] <= 0.85, "{loads:?}");
+    }
+    for row in tables {
         let (min, mean, peak) = (
             extra(&row, "min_load_factor"),
             extra(&row, "mean_load_factor"),
@@ -205,6 +226,37 @@ fn growth_tells_load_factors() {
         assert!(0.0 < min && min <= mean && mean <= peak && peak <= 1.0, "{row:?}");
         assert!((0.9..=1.0).contains(&extra(&row, "split_load_factor")), "{row:?}");
     }
+}
+
+fn filters_spare_lines() {
+    let rows = rows(small("filters"));
+    assert_eq!(rows.len(), 2 * 2 * 5, "keys of two sizes, two calls, five tables");
+    let lines = |table: &str, call: &str, key_bytes: u64| -> Map<String, Value> {
+        let is_it = |row: &&Map<String, Value>| {
+            row["table"] == table
+                && row["extra"]["call"] == call
+                && row["extra"]["key_bytes"] == key_bytes
+        };
+        let row = rows.iter().find(is_it).unwrap();
+        assert!(number(row, "mops") > 0.0 && extra(row, "whole_speed_ratio") > 0.0);
+        println!("{table} {call} {key_bytes}: {} {}", row["extra"]["lines"], row["pm"]);
+        row["extra"]["lines"].as_object().unwrap().clone()
+    };
+    let bucket = |table, call, key_bytes| number(&lines(table, call, key_bytes), "bucket");
+    for key_bytes in [8, 16] {
+        assert!((2.0..2.4).contains(&bucket("dash-eh", "get-miss", key_bytes)));
+        assert!((2.0..3.1).contains(&bucket("dash-eh", "get", key_bytes)));
+        // Nearly all lines of both buckets; and those of the stash.
+        assert!((6.5..9.0).contains(&bucket("dash-eh-no-fingerprints", "get-miss", key_bytes)));
+        assert!(bucket("dash-eh-no-filters", "get-miss", key_bytes) > 8.0);
+        assert!(bucket("dash-eh-no-overflow", "get-miss", key_bytes) >= 4.0);
+        assert!((2.5..=4.1).contains(&bucket("cceh-like", "get-miss", key_bytes)));
+    }
+    // Without fingerprints every key of both buckets is looked at.
+    assert!(number(&lines("dash-eh-no-filters", "get-miss", 16), "blob") > 10.0);
+    assert!(
+        lines("dash-eh", "get-miss", 16).get("blob").is_none_or(|lines| lines.as_f64() < Some(0.1))
+    );
 }
 
 fn filters_in_dram_are_told_apart() {
@@ -218,6 +270,41 @@ fn filters_in_dram_are_told_apart() {
         assert_eq!(row["extra"]["filters"], name);
         assert!(number(row, "mops") > 0.0, "{row:?}");
     }
+}
+
+fn filters_are_those_of_the_tables_asked_for() {
+    let with = |tables: &[&str]| Args {
+        tables: tables.iter().map(|name| (*name).to_owned()).collect(),
+        keys: Some(2_000),
+        ..small("filters")
+    };
+    let rows = rows(with(&["iceberg", "plush", "dash-eh"]));
+    let tables: Vec<_> = rows.iter().map(|row| row["table"].as_str().unwrap()).collect();
+    assert_eq!(tables.iter().filter(|name| **name == "plush").count(), 9);
+    assert_eq!((tables.len(), tables[0], tables[28]), (29, "dash-eh", "plush"), "Dash comes first");
+    let error = run(with(&["iceberg", "dash-lh"])).unwrap_err();
+    assert!(matches!(error, Error::Option { option: "tables", .. }), "{error:?}");
+}
+
+fn optimistic_searches_write_nothing() {
+    let rows = rows(small("locks"));
+    assert_eq!(rows.len(), 2 * 2, "two calls of two tables");
+    for row in &rows {
+        let written = pm(row, "line_writes");
+        match row["table"].as_str() {
+            Some("dash-eh") => assert_eq!(written, 0.0, "{row:?}"),
+            _ => assert!((1.9..2.5).contains(&written), "{row:?}"),
+        }
+    }
+}
+
+fn page_faults_are_counted() {
+    let rows = rows(small("prefault"));
+    let states: Vec<_> =
+        rows.iter().map(|row| (&row["extra"]["pages"], &row["extra"]["start"])).collect();
+    assert_eq!(states.len(), 4, "{states:?}");
+    // New pages are touched by the table that grows on small pages.
+    assert!(extra(&rows[0], "page_faults") > 0.001, "{:?}", rows[0]);
 }
 
 fn a_fill_curve_has_twenty_points() {
@@ -359,6 +446,9 @@ fn space_is_what_the_files_take() {
     assert_eq!(rows.len(), 1);
     assert_eq!(extra(&rows[0], "data_bytes"), 320_000.0);
     assert!(extra(&rows[0], "pm_bytes") >= 320_000.0);
+    // A table of a few segments has not much to give back.
+    assert!(extra(&rows[0], "removed_share") < 1.0);
+    assert_eq!(extra(&rows[0], "check_faults"), 0.0);
     assert!(number(&rows[0], "bytes_per_key") >= 16.0);
 }
 
@@ -384,4 +474,67 @@ fn results_go_to_a_directory() {
     assert_eq!((rows.len(), jsonl.lines().count(), csv.lines().count()), (2, 2, 3));
     assert_eq!(rows[1]["batch"], 16);
     assert!(csv.starts_with("experiment,table,op,"));
+    let page = std::fs::read_to_string(dir.path().join("new/report.html")).unwrap();
+    assert!(page.contains("id=\"get\"") && page.contains("not in this run"), "{page}");
+    assert!(page.contains("<th>processor</th>") && !page.contains("http://www.w3.org/1999/xlink"));
+    let loads = ["src=", "url(", "<script", "<link", "@import"];
+    assert!(loads.iter().all(|word| !page.contains(word)), "the page loads something");
+    // One by one and in batches.
+    let figures: Vec<_> = dir.path().join("new/figures").read_dir().unwrap().collect();
+    assert_eq!(figures.len(), 2);
+}
+
+fn a_model_is_labelled_and_checked() {
+    let mut args = small("project");
+    args.threads = vec![1, 24];
+    let rows = rows(args);
+    // Five calls on three media.
+    assert_eq!(rows.len(), 5 * 3 * 2);
+    assert!(rows.iter().all(|row| !row.contains_key("mops")), "a model is no measurement");
+    let medium = |row: &&Map<String, Value>, name: &str| row["extra"]["modelled_medium"] == name;
+    for row in rows.iter().filter(|row| medium(row, "dram") && row["threads"] == 1) {
+        assert!(extra(row, "model_over_measured") > 0.0, "{row:?}");
+    }
+    let optane = rows.iter().filter(|row| medium(row, "optane") && row["op"] == "try_insert");
+    let modelled: Vec<_> = optane.map(|row| extra(row, "modelled_mops")).collect();
+    assert!(modelled[1] > modelled[0], "24 threads do more than one: {modelled:?}");
+}
+
+fn machines_say_what_they_cannot_measure() {
+    for experiment in ["energy", "remote"] {
+        let mut args = small(experiment);
+        args.tables = vec!["dlht".to_owned()];
+        for row in rows(args) {
+            let told = row["extra"].get("not_measured").is_some_and(Value::is_string);
+            assert!(told || number(&row, "mops") > 0.0, "{row:?}");
+        }
+    }
+    let mut args = small("remote");
+    (args.tables, args.mem_node) = (vec!["dlht".to_owned()], Some(900));
+    assert!(matches!(run(args), Err(Error::Option { option: "mem-node", .. })));
+}
+
+fn runs_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let [before, after] = ["before.jsonl", "after.jsonl"].map(|name| dir.path().join(name));
+    std::fs::write(
+        &before,
+        "{\"experiment\":\"get\",\"table\":\"a\",\"op\":\"get\",\"mops\":10}\n",
+    )
+    .unwrap();
+    std::fs::write(&after, "{\"experiment\":\"get\",\"table\":\"a\",\"op\":\"get\",\"mops\":5}\n")
+        .unwrap();
+    let compared = |files: &[&std::path::PathBuf]| {
+        let mut args = Args::new("compare");
+        args.json = Some(dir.path().join("compared.jsonl").display().to_string());
+        args.results = files.iter().map(|path| (*path).clone()).collect();
+        run(args)
+    };
+    assert!(compared(&[&before, &before]).unwrap());
+    assert!(!compared(&[&before, &after]).unwrap(), "half the speed is worse");
+    let told = std::fs::read_to_string(dir.path().join("compared.jsonl")).unwrap();
+    assert!(told.contains("\"verdict\":\"worse\""), "{told}");
+    assert!(
+        compared(&[&before]).is_err() && compared(&[&before, &dir.path().join("none")]).is_err()
+    );
 }

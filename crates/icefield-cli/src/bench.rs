@@ -13,10 +13,11 @@ Examples:
   icefield bench get --tables dlht --peers all --batch none,32,stream --threads 1
   icefield bench insdel --tables dlht --peer-lib ./libmytable.so
   icefield bench all --quick --json results.jsonl
+  icefield bench compare before.jsonl after.jsonl
 
 Competitors need a build with --features peers; --peer-lib needs none, only icefield_peer.h.
 
-Exit status: 0 measured, 1 a table answered wrongly or the run failed, 2 bad usage";
+Exit status: 0 measured, 1 a table answered wrongly, the run failed or `compare` found it worse, 2 bad usage";
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
@@ -27,7 +28,9 @@ fn failure(error: Error) -> Failure {
     match error {
         Error::Table(error) => Failure::Table(error),
         Error::File { path, source } => Failure::io(&path, &source),
-        Error::NoExperiment(_) | Error::Option { .. } => Failure::Usage(error.to_string()),
+        Error::NoExperiment(_) | Error::Arguments(_) | Error::Option { .. } => {
+            Failure::Usage(error.to_string())
+        }
         other => Failure::Problem(other.to_string()),
     }
 }

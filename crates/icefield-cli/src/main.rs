@@ -63,7 +63,7 @@ enum Command {
     Export(export::Args),
     /// Measures tables against what this machine can do
     #[command(after_help = bench::EXAMPLES)]
-    Bench(icefield_bench::Args),
+    Bench(Box<icefield_bench::Args>),
     Torture(torture::Args),
     #[command(name = tour::CHILD, hide = true)]
     TourChild(tour::ChildArgs),

@@ -18,6 +18,119 @@ const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
 /// Address space for a simulated table: enough for a few hundred records with equal hashes, little enough to be cheap.
 const SIM_BYTES: u64 = 1 << 23;
 
+/// A persistent table as a subject: its name, its exempt regions, and the options of a variant, tiny for the simulated
+/// medium and larger for files. A table that is opened goes by what it was made with. Those that live on disks, too, say
+/// how they put relaxedly, and what their option for that is called.
+macro_rules! subjects {
+    (
+        $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,
+        $(relaxed: $put:path, option: $sync:ident,)?
+    ) => {
+        impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
+            const NAME: &'static str = $name;
+            const EXEMPT: &'static [&'static str] = $exempt;
+
+            fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
+                $tiny(variant).max_bytes(SIM_BYTES).create_on(sim)
+            }
+
+            fn open_on(sim: Sim) -> Result<Self> {
+                $tiny(0).max_bytes(SIM_BYTES).open_on(sim)
+            }
+
+            $(fn put_relaxed(&self, key: Arg<'_, K>, value: Arg<'_, V>, way: u64) -> Result<()> {
+                $put(self, key, value, way)
+            })?
+        }
+
+        impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for $table<K, V> {
+            const NAME: &'static str = $name;
+            $(const DISKS: bool = !stringify!($put).is_empty();)?
+
+            fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
+                with_file_options!($larger(how.variant)$(.$sync(how.sync))?, how).create(path)
+            }
+
+            fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
+                with_file_options!($larger(how.variant)$(.$sync(how.sync))?, how).open(path)
+            }
+
+            fn open_to_read(path: &Path) -> Result<Self> {
+                Self::open_read_only(path)
+            }
+
+            fn in_memory(variant: u64) -> Result<Self> {
+                $larger(variant).in_memory()
+            }
+        }
+    };
+}
+
+/// Options of any table with what is asked of its files.
+macro_rules! with_file_options {
+    ($options:expr, $how:ident) => {{
+        let options = $options.durability($how.durability);
+        let options = match $how.max_bytes {
+            Some(bytes) => options.max_bytes(bytes),
+            None => options,
+        };
+        match $how.faults {
+            Some(faults) => options.faults(faults),
+            None => options,
+        }
+    }};
+}
+
+subjects! {
+    DashEh,
+    name: "dash-eh",
+    // An entry leads to a whole and durable segment, and the split that stores it is rolled forward (`dash::eh`).
+    exempt: &["directory-0.ice", "directory-1.ice"],
+    tiny: |variant| dash_options(variant, dash_geometry(variant)),
+    larger: |variant| dash_options(variant, dash_file_geometry(variant)),
+}
+
+subjects! {
+    DashLh,
+    name: "dash-lh",
+    exempt: &[],
+    tiny: |variant| linear(variant, dash_geometry(variant)),
+    larger: |variant| linear(variant, dash_file_geometry(variant)),
+}
+
+subjects! {
+    Iceberg,
+    name: "iceberg",
+    exempt: &[],
+    // Simulated tables are many: no more address space than they use.
+    tiny: |variant| iceberg_options(variant, iceberg_yards(variant)).max_depth(10),
+    larger: |variant| iceberg_options(variant, iceberg_file_yards(variant)),
+}
+
+subjects! {
+    Plush,
+    name: "plush",
+    exempt: &[],
+    tiny: |variant| plush_options(variant, plush_shape(variant)),
+    larger: |variant| plush_options(variant, plush_file_shape(variant)),
+    relaxed: put_relaxed,
+    option: sync,
+}
+
+/// Now and then all keys have the same hash, more often crowded ones (few fingerprints), so that chains come and go and
+/// the overflow yard is in use.
+fn hash_kind(variant: u64) -> HashKind {
+    match variant % 11 {
+        10 => HashKind::Constant,
+        7..10 => HashKind::Crowded,
+        _ => HashKind::Strong,
+    }
+}
+
+fn hash_seed(variant: u64) -> [u64; 2] {
+    [SEED[0] ^ variant, SEED[1]]
+}
+
 /// Dash geometries in which splits, displacements, stash overflow and chains are a few inserts away.
 fn dash_geometry(variant: u64) -> Geometry {
     let shapes = [(2, 2, 1), (2, 5, 1), (4, 2, 1), (2, 1, 2), (4, 1, 3), (8, 1, 1), (4, 7, 2)];
@@ -40,21 +153,14 @@ fn dash_options<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
     variant: u64,
     geometry: Geometry,
 ) -> DashOptions<K, V, P> {
-    let seed = [SEED[0] ^ variant, SEED[1]];
-    // Now and then all keys have the same hash, more often crowded ones, so that chains come and go.
-    let hash = match variant % 11 {
-        10 => HashKind::Constant,
-        7..10 => HashKind::Crowded,
-        _ => HashKind::Strong,
-    };
-    let options = DashOptions::default().geometry(geometry).hash(hash);
-    options.hash_seed(seed).blob_chunk_bytes(1 << 10)
+    let options = DashOptions::default().geometry(geometry).hash(hash_kind(variant));
+    options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10)
 }
 
 /// First arrays and strides in which arrays of every size are a few expansions away; now and then a load bound.
 fn linear<K: Key + ?Sized, V: Value + ?Sized>(
     variant: u64,
-    options: DashOptions<K, V, Lh>,
+    geometry: Geometry,
 ) -> DashOptions<K, V, Lh> {
     let shapes = [(1, 1), (2, 1), (1, 2), (2, 4), (4, 2)];
     let (first, stride) = shapes[(variant / 7 % shapes.len() as u64) as usize];
@@ -63,67 +169,8 @@ fn linear<K: Key + ?Sized, V: Value + ?Sized>(
         4 => Expansion::Load { percent: 90 },
         _ => Expansion::ChainedBucket,
     };
-    options.first_array(first).stride(stride).expansion(expansion)
-}
-
-/// Both ways to grow as subjects: what differs is the name, the exempt regions and the options of a new table.
-macro_rules! dash_subjects {
-    ($table:ident, $name:literal, $exempt:expr, $new:expr) => {
-        impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
-            const NAME: &'static str = $name;
-            const EXEMPT: &'static [&'static str] = $exempt;
-
-            fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
-                let options = dash_options(variant, dash_geometry(variant));
-                $new(variant, options).max_bytes(SIM_BYTES).create_on(sim)
-            }
-
-            fn open_on(sim: Sim) -> Result<Self> {
-                dash_options(0, dash_geometry(0)).max_bytes(SIM_BYTES).open_on(sim)
-            }
-        }
-
-        impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for $table<K, V> {
-            const NAME: &'static str = $name;
-
-            fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
-                let options = dash_options(how.variant, dash_file_geometry(how.variant));
-                with_file_options($new(how.variant, options), how).create(path)
-            }
-
-            fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
-                let options = dash_options(how.variant, dash_file_geometry(how.variant));
-                with_file_options(options, how).open(path)
-            }
-
-            fn open_to_read(path: &Path) -> Result<Self> {
-                Self::open_read_only(path)
-            }
-
-            fn in_memory(variant: u64) -> Result<Self> {
-                $new(variant, dash_options(variant, dash_file_geometry(variant))).in_memory()
-            }
-        }
-    };
-}
-
-// An entry leads to a whole and durable segment, and the split that stores it is rolled forward (`dash::eh`).
-dash_subjects!(DashEh, "dash-eh", &["directory-0.ice", "directory-1.ice"], |_, options| options);
-dash_subjects!(DashLh, "dash-lh", &[], linear);
-
-fn with_file_options<K: Key + ?Sized, V: Value + ?Sized, P: Directory>(
-    options: DashOptions<K, V, P>,
-    how: FileOptions,
-) -> DashOptions<K, V, P> {
-    let options = options.durability(how.durability);
-    let options = match how.max_bytes {
-        Some(bytes) => options.max_bytes(bytes),
-        None => options,
-    };
-    match how.faults {
-        Some(faults) => options.faults(faults),
-        None => options,
-    }
+    let options = dash_options(variant, geometry).first_array(first).stride(stride);
+    options.expansion(expansion)
 }
 
 /// Iceberg buckets so small that the back yard, the overflow yard and doublings are a few inserts away.
@@ -143,72 +190,14 @@ fn iceberg_file_yards(variant: u64) -> Yards {
     }
 }
 
-fn iceberg_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> IcebergOptions<K, V> {
-    let seed = [SEED[0] ^ variant, SEED[1]];
-    // Now and then all keys have the same hash, more often few fingerprints, so that the overflow yard is in use.
-    let hash = match variant % 11 {
-        10 => HashKind::Constant,
-        7..10 => HashKind::Crowded,
-        _ => HashKind::Strong,
-    };
+fn iceberg_options<K: Key + ?Sized, V: Value + ?Sized>(
+    variant: u64,
+    yards: Yards,
+) -> IcebergOptions<K, V> {
     // Sometimes a table doubles early, sometimes when it is full to the last slot.
     let load = [0.85, 0.5, 1.0][(variant / 7 % 3) as usize];
-    let options = Iceberg::<K, V>::options().yards(iceberg_yards(variant)).hash(hash);
-    options.hash_seed(seed).blob_chunk_bytes(1 << 10).max_load(load)
-}
-
-fn iceberg_file_options<K: Key + ?Sized, V: Value + ?Sized>(variant: u64) -> IcebergOptions<K, V> {
-    iceberg_options(variant).yards(iceberg_file_yards(variant))
-}
-
-/// Of the simulated tables, which are many: no more address space than they use.
-const ICEBERG_SIM_DEPTH: u32 = 10;
-
-impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for Iceberg<K, V, Sim> {
-    const NAME: &'static str = "iceberg";
-
-    fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
-        iceberg_options(variant).max_bytes(SIM_BYTES).max_depth(ICEBERG_SIM_DEPTH).create_on(sim)
-    }
-
-    fn open_on(sim: Sim) -> Result<Self> {
-        iceberg_options(0).max_bytes(SIM_BYTES).max_depth(ICEBERG_SIM_DEPTH).open_on(sim)
-    }
-}
-
-impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for Iceberg<K, V> {
-    const NAME: &'static str = "iceberg";
-
-    fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
-        iceberg_with(iceberg_file_options(how.variant), how).create(path)
-    }
-
-    fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
-        iceberg_with(iceberg_file_options(how.variant), how).open(path)
-    }
-
-    fn open_to_read(path: &Path) -> Result<Self> {
-        Self::open_read_only(path)
-    }
-
-    fn in_memory(variant: u64) -> Result<Self> {
-        iceberg_file_options(variant).in_memory()
-    }
-}
-
-fn iceberg_with<K: Key + ?Sized, V: Value + ?Sized>(
-    options: IcebergOptions<K, V>,
-    how: FileOptions,
-) -> IcebergOptions<K, V> {
-    let options = options.durability(how.durability);
-    let options = match how.max_bytes {
-        Some(bytes) => options.max_bytes(bytes),
-        None => options,
-    };
-    match how.faults {
-        Some(faults) => options.faults(faults),
-        None => options,
-    }
+    let options = Iceberg::<K, V>::options().yards(yards).hash(hash_kind(variant));
+    options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10).max_load(load)
 }
 
 /// Plush tables whose entries hold so little that migrations, compactions, new levels, chains and the log's next rounds
@@ -236,16 +225,12 @@ fn plush_file_shape(variant: u64) -> Shape {
     }
 }
 
-fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(variant: u64) -> PlushOptions<K, V> {
-    let seed = [SEED[0] ^ variant, SEED[1]];
-    // Now and then all keys have the same hash, more often crowded ones, so that entries are continued.
-    let hash = match variant % 11 {
-        10 => HashKind::Constant,
-        7..10 => HashKind::Crowded,
-        _ => HashKind::Strong,
-    };
-    let options = Plush::<K, V>::options().shape(plush_shape(variant)).hash(hash);
-    let options = options.hash_seed(seed).blob_chunk_bytes(1 << 10);
+fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
+    variant: u64,
+    shape: Shape,
+) -> PlushOptions<K, V> {
+    let options = Plush::<K, V>::options().shape(shape).hash(hash_kind(variant));
+    let options = options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10);
     let options = match variant % 5 {
         // Among the keys of the scenarios, most of which are low numbers.
         4 if K::FORM == Form::Word => {
@@ -265,68 +250,20 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(variant: u64) -> P
     options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
 }
 
-fn plush_file_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
-    variant: u64,
-) -> PlushOptions<K, V> {
-    plush_options(variant).shape(plush_file_shape(variant))
-}
-
-impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for Plush<K, V, Sim> {
-    const NAME: &'static str = "plush";
-
-    fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
-        plush_options(variant).max_bytes(SIM_BYTES).create_on(sim)
-    }
-
-    fn open_on(sim: Sim) -> Result<Self> {
-        plush_options(0).max_bytes(SIM_BYTES).open_on(sim)
-    }
-
-    fn put_relaxed(&self, key: Arg<'_, K>, value: Arg<'_, V>, way: u64) -> Result<()> {
-        match way % 3 {
-            0 => self.put(key, value),
-            1 => self.put_unlogged(key, value),
-            // Who does not await it learns nothing from it.
-            _ => {
-                drop(self.put_async(key, value));
-                Ok(())
-            }
+/// Each of the ways to put a record that is durable after the next `sync`.
+fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
+    table: &Plush<K, V, Sim>,
+    key: Arg<'_, K>,
+    value: Arg<'_, V>,
+    way: u64,
+) -> Result<()> {
+    match way % 3 {
+        0 => table.put(key, value),
+        1 => table.put_unlogged(key, value),
+        // Who does not await it learns nothing from it.
+        _ => {
+            drop(table.put_async(key, value));
+            Ok(())
         }
-    }
-}
-
-impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for Plush<K, V> {
-    const NAME: &'static str = "plush";
-    const DISKS: bool = true;
-
-    fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
-        plush_with(plush_file_options(how.variant), how).create(path)
-    }
-
-    fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
-        plush_with(plush_file_options(how.variant), how).open(path)
-    }
-
-    fn open_to_read(path: &Path) -> Result<Self> {
-        Self::open_read_only(path)
-    }
-
-    fn in_memory(variant: u64) -> Result<Self> {
-        plush_file_options(variant).in_memory()
-    }
-}
-
-fn plush_with<K: Key + ?Sized, V: Value + ?Sized>(
-    options: PlushOptions<K, V>,
-    how: FileOptions,
-) -> PlushOptions<K, V> {
-    let options = options.durability(how.durability).sync(how.sync);
-    let options = match how.max_bytes {
-        Some(bytes) => options.max_bytes(bytes),
-        None => options,
-    };
-    match how.faults {
-        Some(faults) => options.faults(faults),
-        None => options,
     }
 }

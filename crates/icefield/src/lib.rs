@@ -44,9 +44,9 @@ mod record;
 mod table;
 
 pub use any::{AnyOptions, AnyPage, AnyTable};
-pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
 #[doc(hidden)]
-pub use dash::{Directory, Geometry};
+pub use dash::{Ablation, Directory, Geometry, Parts, Whole};
+pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
 pub use dlht::{
     AllocError, Allocator, Dlht, DlhtBuildHasher, DlhtGuard, DlhtHash, DlhtHasher, DlhtIter,
     DlhtLocal, DlhtMap, DlhtMapIter, DlhtMapOp, DlhtNamespace, DlhtOptions, DlhtSet, DlhtSetIter,

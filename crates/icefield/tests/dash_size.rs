@@ -48,11 +48,11 @@ fn loads(expansion: Expansion, batch: u64) -> Result<[f64; 3], Error> {
 
 #[test]
 fn linear_hashing_keeps_its_slots_in_use() -> Check {
-    let [peak, mean, _] = loads(Expansion::ChainedBucket, 1)?;
-    assert!(peak >= 0.85 && mean >= 0.65, "{peak} {mean}");
-    // Batches use the stash before they move records.
-    let [peak, mean, _] = loads(Expansion::ChainedBucket, 1_000)?;
-    assert!(peak >= 0.8 && mean >= 0.62, "{peak} {mean}");
+    // Batches use the stash before they move records; a segment without room makes up for it.
+    for batch in [1, 1_000] {
+        let [peak, mean, least] = loads(Expansion::ChainedBucket, batch)?;
+        assert!(peak >= 0.85 && mean >= 0.65 && least >= 0.45, "{peak} {mean} {least}");
+    }
     let [peak, mean, _] = loads(Expansion::Load { percent: 80 }, 1_000)?;
     assert!(peak <= 0.9 && mean >= 0.65, "{peak} {mean}");
     Ok(())

@@ -244,7 +244,26 @@ impl Class {
     }
 }
 
-fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: bool) {
+/// What `call`, one by one, costs a table that holds the keys already: on average, splits left out.
+pub(super) fn typical_cost(
+    session: &mut Session,
+    design: &'static dyn Design,
+    call: Call,
+) -> Outcome<PmCost> {
+    let keys = session.keys(Medium::Sim);
+    let placed = session.create(design, Medium::Sim, session.setup(keys))?;
+    let Place::Simulated(sim) = &placed.place else {
+        return Err(Error::failed("the table is not on the simulated medium"));
+    };
+    session.load(design, &*placed.table, 0..keys)?;
+    let phase = phase_keys(session, call, keys, (keys / 4).max(1), 0);
+    let (classes, found) = count(design, (&placed, sim), (call, Batch::None), &phase)?;
+    session.check_call(design, &*placed.table, (call, &phase), found);
+    Ok(typical(&classes).per_op())
+}
+
+/// All calls together, those left out that met a split or a doubling.
+fn typical(classes: &BTreeMap<&'static str, Class>) -> Class {
     let (mut at_rest, mut all) = (Class::default(), Class::default());
     for (meeting, class) in classes {
         all.merge(class);
@@ -253,7 +272,11 @@ fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: boo
         }
     }
     // Only in tiny runs does every call meet a split.
-    let typical = if at_rest.calls == 0 { &all } else { &at_rest };
+    if at_rest.calls == 0 { all } else { at_rest }
+}
+
+fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: bool) {
+    let typical = typical(classes);
     row.pm = Some(typical.per_op());
     row.extra("lines", typical.lines_per_op());
     row.extra("usual", typical.usual());
@@ -261,6 +284,8 @@ fn describe(row: &mut Row, classes: &BTreeMap<&'static str, Class>, inserts: boo
         row.extra("fences_per_batch", rounded(typical.cost.fences / typical.calls as f64));
     }
     if inserts {
+        let mut all = Class::default();
+        classes.values().for_each(|class| all.merge(class));
         row.extra("pm_with_splits", json!(all.per_op()));
         for (meeting, class) in classes {
             row.extra(meeting, class.summary());

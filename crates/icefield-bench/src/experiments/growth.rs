@@ -1,9 +1,14 @@
 //! What a growing table makes of its space: `load-factor` (Dash Figs 11-12) and `space`.
 
-use icefield::Stats;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use icefield::{AnyTable, Stats};
 
 use crate::Outcome;
+use crate::ablated::WHOLE;
 use crate::args::{Batch, Medium};
+use crate::keys::Tally;
 use crate::place::allocated_bytes;
 use crate::row::{Row, rounded};
 use crate::session::{Placed, Session};
@@ -15,7 +20,8 @@ const SAMPLES: u64 = 1_000;
 /// Bytes of a record.
 const RECORD_BYTES: u64 = 16;
 
-/// Records before the first sample: a table of a few segments says nothing of the large ones.
+/// Records before the first sample, which also waits until the table has grown: a table of a few segments says nothing
+/// of the large ones.
 const SETTLED: u64 = 20_000;
 
 /// One of the design's own counts.
@@ -43,8 +49,12 @@ pub(super) fn describe_space(row: &mut Row, table: &dyn BenchTable) {
 
 pub(super) fn load_factor(session: &mut Session) -> Outcome {
     let asked = session.args.stash_buckets.clone();
-    let stashes = if asked.is_empty() { vec![2, 4] } else { asked };
-    for design in session.ours_on(session.args.medium.unwrap_or(Medium::Process))? {
+    let is_asked = !asked.is_empty();
+    let stashes = if is_asked { asked } else { vec![2, 4] };
+    let designs = session.ours_on(session.args.medium.unwrap_or(Medium::Process))?;
+    // Who asks for stashes asks about tables.
+    let ladder = !is_asked && designs.iter().any(|design| design.name() == WHOLE.name());
+    for design in designs {
         for stash in &stashes {
             // One by one, as the paper does: a batch may close a window rather than displace.
             for batch in session.batches(&[Batch::None]) {
@@ -52,7 +62,7 @@ pub(super) fn load_factor(session: &mut Session) -> Outcome {
             }
         }
     }
-    Ok(())
+    if ladder { super::ladder::run(session) } else { Ok(()) }
 }
 
 /// An empty table of at least so many records at `fill` of its slots, or of its resize point if it cannot be told to
@@ -112,15 +122,17 @@ fn grow_sampled(
         Setup { stash_buckets: Some(stash), ..session.setup(1024) },
     )?;
     let table = &*placed.table;
-    let mut samples = Samples::default();
+    let (mut samples, initial) = (Samples::default(), detail(&table.stats(), "slots"));
     let step = (keys / SAMPLES).max(1);
     for begin in (0..keys).step_by(step as usize) {
         let end = (begin + step).min(keys);
         let new = session.space.keys(begin..end);
         let found = table.run(Call::TryInsert, &new, batch)?;
         session.check_call(design, table, (Call::TryInsert, &new), found);
-        if let Some(load) = load_factor_of(&table.stats()).filter(|_| end >= SETTLED.min(keys / 2))
-        {
+        let stats = table.stats();
+        let has_grown = detail(&stats, "slots") != initial || end > keys / 2;
+        let settled = has_grown && end >= SETTLED.min(keys / 2);
+        if let Some(load) = load_factor_of(&stats).filter(|_| settled) {
             samples.take(load);
         }
         session.progress(&format!("load-factor {}: {end} of {keys}", design.name()));
@@ -169,7 +181,60 @@ pub(super) fn space(session: &mut Session) -> Outcome {
         row.keys = Some(keys);
         describe_space(&mut row, &*placed.table);
         describe_bytes(&mut row, &stats, pm_bytes, keys);
+        if session.args.fill.is_none() && design.gives_space_back() {
+            remove_most(session, design, placed, (keys, pm_bytes), &mut row)?;
+        }
         session.put(row)?;
+    }
+    Ok(())
+}
+
+/// Removes nine of ten records while another thread reads those that stay; how much of the space is left then, and
+/// whether the table is as it should be.
+fn remove_most(
+    session: &Session,
+    design: &'static dyn Design,
+    placed: Placed,
+    (keys, before): (u64, u64),
+    row: &mut Row,
+) -> Outcome {
+    let Place::Dir { path, .. } = &placed.place else { return Ok(()) };
+    session.progress(&format!("space {}: removing nine of ten records", design.name()));
+    let kept = (keys / 10).max(1);
+    let (stay, go) = (session.space.keys(0..kept), session.space.keys(kept..keys));
+    let (table, ended) = (&*placed.table, AtomicBool::new(false));
+    let (_, parts) = session.run(table, 2, |thread| {
+        let (mut found, mut passes) = (Tally::default(), 0);
+        if thread == 0 {
+            let removed = table.run(Call::Remove, &go, Batch::Stream);
+            // Relaxed: only to be seen at some time.
+            ended.store(true, Relaxed);
+            return removed.map(|removed| (removed, passes));
+        }
+        while passes == 0 || !ended.load(Relaxed) {
+            found.add(table.run(Call::Get, &stay, Batch::Stream)?);
+            passes += 1;
+        }
+        Ok::<_, icefield::Error>((found, passes))
+    });
+    let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let [(removed, _), (found, passes)] = parts[..] else { return Ok(()) };
+    session.check_call(design, table, (Call::Remove, &go), removed);
+    let expected = table.answers().expected(Call::Get, &stay);
+    let sum = expected.sum.wrapping_mul(passes);
+    session.check(design, "Get", found, Tally { hits: expected.hits * passes, sum });
+    let after = allocated_bytes(path)?;
+    row.extra("removed_pm_bytes", after);
+    row.extra("removed_share", rounded(after as f64 / before.max(1) as f64));
+    row.extra("reads_meanwhile", found.hits);
+    let path = path.clone();
+    let Placed { table, _dir, .. } = placed;
+    // The lock goes with the table.
+    drop(table);
+    let report = AnyTable::open(&path)?.check()?;
+    row.extra("check_faults", report.faults.len() as u64 + report.leaked);
+    if !report.is_clean() || report.records != kept {
+        session.blame(design, "the table is not clean after removals");
     }
     Ok(())
 }

@@ -1,8 +1,12 @@
 //! The experiments by name.
 
+mod ablations;
 mod amplification;
+mod elsewhere;
 mod fill;
+mod filters;
 mod growth;
+mod ladder;
 mod latency;
 mod levels;
 mod limit;
@@ -10,6 +14,8 @@ mod locks;
 mod mixed;
 mod occupancy;
 mod oltp;
+mod prefault;
+mod project;
 mod range;
 mod recovery;
 mod smallbank;
@@ -19,8 +25,11 @@ mod throughput;
 mod timeline;
 mod ycsb;
 
+use std::time::Instant;
+
 use crate::args::Args;
 use crate::output::Output;
+use crate::report::{self, RunFacts};
 use crate::session::Session;
 use crate::{Error, Outcome};
 
@@ -109,11 +118,6 @@ const EXPERIMENTS: &[Experiment] = &[
         run: sweeps::features,
     },
     Experiment {
-        name: "filters",
-        what: "puts and reads with levels pre-allocated and filters in DRAM (Plush Fig 9)",
-        run: sweeps::filters,
-    },
-    Experiment {
         name: "range",
         what: "records in the order of their keys, by how many are asked for at a time (Plush 6.6)",
         run: range::run,
@@ -183,7 +187,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "load-factor",
-        what: "how full segments are when they split, and the table while it grows",
+        what: "how full segments get, by technique and size, and a table while it grows (Dash Figs 11-12)",
         run: growth::load_factor,
     },
     Experiment {
@@ -202,17 +206,52 @@ const EXPERIMENTS: &[Experiment] = &[
         run: amplification::run,
     },
     Experiment {
+        name: "prefault",
+        what: "inserts that meet new pages and inserts that do not, on small pages and huge ones (Dash Fig 15)",
+        run: prefault::run,
+    },
+    Experiment {
+        name: "filters",
+        what: "what fingerprints and overflow metadata (Dash Figs 9-10), filters in DRAM (Plush Fig 9) are worth",
+        run: filters::run,
+    },
+    Experiment {
+        name: "locks",
+        what: "searches and the lines that they write, optimistic and with read locks (Dash Fig 13)",
+        run: ablations::locks,
+    },
+    Experiment {
         name: "recovery",
-        what: "from a killed process to the first answer and to full speed",
+        what: "from a killed process to the first answer and to full speed (Dash Table 1 and Fig 14)",
         run: recovery::run,
     },
     Experiment { name: "latency", what: "percentiles per call, splits inside", run: latency::run },
     Experiment {
         name: "space",
-        what: "bytes on the medium and in DRAM per record",
+        what: "bytes on the medium and in DRAM per record, and what is left of them after removals",
         run: growth::space,
     },
+    Experiment {
+        name: "energy",
+        what: "reads per joule, where the processor counts them (DLHT Fig 4)",
+        run: elsewhere::energy,
+    },
+    Experiment {
+        name: "remote",
+        what: "reads from the memory of each node, where there are several (DLHT 5.3.2)",
+        run: elsewhere::remote,
+    },
+    Experiment {
+        name: "project",
+        what: "a model, no measurement: throughput on Optane and CXL, from counts and the medium's figures",
+        run: project::run,
+    },
 ];
+
+/// What an experiment measures, and after which figure.
+pub(crate) fn what(name: &str) -> Option<&'static str> {
+    EXPERIMENTS.iter().find(|known| known.name == name).map(|known| known.what)
+}
 
 /// Runs what `args` name; `false` when an answer was wrong.
 pub(crate) fn run(args: Args) -> Outcome<bool> {
@@ -233,10 +272,17 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
     if chosen.is_empty() {
         return Err(Error::NoExperiment(args.experiment));
     }
+    let began = Instant::now();
     let mut session = Session::new(args)?;
     for experiment in chosen {
         (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
+    }
+    if let Some(dir) = &session.args.out {
+        let facts = RunFacts::gather(session.machine.cores(), session.backing(), began.elapsed());
+        facts.write(dir)?;
+        let page = report::write(dir)?;
+        session.output.say(&format!("report: {}", page.display()))?;
     }
     Ok(session.is_sound())
 }

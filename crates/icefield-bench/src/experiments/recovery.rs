@@ -49,9 +49,13 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         Some(keys) => vec![keys],
         None => SIZES.iter().map(|size| session.keys_or(*size)).collect(),
     };
+    let asked = session.args.threads.clone();
+    let threads = if asked.is_empty() { vec![session.machine.cores()] } else { asked };
     for design in session.ours_on(medium)? {
         for keys in &sizes {
-            one_size(session, design, medium, *keys)?;
+            for threads in &threads {
+                one_size(session, design, medium, (*keys, *threads))?;
+            }
         }
     }
     Ok(())
@@ -64,17 +68,18 @@ struct Times {
     first_answer_ms: Vec<f64>,
     full_speed_ms: Vec<f64>,
     mops: Vec<f64>,
+    /// Of the last opening.
+    curve: Vec<[f64; 2]>,
 }
 
 fn one_size(
     session: &mut Session,
     design: &'static dyn Design,
     medium: Medium,
-    keys: u64,
+    (keys, threads): (u64, usize),
 ) -> Outcome {
     let mut row = session.row("recovery", design, medium);
-    (row.keys, row.threads, row.batch) =
-        (Some(keys), Some(session.machine.cores()), Some(Batch::Of(WATCHED)));
+    (row.keys, row.threads, row.batch) = (Some(keys), Some(threads), Some(Batch::Of(WATCHED)));
     let mut times = Times::default();
     for round in 0..session.repeat() {
         session
@@ -94,7 +99,7 @@ fn one_size(
         session.progress(&format!("recovery {}: opening {keys} records", design.name()));
         let place =
             Place::Dir { path, durability: medium.durability().unwrap_or(Durability::Process) };
-        let table = reopen(session, design, &place, keys, round as u64, &mut times)?;
+        let table = reopen(session, design, &place, (keys, threads), round as u64, &mut times)?;
         describe_space(&mut row, &*table);
     }
     row.ops = Some(watched_reads(keys) as u64);
@@ -106,6 +111,7 @@ fn one_size(
     ] {
         row.extra(name, median(values).map(rounded));
     }
+    row.extra("curve", json!(times.curve));
     session.put(row)
 }
 
@@ -114,7 +120,7 @@ fn reopen(
     session: &mut Session,
     design: &'static dyn Design,
     place: &Place,
-    keys: u64,
+    (keys, threads): (u64, usize),
     round: u64,
     times: &mut Times,
 ) -> Outcome<Box<dyn BenchTable>> {
@@ -127,7 +133,6 @@ fn reopen(
     times.first_answer_ms.push(milliseconds(began.elapsed()));
     session.check_call(design, &*table, (Call::Get, &asked[..1]), found);
 
-    let threads = session.machine.cores();
     let (_, parts) = session.machine.run(threads, |thread| {
         let (mut found, mut stamps) = (Tally::default(), Vec::new());
         for keys in asked[part(asked.len(), thread, threads)].chunks(WATCHED) {
@@ -145,6 +150,7 @@ fn reopen(
     session.check_call(design, &*table, (Call::Get, &asked), found);
     let (full_speed, mops) = full_speed(&mut stamps);
     times.full_speed_ms.push(full_speed);
+    times.curve = curve(&stamps);
     times.mops.push(mops);
     Ok(table)
 }
@@ -176,6 +182,24 @@ fn full_speed(stamps: &mut [(Duration, usize)]) -> (f64, f64) {
         .find(|from| speed(*from, from + WINDOW) >= 0.9 * usual)
         .unwrap_or(windows.end);
     (milliseconds(stamps[reached].0), usual)
+}
+
+/// Slices of time that a [`curve`] has.
+const SLICES: usize = 40;
+
+/// Throughput after the opening (Dash Fig 14), in slices of time: the end of each in milliseconds since the opening,
+/// and million reads per second in it. `stamps` are in order.
+fn curve(stamps: &[(Duration, usize)]) -> Vec<[f64; 2]> {
+    let Some((end, _)) = stamps.last() else { return Vec::new() };
+    let slice = end.as_secs_f64().max(1e-9) / SLICES as f64;
+    let mut reads = [0; SLICES];
+    for (time, count) in stamps {
+        reads[((time.as_secs_f64() / slice) as usize).min(SLICES - 1)] += count;
+    }
+    let point = |(index, reads): (usize, usize)| {
+        [rounded((index + 1) as f64 * slice * 1e3), rounded(reads as f64 / slice / 1e6)]
+    };
+    reads.into_iter().enumerate().map(point).collect()
 }
 
 /// Lets a child process load a table at `path` and kills it.
@@ -351,5 +375,8 @@ mod tests {
         let (reached, mops) = full_speed(&mut stamps);
         assert!((95.0..105.0).contains(&reached), "{reached}");
         assert!((mops - 10.0).abs() < 0.01);
+        let curve = curve(&stamps);
+        assert_eq!(curve.len(), SLICES);
+        assert!((0.5..1.5).contains(&curve[0][1]) && (9.0..11.0).contains(&curve[SLICES / 2][1]));
     }
 }

@@ -4,14 +4,14 @@ use icefield_testkit::workload::Distribution;
 use serde_json::{Value, json};
 
 use super::growth::describe_space;
-use super::throughput::{GET, GET_MISS, INSDEL, INSERT, Spec, Sweep, run_sweep};
+use super::throughput::{GET, INSDEL, Spec, Sweep, run_sweep};
 use crate::Outcome;
 use crate::args::{Batch, Hashing};
 use crate::keys::Tally;
 use crate::machine::{mops, part};
 use crate::map;
 use crate::session::Session;
-use crate::table::{Allocation, Call, Design, Levels, Mixed, Records};
+use crate::table::{Allocation, Call, Design, Mixed, Records};
 
 /// The paper's batches, and the ring beyond them.
 const BATCHES: [Batch; 11] = [
@@ -167,23 +167,6 @@ fn records_and_allocators(session: &mut Session) -> Outcome {
         of_records(session, "features", &[&GET, &INSDEL], &[("features", json!(name))])?;
     }
     session.records = Records::default();
-    Ok(())
-}
-
-/// `filters` (Plush Fig 9): what a table of levels does for the first two of them, stacked.
-pub(super) fn filters(session: &mut Session) -> Outcome {
-    for (preallocated, dram_filters, name) in
-        [(0, 0, "none"), (2, 0, "prealloc"), (2, 2, "prealloc+dramfilter")]
-    {
-        session.levels = Some(Levels { dram_filters, preallocated });
-        let point = [("filters", json!(name))];
-        for spec in [&INSERT, &GET, &GET_MISS] {
-            let admits = |design: &dyn Design| design.offers_levels();
-            let sweep = Sweep { point: &point, admits, ..Sweep::new(session, "filters") };
-            run_sweep(session, spec, &sweep)?;
-        }
-    }
-    session.levels = None;
     Ok(())
 }
 

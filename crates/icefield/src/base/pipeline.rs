@@ -115,7 +115,7 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
         // SAFETY: stage2 <= ring, so it was written above.
         stages.second(index, unsafe { entries[index % MAX_RING].assume_init() });
     }
-    // Not `step_by`, which loses a third of the speed: it is not inlined as this is.
+    // Not `step_by`: gets in the first-level cache fell by a third with it, and stand as they were with this.
     let mut start = 0;
     while start < count {
         let end = count.min(start + BURST);

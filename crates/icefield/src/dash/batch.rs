@@ -13,9 +13,9 @@ use std::ops::ControlFlow;
 
 use super::Dash;
 use super::directory::Directory;
-use super::insert::choose;
 use super::layout::Bucket;
-use super::segment::{Target, place_of};
+use super::search::place_of;
+use super::segment::Target;
 use super::writer::{Ahead, Writer};
 use crate::Result;
 use crate::base::pipeline::{self, prefetch_read, prefetch_write};
@@ -91,7 +91,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let candidates = self.core.candidates(pair, ahead.hash);
         let metas = pair.map(|bucket| bucket.meta(&self.core.pm).allocated());
         let place = match candidates {
-            0 => choose(metas, self.core.geometry.slot_mask()),
+            0 => self.core.choose(metas),
             _ => Some(place_of(candidates)),
         };
         if let Some((which, slot)) = place {

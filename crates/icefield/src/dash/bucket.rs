@@ -4,15 +4,12 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::layout::{Bucket, Meta, SLOTS, Slot, fingerprint};
-use crate::Result;
 use crate::base::group::Group16;
 use crate::base::pipeline::prefetch_write;
 use crate::base::reclaim::PROTECTED;
 use crate::base::version_lock::{self, WriteGuard};
-use crate::key::{Key, Value};
 use crate::pm::lock::PmLock;
 use crate::pm::{Cell64, LINE_BYTES, Medium};
-use crate::record::{Probe, Records};
 
 /// The bucket's lock, held.
 pub(super) type Guard<'a, M> = WriteGuard<PmLock<'a, M>>;
@@ -55,39 +52,6 @@ impl Bucket {
         let words =
             [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
-    }
-
-    /// The slot that holds the key.
-    #[inline]
-    pub(super) fn find<K: Key + ?Sized, V: Value + ?Sized>(
-        &self,
-        pm: &impl Medium,
-        records: &Records<K, V>,
-        probe: &Probe<'_>,
-    ) -> Result<Option<usize>> {
-        let mut candidates = self.candidates(pm, probe.hash);
-        while candidates != 0 {
-            let slot = candidates.trailing_zeros() as usize;
-            if self.holds(pm, slot, records, probe)? {
-                return Ok(Some(slot));
-            }
-            candidates &= candidates - 1;
-        }
-        Ok(None)
-    }
-
-    /// Whether a slot, if it is taken, holds the key.
-    #[inline]
-    pub(super) fn holds<K: Key + ?Sized, V: Value + ?Sized>(
-        &self,
-        pm: &impl Medium,
-        slot: usize,
-        records: &Records<K, V>,
-        probe: &Probe<'_>,
-    ) -> Result<bool> {
-        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob,
-        // which our pin keeps.
-        records.matches(pm, self.slots[slot].key.load(pm, PROTECTED), probe)
     }
 
     /// The first slot without a record, given the slots that count as taken.

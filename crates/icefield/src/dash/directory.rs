@@ -1,23 +1,13 @@
 //! What a directory policy must do, everything between a hash and a segment; and what every policy does it with.
 //! Extendible hashing is [`super::eh::Eh`], linear hashing [`super::lh::Lh`].
 
-use std::ops::Range;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
-
+use super::kinds::{Ablation, Kinds};
 use super::recover::touch;
+use super::root::{Base, hashes_below, planned_records};
 use super::segment::Core;
-use crate::key::{Key, Value};
-use crate::pm::{Cell64, Medium, Region};
+use crate::Result;
+use crate::pm::Medium;
 use crate::record::Pin;
-use crate::{Error, Result};
-
-/// Marks a directory entry that has been stored.
-const PRESENT: u64 = 1 << 63;
-/// The part of the slots that `capacity` and `reserve` plan to use: far enough below the load at which segments split
-/// that the fullest of many thousands does not.
-const PLANNED_LOAD_PERCENT: u64 = 75;
 
 /// So often a segment that turns out to be no part of the table is looked up anew: each time somebody else has just
 /// merged it. A damaged directory would name it for ever.
@@ -63,6 +53,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// The design's name in superblocks and on the command line.
     const DESIGN: &'static str;
 
+    /// What its tables do without.
+    type Ablation: Ablation;
+
     /// What a new table is told, and remembers.
     type Options: Clone + Copy + Default + std::fmt::Debug + Send + Sync;
 
@@ -79,20 +72,13 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// No space.
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        options: Self::Options,
-        capacity: u64,
-    ) -> Result<Self>;
+    fn create<T: Kinds>(core: &Core<T>, options: Self::Options, capacity: u64) -> Result<Self>;
 
     /// Takes up what is on the medium, in constant time, and settles interrupted allocations; says how many there were.
     ///
     /// # Errors
     /// The root words are damaged.
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        options: Self::Options,
-    ) -> Result<(Self, u64)>;
+    fn open<T: Kinds>(core: &Core<T>, options: Self::Options) -> Result<(Self, u64)>;
 
     /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading
     /// versions or locking. `None` says nothing: ask [`Directory::locate`].
@@ -102,22 +88,14 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The directory is damaged.
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located>;
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located>;
 
     /// [`Directory::locate`], ready to be used in this session. The caller holds no lock of a segment.
     ///
     /// # Errors
     /// As [`Directory::locate`]; no space for what a split needs.
     #[inline]
-    fn ready<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located> {
+    fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {
             let located = self.locate(core, hash)?;
             if touch(core, self, located.segment)? {
@@ -129,12 +107,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
 
     /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
     #[inline(always)]
-    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        located: Located,
-    ) -> bool {
+    fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.glance(&core.pm, hash) == Some(located)
     }
 
@@ -142,9 +115,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>>;
@@ -153,11 +126,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::ready`].
-    fn range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Covered> {
+    fn range<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Covered> {
         loop {
             let located = self.ready(core, hash)?;
             if let Some(covered) = self.covered(core, hash, located)? {
@@ -170,9 +139,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::range`], and what `visit` says.
-    fn each_range<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn each_range<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         mut visit: impl FnMut(Covered) -> Result<()>,
     ) -> Result<()> {
         let mut next = Some(0_u64);
@@ -189,9 +158,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// No space; nothing has changed.
-    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn make_room<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
         records: impl Fn() -> u64,
@@ -204,12 +173,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The files are damaged; no space.
     #[inline]
-    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-        fresh: bool,
-    ) -> Result<Standing> {
+    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         let _ = (core, segment, fresh);
         Ok(Standing::Whole)
     }
@@ -220,9 +184,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The files are damaged.
     #[inline]
-    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn redirect<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         (pattern, depth): (u64, u32),
         from: u32,
         to: u32,
@@ -243,11 +207,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-    ) -> Result<()> {
+    fn finish_merge<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         let _ = (core, segment);
         Ok(())
     }
@@ -257,9 +217,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shrink<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         hash: u64,
         percent: u64,
@@ -269,40 +229,28 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files are damaged.
-    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<()>;
+    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()>;
 
     /// Gives freed space back to the file system as far as nobody can be on the way there any more.
     ///
     /// # Errors
     /// The system call failed; the table is as good as before.
-    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()>;
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()>;
 
     /// Makes the table large enough for `records` records in all.
     ///
     /// # Errors
     /// No space; what was gained stays.
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        records: u64,
-    ) -> Result<()>;
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()>;
 
     /// Empties the table by one durable store, then waits out writers that still were in its old segments. `retire` is
     /// called with each old segment, locked.
     ///
     /// # Errors
     /// No space; nothing has changed.
-    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn clear<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         before: impl FnOnce(u64),
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
@@ -321,26 +269,19 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// The files cannot be read.
-    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        fault: &mut dyn FnMut(String),
-    ) -> Result<Vec<u32>>;
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>>;
 
     /// How many segments have space on the medium.
-    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64;
+    fn segments<T: Kinds>(&self, core: &Core<T>) -> u64;
 
     /// The segments that have a place and are not in use, and the number that all segments lie below.
     ///
     /// # Errors
     /// The files are damaged.
-    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<(Vec<u32>, u64)>;
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)>;
 
     /// How many records the present segments are planned to take.
-    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+    fn capacity<T: Kinds>(&self, core: &Core<T>) -> u64 {
         self.segments(core) * planned_records(core.geometry.segment_slots())
     }
 
@@ -358,152 +299,4 @@ pub trait Directory: Sized + Send + Sync + 'static {
 
     /// The policy's own numbers for `stats`.
     fn details(&self) -> Vec<(&'static str, u64)>;
-}
-
-/// What every policy has: the root word, the directory's files, a lock over changes of structure.
-///
-/// The root word is stored and made durable first, and mirrored in DRAM afterwards; everybody reads the mirror, so
-/// nobody acts on a directory that a crash could take back. Two files take turns, one per generation of `clear`.
-pub struct Base {
-    /// A copy of the durable root word, never ahead of it.
-    mirror: AtomicU64,
-    regions: [Region; 2],
-    /// Splits and expansions hold it shared, `clear` and `backup` alone.
-    structure: RwLock<()>,
-    /// So many segments were asked for in this session: a table does not become smaller by itself.
-    floor: AtomicU64,
-}
-
-impl Base {
-    /// Maps the directory's files. `word`: what the root word is, or shall be.
-    pub(super) fn map<M: Medium>(pm: &M, max_entries: u64, word: u64) -> Result<Self> {
-        let max_bytes = max_entries * 8;
-        let regions =
-            [pm.region("directory-0.ice", max_bytes)?, pm.region("directory-1.ice", max_bytes)?];
-        Ok(Self {
-            mirror: AtomicU64::new(word),
-            regions,
-            structure: RwLock::new(()),
-            floor: AtomicU64::new(0),
-        })
-    }
-
-    #[inline(always)]
-    pub(super) fn word(&self) -> u64 {
-        // Acquire (E4): pairs with the Release in `set_word`; the directory behind the word is complete.
-        self.mirror.load(Acquire)
-    }
-
-    /// How many segments the table keeps until it is told to shrink.
-    pub(super) fn floor(&self) -> u64 {
-        // Relaxed: a hint.
-        self.floor.load(Relaxed)
-    }
-
-    pub(super) fn set_floor(&self, segments: u64) {
-        self.floor.store(segments, Relaxed);
-    }
-
-    /// Stores, persists and then publishes a root word.
-    pub(super) fn set_word<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        word: u64,
-    ) -> Result<()> {
-        let cell = &core.root()?.directory;
-        cell.store(&core.pm, word, Release);
-        // P12, commit point of doubling, of expansion and of `clear`.
-        core.pm.persist(cell);
-        // Release (E4): pairs with the Acquire in `word`.
-        self.mirror.store(word, Release);
-        Ok(())
-    }
-
-    /// Makes so many entries of a file usable.
-    pub(super) fn grow<M: Medium>(&self, pm: &M, parity: usize, entries: u64) -> Result<()> {
-        pm.grow(&self.regions[parity], entries * 8)
-    }
-
-    /// The entries of a range of places.
-    pub(super) fn entries<M: Medium>(
-        &self,
-        pm: &M,
-        parity: usize,
-        places: Range<u64>,
-    ) -> Result<&[Cell64]> {
-        let region = &self.regions[parity];
-        region.slice_at(places.start * 8, (places.end - places.start) as usize).ok_or_else(|| {
-            let detail = format!("the file ends before entry {} of the directory", places.end);
-            Error::corrupt(pm.path().join(region.name()), places.start * 8, detail)
-        })
-    }
-
-    /// The segment that an entry names; `None`: it names none, or is not there.
-    #[inline(always)]
-    pub(super) fn entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Option<u32> {
-        let cell = self.regions[parity].at::<Cell64>(place * 8)?;
-        // Acquire (E4): pairs with the Release of whoever stored the entry.
-        segment_of(cell.load(pm, Acquire))
-    }
-
-    #[cold]
-    pub(super) fn no_entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Error {
-        let region = &self.regions[parity];
-        let detail = match region.at::<Cell64>(place * 8) {
-            Some(entry) => format!("directory entry {:#x}", entry.load(pm, Relaxed)),
-            None => format!("the file ends before entry {place} of the directory"),
-        };
-        Error::corrupt(pm.path().join(region.name()), place * 8, detail)
-    }
-
-    /// Held while segments are split.
-    pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
-        // A panic cannot have left anything half done that a crash could not: recovery handles it.
-        self.structure.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Held while no segment may be split.
-    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.structure.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// [`Base::alone`] if nobody is in the way.
-    pub(super) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
-        match self.structure.try_write() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Bytes of the directory's files.
-    pub(super) fn bytes(&self) -> u64 {
-        self.regions.iter().map(Region::len).sum()
-    }
-}
-
-/// The entry that names a segment.
-pub(super) fn entry_of(segment: u32) -> u64 {
-    PRESENT | u64::from(segment)
-}
-
-/// The segment that a directory entry names.
-#[inline]
-pub(super) fn segment_of(entry: u64) -> Option<u32> {
-    (entry >> 32 == PRESENT >> 32).then_some(entry as u32)
-}
-
-/// All hash bits below the first `depth`.
-pub(super) fn hashes_below(depth: u32) -> u64 {
-    u64::MAX.checked_shr(depth).unwrap_or(0)
-}
-
-/// How many records a segment is planned to take.
-pub(super) fn planned_records(segment_slots: u64) -> u64 {
-    (segment_slots * PLANNED_LOAD_PERCENT / 100).max(1)
-}
-
-/// How many segments `records` records are planned to take.
-pub(super) fn planned_segments(segment_slots: u64, records: u64) -> u64 {
-    records.div_ceil(planned_records(segment_slots)).max(1)
 }

@@ -1,43 +1,40 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
 //! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no
-//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Below: `shrink`, merges
-//! and halving.
+//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Below: `grow`, splits
+//! and doubling; `shrink`, merges and halving; `check`.
 
+mod check;
+mod grow;
 mod shrink;
 
+use std::marker::PhantomData;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::bucket::Guard;
-use super::directory::{
-    Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_segments,
-    segment_of,
-};
+use super::blocks::{ChainBlocks, SegmentBlocks, check_count};
+use super::directory::{Covered, Directory, Located, Standing};
+use super::kinds::{Ablation, Kinds, Whole};
 use super::layout::{Link, MAX_DEPTH, RootWord, State, split_bit};
 use super::recover::touch;
-use super::segment::{ChainBlocks, Core, Segment, SegmentBlocks, check_count};
-use super::split::MAX_CHAIN_TO_SPLIT;
+use super::root::{Base, entry_of, hashes_below, planned_segments};
+use super::segment::{Core, Segment};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium};
 use crate::record::Pin;
 
 /// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
 const NO_SOURCE: u32 = u32::MAX;
-/// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
-/// Random hashes stay below 4; a crowd of equal hashes would double for ever.
-const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
-/// The extendible-hashing directory.
+/// The extendible-hashing directory, of tables that do without `A`.
 ///
 /// ```
 /// let table: icefield::Dash<u64, u64, icefield::Eh> = icefield::DashEh::in_memory()?;
 /// # Ok::<(), icefield::Error>(())
 /// ```
-pub struct Eh {
+pub struct Eh<A = Whole> {
     base: Base,
     /// Guards directory entries and doubling.
     entries: Mutex<()>,
@@ -45,9 +42,10 @@ pub struct Eh {
     halvings: ShardedCounter,
     /// A pair of entries that differed when the directory was last to be halved.
     deep: AtomicUsize,
+    ablation: PhantomData<fn() -> A>,
 }
 
-impl Eh {
+impl<A: Ablation> Eh<A> {
     fn map<M: Medium>(pm: &M, root: RootWord) -> Result<Self> {
         let base = Base::map(pm, 2 << MAX_DEPTH, root.pack())?;
         Ok(Self {
@@ -56,6 +54,7 @@ impl Eh {
             doublings: ShardedCounter::default(),
             halvings: ShardedCounter::default(),
             deep: AtomicUsize::new(0),
+            ablation: PhantomData,
         })
     }
 
@@ -74,65 +73,8 @@ impl Eh {
         self.base.entries(pm, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
-    /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
-    fn double<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<bool> {
-        let pm = &core.pm;
-        let old = self.root();
-        let new = RootWord { depth: old.depth + 1, ..old };
-        let used = core.segment_blocks.used(pm, &core.root()?.segments);
-        if new.depth > MAX_DEPTH || 1 << new.depth > used.saturating_mul(MAX_ENTRIES_PER_SEGMENT) {
-            return Ok(false);
-        }
-        self.base.grow(pm, new.parity(), 2 << new.depth)?;
-        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
-        for (index, entry) in from.iter().enumerate() {
-            let entry = entry.load(pm, Relaxed);
-            to[2 * index].store(pm, entry, Release);
-            to[2 * index + 1].store(pm, entry, Release);
-        }
-        pm.flush(to.as_ptr().cast(), size_of_val(to));
-        // P13: the new directory is durable before the root names it.
-        pm.fence();
-        self.base.set_word(core, new.pack())?;
-        self.doublings.add(1);
-        Ok(true)
-    }
-
-    /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
-    fn split<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: Segment<'_>,
-        guards: &[Guard<'_, M>],
-    ) -> Result<bool> {
-        let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
-        if chained > MAX_CHAIN_TO_SPLIT {
-            return Ok(false);
-        }
-        // One split at a time may need chained buckets, so that the few intents suffice.
-        let _alone = (chained > 0)
-            .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
-        let link = core.link(segment.id)?;
-        {
-            let _entries = self.lock_entries();
-            if link.depth >= self.root().depth && !self.double(core)? {
-                return Ok(false);
-            }
-        }
-        let new = core.new_segment(segment.id)?;
-        core.split_into(self, segment, guards, new)?;
-        Ok(true)
-    }
-
     /// Whether a segment is in the directory, or about to be because its neighbour's split has been committed.
-    fn is_owned<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        id: u32,
-    ) -> Result<bool> {
+    fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.pm, Acquire);
         let holder = self.locate(core, pattern)?.segment;
         if holder == id {
@@ -140,26 +82,6 @@ impl Eh {
         }
         let link = core.link(holder)?;
         Ok(matches!(link.state, State::Splitting | State::Absorbing) && link.side == Some(id))
-    }
-
-    /// Splits until no segment that covers `hash` is shallower than `depth`.
-    fn deepen<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        depth: u32,
-    ) -> Result<()> {
-        let _structure = self.base.shared();
-        loop {
-            let located = self.ready(core, hash)?;
-            let segment = core.segment(located.segment)?;
-            let guards = core.lock_all(segment);
-            if self.is_current(core, hash, located)
-                && (core.link(segment.id)?.depth >= depth || !self.split(core, segment, &guards)?)
-            {
-                return Ok(());
-            }
-        }
     }
 }
 
@@ -169,8 +91,10 @@ fn planned_depth(segment_slots: u64, records: u64) -> u32 {
     segments.next_power_of_two().trailing_zeros().min(MAX_DEPTH)
 }
 
-impl Directory for Eh {
+impl<A: Ablation> Directory for Eh<A> {
     const DESIGN: &'static str = "dash-eh";
+
+    type Ablation = A;
 
     type Options = ();
 
@@ -186,11 +110,7 @@ impl Directory for Eh {
         RootWord::unpack(root_word).generation
     }
 
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        (): (),
-        capacity: u64,
-    ) -> Result<Self> {
+    fn create<T: Kinds>(core: &Core<T>, (): (), capacity: u64) -> Result<Self> {
         let pm = &core.pm;
         let root = RootWord {
             generation: 0,
@@ -221,10 +141,7 @@ impl Directory for Eh {
         Ok(eh)
     }
 
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        (): (),
-    ) -> Result<(Self, u64)> {
+    fn open<T: Kinds>(core: &Core<T>, (): ()) -> Result<(Self, u64)> {
         let words = core.root()?;
         check_count(core, core.segment_blocks.used(&core.pm, &words.segments))?;
         let root = RootWord::unpack(words.directory.load(&core.pm, Acquire));
@@ -259,11 +176,7 @@ impl Directory for Eh {
         Some(Located { segment, generation: root.generation })
     }
 
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located> {
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         loop {
             let root = self.root();
             if let Some(located) = self.glance(&core.pm, hash) {
@@ -276,9 +189,9 @@ impl Directory for Eh {
         }
     }
 
-    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
@@ -298,9 +211,9 @@ impl Directory for Eh {
         Ok(Some(Covered::new(located, hash, depth)))
     }
 
-    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn make_room<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
         _records: impl Fn() -> u64,
@@ -319,9 +232,9 @@ impl Directory for Eh {
 
     /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
     /// third segment stay: it has split off since (recovery may come late).
-    fn redirect<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn redirect<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         (pattern, depth): (u64, u32),
         from: u32,
         to: u32,
@@ -343,12 +256,7 @@ impl Directory for Eh {
 
     /// A segment that has been freed is no part of the table; one that was about to be when the machine stopped is as
     /// its left neighbour says.
-    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-        fresh: bool,
-    ) -> Result<Standing> {
+    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         let link = core.link(segment)?;
         if !fresh || link.state == State::Free {
             return Ok(Standing::Elsewhere);
@@ -371,17 +279,13 @@ impl Directory for Eh {
         Ok(Standing::Whole)
     }
 
-    fn finish_merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-    ) -> Result<()> {
+    fn finish_merge<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         self.roll_forward(core, segment)
     }
 
-    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shrink<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         hash: u64,
         percent: u64,
@@ -396,12 +300,7 @@ impl Directory for Eh {
         Ok(merged)
     }
 
-    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<()> {
+    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()> {
         self.base.set_floor(0);
         let mut next = Some(0_u64);
         while let Some(hash) = next {
@@ -412,18 +311,11 @@ impl Directory for Eh {
         Ok(())
     }
 
-    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()> {
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         shrink::give_back(core)
     }
 
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        records: u64,
-    ) -> Result<()> {
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
         let depth = planned_depth(core.geometry.segment_slots(), records);
         self.base.set_floor(self.base.floor().max(1 << depth));
         let mut hash = 0_u64;
@@ -437,9 +329,9 @@ impl Directory for Eh {
         }
     }
 
-    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn clear<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
@@ -478,66 +370,15 @@ impl Directory for Eh {
         Ok(())
     }
 
-    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        fault: &mut dyn FnMut(String),
-    ) -> Result<Vec<u32>> {
-        let root = self.root();
-        let entries = self.entries(&core.pm, root)?;
-        let mut segments: Vec<u32> = Vec::new();
-        let mut index = 0;
-        while index < entries.len() {
-            let entry = entries[index].load(&core.pm, Acquire);
-            let faulty = segment_of(entry)
-                .ok_or_else(|| {
-                    let place = (1 << root.depth) + index as u64;
-                    self.base.no_entry(&core.pm, root.parity(), place)
-                })
-                .and_then(|id| {
-                    super::recover::touch(core, self, id)?;
-                    let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
-                    Ok((id, link, pattern))
-                })
-                .and_then(|(id, link, pattern)| {
-                    let span = 1_usize << root.depth.saturating_sub(link.depth);
-                    let covered = entries.get(index..index + span).unwrap_or(&[]);
-                    // I1: a segment of depth d fills the 2^(g-d) entries of its pattern, aligned, and no others.
-                    let wrong = link.depth > root.depth
-                        || link.state != State::Stable
-                        || root.index(pattern) != index as u64
-                        || pattern & hashes_below(link.depth) != 0
-                        || covered.len() != span
-                        || covered.iter().any(|other| other.load(&core.pm, Acquire) != entry);
-                    if wrong {
-                        return Err(core.corrupt(
-                            &core.headers,
-                            u64::from(id) * 32,
-                            format!("I1: segment {id} ({link:?}, pattern {pattern:#x}) does not fit directory entry {index} of depth {}", root.depth),
-                        ));
-                    }
-                    segments.push(id);
-                    Ok(span)
-                });
-            index += match faulty {
-                Ok(span) => span,
-                Err(error) => {
-                    fault(error.to_string());
-                    1
-                }
-            };
-        }
-        Ok(segments)
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {
+        self.check_entries(core, fault)
     }
 
-    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+    fn segments<T: Kinds>(&self, core: &Core<T>) -> u64 {
         core.root().map_or(0, |words| core.segment_blocks.used(&core.pm, &words.segments))
     }
 
-    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<(Vec<u32>, u64)> {
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let words = &core.root()?.segments;
         let free = core.segment_blocks.free_blocks(&core.pm, words, &SegmentBlocks(core))?;
         Ok((free, self.segments(core)))

@@ -5,29 +5,29 @@
 //! figures), and cost something only then. Batches stash first (`batch`).
 
 use super::bucket::Guard;
+use super::kinds::{Ablation, Kinds};
 use super::layout::Bucket;
 use super::segment::{Core, Found, Segment, Site};
 use super::stash;
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::{Pin, Probe, Unlinked};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Records that are moved on to make room for one.
-const MAX_MOVES: usize = 3;
+pub(super) const MAX_MOVES: usize = 3;
 
 /// A key's home and probing bucket, locked: no record of that home comes, goes or moves meanwhile (I4).
-pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M: Medium> {
-    pub(super) core: &'a Core<K, V, M>,
+pub(super) struct Locked<'a, T: Kinds> {
+    pub(super) core: &'a Core<T>,
     pub(super) segment: Segment<'a>,
     pub(super) buckets: [&'a Bucket; 2],
-    pub(super) guards: [Guard<'a, M>; 2],
+    pub(super) guards: [Guard<'a, T::Medium>; 2],
 }
 
 /// Which of the two buckets takes a new record: the one with fewer, the home bucket when equal (balanced insert, §4.3).
 #[inline]
-pub(super) fn choose(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
+fn balance(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
     let [home, probing] = counts(metas);
     let target = usize::from(probing < home);
     Bucket::free_slot(metas[target], slot_mask).map(|slot| (target, slot))
@@ -45,10 +45,10 @@ fn counts([a, b]: [u32; 2]) -> [u32; 2] {
     [sums & 0xFF, sums >> 16]
 }
 
-impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
+impl<'a, T: Kinds> Locked<'a, T> {
     /// Locks a key's two buckets, lower one first: the order in which every thread waits for more than one.
     #[inline]
-    pub(super) fn new(core: &'a Core<K, V, M>, segment: Segment<'a>, hash: u64) -> Self {
+    pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
         // A write touches both buckets' first lines and some line of a record in one of them: fetched together, not one
         // after the other. (A bucket is one block of the medium, whichever of its lines are asked for.)
@@ -118,13 +118,14 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
         let metas = self.buckets.map(|bucket| bucket.meta(&self.core.pm).allocated());
-        if let Some((target, slot)) = choose(metas, self.core.geometry.slot_mask()) {
+        if let Some((target, slot)) = self.core.choose(metas) {
             self.insert_at(target, slot, hash, record);
             return Ok(true);
         }
-        if self.displace(hash, record, 1)
+        let displaces = T::Ablation::PARTS.balancing;
+        if displaces && self.displace(hash, record, 1)
             || self.insert_into_stash(hash, record)
-            || self.displace(hash, record, MAX_MOVES)
+            || displaces && self.displace(hash, record, MAX_MOVES)
         {
             return Ok(true);
         }
@@ -219,7 +220,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         let mut guards = Vec::new();
         loop {
             if path.len() > steps
-                || movable(&core.pm, &self.segment.buckets[number], from == 1).is_none()
+                || movable(&core.pm, &self.segment.buckets[number], from == 1, 0).is_none()
             {
                 return false;
             }
@@ -252,28 +253,49 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
     }
 }
 
-/// A record that may move to the next bucket (`onwards`), or back to the previous one.
-fn movable(pm: &impl Medium, bucket: &Bucket, onwards: bool) -> Option<usize> {
+/// A record that may move to the next bucket (`onwards`), or back to the previous one, and is not in one of the slots
+/// `except`.
+pub(super) fn movable(
+    pm: &impl Medium,
+    bucket: &Bucket,
+    onwards: bool,
+    except: u32,
+) -> Option<usize> {
     let meta = bucket.meta(pm);
     let movable = if onwards {
         meta.allocated() & !meta.members()
     } else {
         meta.allocated() & meta.members()
     };
-    Bucket::slots_of(movable).next()
+    Bucket::slots_of(movable & !except).next()
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
+    /// Which of a key's two buckets takes a new record, and in which slot, given what they hold.
+    #[inline]
+    pub(super) fn choose(&self, metas: [u32; 2]) -> Option<(usize, usize)> {
+        let mask = self.geometry.slot_mask();
+        if T::Ablation::PARTS.balancing {
+            return balance(metas, mask);
+        }
+        let places = 1 + usize::from(T::Ablation::PARTS.probing);
+        metas
+            .into_iter()
+            .take(places)
+            .enumerate()
+            .find_map(|(which, meta)| Bucket::free_slot(meta, mask).map(|slot| (which, slot)))
+    }
+
     /// Moves one record between locked neighbours.
     fn displace_one(
         &self,
-        (source, leaving): (&Bucket, &Guard<'_, M>),
-        (target, entering): (&Bucket, &Guard<'_, M>),
+        (source, leaving): (&Bucket, &Guard<'_, T::Medium>),
+        (target, entering): (&Bucket, &Guard<'_, T::Medium>),
         onwards: bool,
     ) -> bool {
         let pm = &self.pm;
         let room = target.meta(pm);
-        let Some(slot) = movable(pm, source, onwards) else { return false };
+        let Some(slot) = movable(pm, source, onwards, 0) else { return false };
         let Some(free) = Bucket::free_slot(room.allocated(), self.geometry.slot_mask()) else {
             return false;
         };

@@ -102,7 +102,7 @@ pub struct Geometry {
     pub buckets: u32,
     /// Slots of a bucket that are used, 1 to 14.
     pub slots: u32,
-    /// Stash buckets in a segment, 1 to 4.
+    /// Stash buckets in a segment, up to 4.
     pub stash: u32,
 }
 
@@ -118,7 +118,7 @@ impl Geometry {
         self.buckets.is_power_of_two()
             && (2..=512).contains(&self.buckets)
             && (1..=SLOTS as u32).contains(&self.slots)
-            && (1..=4).contains(&self.stash)
+            && self.stash <= 4
     }
 
     /// Buckets in a segment, stash included.

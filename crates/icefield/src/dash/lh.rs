@@ -9,30 +9,29 @@
 //! No segment is allocated: each number has a place in the file (`arrays`), and a segment that the root word does not
 //! count, or whose source has not been split, means nothing, whatever is there.
 //!
-//! Below: `due`, the splits; `shrink`; `growth`, the options.
+//! Below: `expand`; `due`, the splits; `shrink`; `growth`, the options.
 
 mod due;
+mod expand;
 mod growth;
 mod shrink;
 
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Acquire;
 
 pub use growth::{Expansion, Growth};
 
 use super::arrays::Arrays;
-use super::directory::{
-    Base, Covered, Directory, Located, Standing, entry_of, hashes_below, planned_records,
-    planned_segments,
-};
+use super::blocks::{ChainBlocks, check_count};
+use super::directory::{Covered, Directory, Located, Standing};
 use super::extent::{self, Extent};
-use super::layout::{Link, MAX_DEPTH, State};
+use super::kinds::{Kinds, Whole};
+use super::layout::{MAX_DEPTH, State};
 use super::recover::touch;
-use super::segment::{ChainBlocks, Core, Segment, check_count};
-use super::split::MAX_CHAIN_TO_SPLIT;
+use super::root::{Base, hashes_below, planned_records, planned_segments};
+use super::segment::{Core, Segment};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Blocks;
 use crate::record::Pin;
@@ -95,104 +94,8 @@ impl Lh {
         extent.generation + 1
     }
 
-    /// Makes sure that an array is there, before its first segment is. An entry stays when its array goes, and means
-    /// nothing then.
-    fn provide<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-        array: u64,
-    ) -> Result<()> {
-        let (pm, parity) = (&core.pm, extent.parity());
-        let place = self.arrays.place(array, parity);
-        let end = place + self.arrays.size(array);
-        pm.grow(&core.headers, end * size_of::<super::layout::Header>() as u64)?;
-        let bytes = core.geometry.segment_bytes();
-        pm.grow(&core.segments, end * bytes)?;
-        // It may have been there before, and have been given back.
-        pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
-        if self.base.entry(pm, parity, array) == Some(place as u32) {
-            return Ok(());
-        }
-        for entry in self.base.entries(pm, parity, array..array + 1)? {
-            // Release (E4): the array behind the entry is there.
-            entry.store(pm, entry_of(place as u32), Release);
-            // P13: the entry is durable before the root word counts a segment of the array.
-            pm.persist(entry);
-        }
-        Ok(())
-    }
-
-    /// Adds a segment; its split is due from then on. `false`: there may be no more.
-    fn expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<bool> {
-        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.extent();
-        let Some(new) = old.grown() else { return Ok(false) };
-        // After a crash the source may still look as if the new segment were there (`is_merged`).
-        touch(core, self, self.id(old, extent::source(old.count())))?;
-        let (array, within) = self.arrays.array_of(old.count());
-        if within == 0 {
-            self.provide(core, old, array)?;
-        }
-        self.base.set_word(core, new.pack())?;
-        self.expansions.add(1);
-        Ok(true)
-    }
-
-    /// Whether the table shall grow now that a segment is about to get a chained bucket.
-    fn shall_expand<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: Segment<'_>,
-        records: impl Fn() -> u64,
-    ) -> Result<bool> {
-        let segments = self.extent().count();
-        Ok(match self.expansion {
-            Expansion::ChainedBucket => {
-                // A crowd of equal hashes would have the table grow for ever.
-                let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
-                chained <= segments / 2
-                    || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()
-                        <= MAX_CHAIN_TO_SPLIT
-            }
-            Expansion::Load { percent } => {
-                let slots = segments * core.geometry.segment_slots();
-                records().saturating_mul(100) > slots.saturating_mul(percent.into())
-            }
-        })
-    }
-
-    /// Makes all segments of an empty table.
-    fn lay_out<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-    ) -> Result<()> {
-        for array in 0..self.arrays.arrays_for(extent.count()) {
-            self.provide(core, extent, array)?;
-        }
-        for run in runs(extent) {
-            let id = self.id(extent, extent.index(run.first));
-            let side = run.last.checked_add(1).map(|next| self.id(extent, extent.index(next)));
-            let fresh = !core.is_touched(id);
-            let mut new = core.renew_segment(id, fresh, Self::birth(extent))?;
-            let link = Link { state: State::Stable, depth: run.depth, side };
-            core.complete(&new, link, run.first)?;
-            core.mark_ready(id);
-            new.unlock();
-        }
-        Ok(())
-    }
-
     /// Whether the chain of a segment means something.
-    fn owns_chain<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        id: u32,
-    ) -> Result<bool> {
+    fn owns_chain<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let extent = self.extent();
         Ok(self.index(extent, id).is_some()
             && core.header(id)?.birth.load(&core.pm, Acquire) == Self::birth(extent))
@@ -221,6 +124,8 @@ fn runs(extent: Extent) -> impl Iterator<Item = Run> {
 impl Directory for Lh {
     const DESIGN: &'static str = "dash-lh";
 
+    type Ablation = Whole;
+
     type Options = Growth;
 
     fn params(growth: Growth) -> [u64; 3] {
@@ -235,11 +140,7 @@ impl Directory for Lh {
         Extent::unpack(root_word).generation
     }
 
-    fn create<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        growth: Growth,
-        capacity: u64,
-    ) -> Result<Self> {
+    fn create<T: Kinds>(core: &Core<T>, growth: Growth, capacity: u64) -> Result<Self> {
         let planned = planned_segments(core.geometry.segment_slots(), capacity);
         let least = u64::from(growth.first_array);
         let extent = Extent::of(0, planned.clamp(least, (1 << MAX_DEPTH) - 1));
@@ -251,10 +152,7 @@ impl Directory for Lh {
         Ok(lh)
     }
 
-    fn open<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        core: &Core<K, V, M>,
-        growth: Growth,
-    ) -> Result<(Self, u64)> {
+    fn open<T: Kinds>(core: &Core<T>, growth: Growth) -> Result<(Self, u64)> {
         let words = core.root()?;
         let word = words.directory.load(&core.pm, Acquire);
         let extent = Extent::unpack(word);
@@ -291,11 +189,7 @@ impl Directory for Lh {
             .then_some(Located { segment: place + within as u32, generation: extent.generation })
     }
 
-    fn locate<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-    ) -> Result<Located> {
+    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         loop {
             let extent = self.extent();
             if let Some(located) = self.glance(&core.pm, hash) {
@@ -311,18 +205,13 @@ impl Directory for Lh {
 
     /// The hash is still the segment's, and the segment is ready: it may have gone and be due again.
     #[inline(always)]
-    fn is_current<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        located: Located,
-    ) -> bool {
+    fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.glance(&core.pm, hash) == Some(located) && core.is_touched(located.segment)
     }
 
-    fn covered<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn covered<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
@@ -331,9 +220,9 @@ impl Directory for Lh {
         Ok(settled.then(|| Covered::new(located, hash, depth)))
     }
 
-    fn make_room<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn make_room<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         hash: u64,
         located: Located,
         records: impl Fn() -> u64,
@@ -347,8 +236,15 @@ impl Directory for Lh {
         };
         let guards = core.lock_all(segment);
         let Some(depth) = full()? else { return Ok(()) };
-        let shall_expand =
-            depth == self.extent().depth(hash) && self.shall_expand(core, segment, records)?;
+        let is_due = depth < self.extent().depth(hash);
+        if !is_due {
+            // Batches stash what could have been moved.
+            core.tidy(segment, &guards)?;
+            if core.has_room(segment, hash)? {
+                return Ok(());
+            }
+        }
+        let shall_expand = !is_due && self.shall_expand(core, segment, records)?;
         // Who holds up expansions may wait for these.
         drop(guards);
         if shall_expand {
@@ -367,12 +263,7 @@ impl Directory for Lh {
         core.extend_chain(segment)
     }
 
-    fn settle<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-        fresh: bool,
-    ) -> Result<Standing> {
+    fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         self.make_if_due(core, segment, fresh)
     }
 
@@ -382,9 +273,9 @@ impl Directory for Lh {
     }
 
     /// The segments of the hash are those of no other than any: the last ones go first.
-    fn shrink<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn shrink<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         _hash: u64,
         percent: u64,
@@ -399,29 +290,17 @@ impl Directory for Lh {
         Ok(merged)
     }
 
-    fn shrink_all<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        pin: &Pin<'_>,
-        percent: u64,
-    ) -> Result<()> {
+    fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()> {
         self.base.set_floor(0);
         while self.contract(core, pin, percent)? {}
         Ok(())
     }
 
-    fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()> {
+    fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         self.punch_arrays(core)
     }
 
-    fn reserve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        records: u64,
-    ) -> Result<()> {
+    fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
         let planned = planned_segments(core.geometry.segment_slots(), records);
         self.base.set_floor(self.base.floor().max(planned));
         while self.extent().count() < planned {
@@ -433,9 +312,9 @@ impl Directory for Lh {
         self.each_range(core, |_| Ok(()))
     }
 
-    fn clear<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn clear<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         before: impl FnOnce(u64),
         mut retire: impl FnMut(Segment<'_>) -> Result<()>,
@@ -475,11 +354,7 @@ impl Directory for Lh {
         Ok(())
     }
 
-    fn check<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        fault: &mut dyn FnMut(String),
-    ) -> Result<Vec<u32>> {
+    fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {
         let extent = self.extent();
         let mut segments = Vec::new();
         for run in runs(extent) {
@@ -503,14 +378,11 @@ impl Directory for Lh {
         Ok(segments.into_iter().map(|(id, _)| id).collect())
     }
 
-    fn segments<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, _: &Core<K, V, M>) -> u64 {
+    fn segments<T: Kinds>(&self, _: &Core<T>) -> u64 {
         self.arrays.start(self.arrays.arrays_for(self.extent().count()))
     }
 
-    fn spare<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<(Vec<u32>, u64)> {
+    fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let extent = self.extent();
         // Both places of the first array, and all others.
         let end = self.arrays.first() + self.segments(core);
@@ -518,7 +390,7 @@ impl Directory for Lh {
         Ok((spare.collect(), end))
     }
 
-    fn capacity<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(&self, core: &Core<K, V, M>) -> u64 {
+    fn capacity<T: Kinds>(&self, core: &Core<T>) -> u64 {
         self.extent().count() * planned_records(core.geometry.segment_slots())
     }
 

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::Dash;
+use super::blocks::ChainBlocks;
 use super::directory::Directory;
 use super::layout::Bucket;
 use super::options::DashOptions;
-use super::segment::{ChainBlocks, Segment, Site};
+use super::segment::{Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};

@@ -12,15 +12,15 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use super::bucket::Guard;
-use super::insert::{choose, copy_fingerprint};
+use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, State};
+use super::moves::Move;
 use super::segment::{Core, Segment};
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 
 /// How full a segment may be after a merge that nobody asked for.
-pub(super) const MERGED_PERCENT: u64 = 40;
+pub(super) const MERGED_PERCENT: u64 = 50;
 /// How full one may be after `shrink_to_fit`.
 pub(super) const FITTED_PERCENT: u64 = 85;
 /// A removal that leaves its two buckets less full than this, and one home bucket in so many (a power of two), has
@@ -34,13 +34,6 @@ pub(super) struct Held<'a, M: Medium> {
     pub(super) guards: Vec<Guard<'a, M>>,
 }
 
-/// A record on its way: from a slot to a slot.
-struct Move<'a> {
-    source: (&'a Bucket, usize),
-    target: (&'a Bucket, usize),
-    member: bool,
-}
-
 /// Whether a removal from this home bucket is a reason to look how much is left.
 #[inline]
 pub(super) fn is_looked_at(home: usize) -> bool {
@@ -52,9 +45,9 @@ pub(super) fn is_sparse(geometry: Geometry, records: u32) -> bool {
     u64::from(records) * 100 < 2 * u64::from(geometry.slots) * SPARSE_PERCENT
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
     /// Takes all locks of a segment.
-    pub(super) fn hold(&self, id: u32) -> Result<Held<'_, M>> {
+    pub(super) fn hold(&self, id: u32) -> Result<Held<'_, T::Medium>> {
         let segment = self.segment(id)?;
         Ok(Held { segment, guards: self.lock_all(segment) })
     }
@@ -72,8 +65,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// the policy commit. `false`: it has no room for them, or the other has a chain; nothing has changed.
     pub(super) fn merge(
         &self,
-        left: &Held<'_, M>,
-        right: &Held<'_, M>,
+        left: &Held<'_, T::Medium>,
+        right: &Held<'_, T::Medium>,
         commit: impl FnOnce() -> Result<()>,
     ) -> Result<bool> {
         let pm = &self.pm;
@@ -84,19 +77,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let depth = self.link(left.segment.id)?.depth.saturating_sub(1);
         // P20: from here on a crash strikes out what follows.
         self.set_link(left.segment.id, State::Splitting, depth, Some(right.segment.id))?;
-        for Move { source, target, .. } in &moves {
-            let (key, value) = source.0.record(pm, source.1);
-            target.0.write_record(pm, target.1, key, value);
-        }
-        // P21: the copies are durable before their buckets say so.
-        pm.fence();
+        self.copy_all(&moves);
         left.guards.iter().chain(&right.guards).for_each(Guard::begin_change);
-        for Move { source, target, member } in &moves {
-            copy_fingerprint(pm, source.0, source.1, target.0, target.1);
-            target.0.publish(pm, target.0.meta(pm).with(target.1, *member));
-        }
         // P22: all of them are there before the other segment's do not count any more.
-        pm.fence();
+        self.publish_all(&moves);
         commit()?;
         self.counts.merges.add(1);
         self.rebuild_overflow(left.segment).map(|()| true)
@@ -120,7 +104,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for slot in Bucket::slots_of(source.meta(pm).allocated()) {
                 let home = self.geometry.home(self.hash_at(source, slot)?);
                 let pair = [home, self.geometry.next(home)];
-                let at_home = choose(pair.map(|number| taken[number]), mask)
+                let at_home = self
+                    .choose(pair.map(|number| taken[number]))
                     .map(|(which, free)| (pair[which], free, which == 1));
                 let stashed = || {
                     (normal..taken.len()).find_map(|number| {

@@ -21,22 +21,23 @@
 //! - §4.1 Figures 3, 4: layout (`layout`). Overflow metadata has a word of its own, apart from the allocation bitmap:
 //!   it is volatile, the bitmap durable. No record counter: it is the bitmap's population count. Segment headers lie
 //!   together in a region of their own, so segments are 64 + stash buckets exactly.
-//! - §4.2 fingerprints (`bucket`). Taken from the low byte of the hash; bucket from the bits above; directory from the
-//!   top.
+//! - §4.2 fingerprints (`bucket`, `search`). Taken from the low byte of the hash; bucket from the bits above;
+//!   directory from the top.
 //! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Up to three records are displaced once the stash is
-//!   full; batches stash first. The target of a displacement is locked, which Algorithm 1 forgets: tried, else the
-//!   record goes on. The *home* bucket's overflow count is tested, not the probing bucket's as Algorithm 3 has it.
-//! - §4.4 concurrency (`base::version_lock`, `op`). Three states: a writer prepares while readers go on; readers wait
-//!   only from the publishing store to its fence. So no read returns what a crash could take back.
+//!   full; batches stash first, which `tidy` makes up for in LH. The target of a displacement is locked, which
+//!   Algorithm 1 forgets: tried, else the record goes on. The *home* bucket's overflow count is tested, not the probing
+//!   bucket's as Algorithm 3 has it.
+//! - §4.4 concurrency (`base::version_lock`, `search`). Three states: a writer prepares while readers go on; readers
+//!   wait only from the publishing store to its fence. So no read returns what a crash could take back.
 //! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values too. 16 more hash bits in the reference spare
 //!   fetching other keys.
 //! - §4.6 operations (`op`, `batch`). The paper has no update: one store of the value word under the lock. Batches
 //!   share fences.
-//! - §4.7 splits (`split`, `eh`). The new segment is complete and durable before a single store commits the split,
-//!   instead of moving records under a transaction; the state word and the side link are that store. Doubling goes to a
-//!   place that each depth has of its own.
+//! - §4.7 splits (`split`, `newcomer`, `eh::grow`). The new segment is complete and durable before a single store
+//!   commits the split, instead of moving records under a transaction; the state word and the side link are that store.
+//!   Doubling goes to a place that each depth has of its own.
 //! - §4.7 merging (`merge`, `eh`, `lh`). The paper names it in half a sentence. Here it is a split run backwards. A
-//!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill 40 % of one
+//!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill half of one
 //!   become one, far from the 95 % at which they split. What was asked for (`capacity`, `reserve`) stays.
 //! - §4.8 recovery (`recover`). The version numbers of segments are replaced by DRAM marks, all clear at opening:
 //!   nothing to wrap.
@@ -44,11 +45,12 @@
 //!   hashes: every segment covers a run of them, so scans, cursors and splits are those of EH, and the number of a
 //!   segment is two instructions away from its prefix. The generation of `clear` shares the word with `N` and `Next`:
 //!   24, 8 and 32 bits. Only who needs the *new* segment must split first: until then the old one holds all records.
-//!   Equal hashes: a long chain in a table that has many does not make it grow.
+//!   Before a segment gets a chained bucket, and the table another segment, stashed records come home if moving others
+//!   on lets them (`tidy`). Equal hashes: a long chain in a table that has many does not make it grow.
 //! - §5.2 hybrid expansion (`arrays`). No allocator: each segment's number gives its place in the file, which is mapped
 //!   once; the directory's entries say which arrays are there, and are checked.
-//! - Where the paper is silent (`eh`, `split`). Crowds of equal hashes: when the directory would be out of proportion,
-//!   a segment gets a chain of further stash buckets. `clear` in one store.
+//! - Where the paper is silent (`eh::grow`, `chain`). Crowds of equal hashes: when the directory would be out of
+//!   proportion, a segment gets a chain of further stash buckets. `clear` in one store.
 //!
 //! # 3. Layout
 //!
@@ -112,7 +114,7 @@
 //! |---|---|---|
 //! | P1 record (and blobs) | | a free slot with garbage |
 //! | **P2** metadata word | the record is kept | as P1 |
-//! | P3, **P4** displaced copy | two copies | nothing; or a duplicate, which `recover` strikes |
+//! | P3, **P4** displaced copy, or several | two copies | nothing; or a duplicate, which `recover` strikes |
 //! | P5 the original's end | its slot may be reused | the duplicate of P4 |
 //! | P6 new segment, whole | | an intent that names it: back on the free list |
 //! | P7 chained bucket, empty | its segment may name it | as P6 |
@@ -171,28 +173,37 @@
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
 //! A merge has five fences in LH; in EH eight, and those of freeing a segment. An expansion of LH costs one fence (two
-//! for a new array); the split that follows as many as one of EH, and one more.
+//! for a new array); the split that follows as many as one of EH, and one more. A segment of LH without room brings
+//! stashed records home first: three fences for those, and three for each of at most three rounds of moves.
 
 mod api;
 mod arrays;
 mod batch;
+mod blocks;
 mod bucket;
+mod chain;
 mod directory;
 mod eh;
 mod extent;
 mod insert;
+mod kinds;
 mod layout;
 mod lh;
 mod limbo;
 mod maintain;
 mod merge;
+mod moves;
+mod newcomer;
 mod op;
 mod options;
 mod recover;
+mod root;
 mod scan;
+mod search;
 mod segment;
 mod split;
 mod stash;
+mod tidy;
 mod window;
 mod writer;
 
@@ -201,11 +212,14 @@ use crate::pm::{Mapped, Medium};
 use crate::record::length::Length;
 use crate::table::RecoveryReport;
 
+use kinds::Of;
 use segment::Core;
 
 #[doc(hidden)]
 pub use directory::Directory;
 pub use eh::Eh;
+#[doc(hidden)]
+pub use kinds::{Ablation, Parts, Whole};
 #[doc(hidden)]
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};
@@ -223,7 +237,7 @@ pub struct Dash<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium = Ma
     length: Length,
     directory: P,
     recovery: RecoveryReport,
-    core: Core<K, V, M>,
+    core: Core<Of<K, V, M, P::Ablation>>,
 }
 
 /// Dash with extendible hashing: a durable, concurrent hash table that opens instantly.

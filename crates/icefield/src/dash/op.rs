@@ -3,9 +3,11 @@
 use super::Dash;
 use super::directory::{Directory, Located};
 use super::insert::Locked;
+use super::kinds::{Ablation, Of};
 use super::layout::Bucket;
 use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
-use super::segment::{Found, Search, Target};
+use super::search::Search;
+use super::segment::{Found, Target};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::engine::{Engine, Mode, Wrote};
@@ -17,6 +19,9 @@ use crate::{Error, Result};
 const MAX_ROUNDS: u32 = 512;
 /// So often `shrink_to_fit` looks whether everybody has left who might be on the way to what it freed.
 const SHRINK_PATIENCE: u32 = 256;
+
+/// A key's buckets, locked.
+type LockedKey<'a, K, V, P, M> = Locked<'a, Of<K, V, M, <P as Directory>::Ablation>>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Where a key belongs at this moment. Decides nothing.
@@ -45,6 +50,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         sighted: Option<Target<'_>>,
         take: impl Fn(u64) -> T,
     ) -> Result<Option<T>> {
+        if !P::Ablation::PARTS.optimistic {
+            return self.lookup_locked(probe, take);
+        }
         if let Some(target) = sighted
             && self.core.is_touched(target.located.segment)
             && let Search::Sure(found) = self.search(target, probe, &take)?
@@ -67,6 +75,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
+    /// A lookup that takes locks, as an ablated table's do: those of both buckets, or of the one that there is.
+    fn lookup_locked<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
+        let core = &self.core;
+        let value = |found: Found<'_>| take(found.bucket.record(&core.pm, found.slot).1);
+        if P::Ablation::PARTS.probing {
+            let (_, locked) = self.lock(probe.hash)?;
+            return Ok(locked.find(probe)?.map(value));
+        }
+        loop {
+            let located = self.directory.ready(core, probe.hash)?;
+            let pair = core.pair(core.segment(located.segment)?, probe.hash);
+            let _guard = pair[0].lock(&core.pm);
+            if self.directory.is_current(core, probe.hash, located) {
+                return Ok(core.find_locked(located.segment, pair, probe)?.map(value));
+            }
+        }
+    }
+
     #[inline(always)]
     fn search<T>(
         &self,
@@ -80,7 +106,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// Locks a key's buckets in the segment that it belongs to.
     #[inline]
-    pub(super) fn lock(&self, hash: u64) -> Result<(Located, Locked<'_, K, V, M>)> {
+    pub(super) fn lock(&self, hash: u64) -> Result<(Located, LockedKey<'_, K, V, P, M>)> {
         let core = &self.core;
         loop {
             let located = self.directory.ready(core, hash)?;
@@ -95,7 +121,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// The key's place, if it still has the value word `before`.
     fn still<'a>(
         &self,
-        locked: &Locked<'a, K, V, M>,
+        locked: &LockedKey<'a, K, V, P, M>,
         probe: &Probe<'_>,
         before: u64,
     ) -> Result<Option<Found<'a>>> {
@@ -197,7 +223,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
     #[inline]
     fn find_word_at_once(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
         Ok(match self.sight(probe.hash) {
-            Some(target) if self.core.is_touched(target.located.segment) => {
+            Some(target)
+                if P::Ablation::PARTS.optimistic
+                    && self.core.is_touched(target.located.segment) =>
+            {
                 match self.search(target, probe, |word| word)? {
                     Search::Sure(found) => Some(found),
                     Search::Again => None,

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Dash;
+use super::blocks::check_blocks;
 use super::directory::Directory;
+use super::kinds::Of;
 use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::lh::{Expansion, Lh};
 use super::limbo::Limbo;
-use super::segment::{Core, Counts, check_blocks};
+use super::segment::{Core, Counts};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::ZeroedArray;
 use crate::key::{Form, Key, Value};
@@ -186,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         table: Region,
         identity: &Identity,
         generation: u64,
-    ) -> Result<Core<K, V, M>> {
+    ) -> Result<Core<Of<K, V, M, P::Ablation>>> {
         let limit = self.common.limit();
         let segment_bytes = self.geometry.segment_bytes();
         let most_segments = (limit / segment_bytes).clamp(64, u64::from(u32::MAX - 1));

@@ -14,10 +14,10 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::directory::{Directory, Standing};
+use super::kinds::Kinds;
 use super::layout::{Bucket, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::{Error, Result};
 
@@ -33,11 +33,7 @@ const AWAY: u8 = 3;
 /// Makes sure that a segment has been recovered in this session; one DRAM load when it has. `false`: it is no part of
 /// the table any more. The caller holds no lock of a segment.
 #[inline]
-pub(super) fn touch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    directory: &impl Directory,
-    id: u32,
-) -> Result<bool> {
+pub(super) fn touch<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Result<bool> {
     if core.is_touched(id) {
         return Ok(true);
     }
@@ -45,11 +41,7 @@ pub(super) fn touch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
 }
 
 #[cold]
-fn recover<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    directory: &impl Directory,
-    id: u32,
-) -> Result<bool> {
+fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Result<bool> {
     let Some(state) = core.touched.get(id as usize) else {
         return Err(core.corrupt(&core.segments, 0, format!("segment {id} lies outside the file")));
     };
@@ -122,7 +114,7 @@ impl Drop for Mark<'_> {
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
     /// Notes that a segment may be used.
     pub(super) fn mark_ready(&self, id: u32) {
         if let Some(state) = self.touched.get(id as usize) {
@@ -149,10 +141,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
 /// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop
 /// between them: recovery reads the same lines whatever the segment holds.
-fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    segment: Segment<'_>,
-) {
+fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
     for bucket in segment.buckets {
         bucket.meta(&core.pm);
         for slot in (2..SLOTS).step_by(4) {
@@ -163,10 +152,7 @@ fn fetch<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
 
 /// Whatever the locks hold is from another session. The metadata is checked here, once, so that no later code meets
 /// slots that the geometry does not have.
-fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    segment: Segment<'_>,
-) -> Result<()> {
+fn reset_locks<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     for site in core.sites(segment) {
         let (_, bucket) = site?;
         version_lock::reset(bucket.version_lock(&core.pm));
@@ -185,10 +171,7 @@ fn reset_locks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
 
 /// Removes second copies of records. A record is copied only within its home and probing bucket, or from the stash to
 /// these, with its very words; so equal key words are enough, and no blob is freed.
-fn remove_duplicates<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    segment: Segment<'_>,
-) -> Result<()> {
+fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     let pm = &core.pm;
     let normal = core.geometry.buckets as usize;
     let mut removed = false;
@@ -214,8 +197,8 @@ fn remove_duplicates<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
 }
 
 /// Takes those of `suspects`, slots of `bucket`, out that `original` holds as well; flushed.
-fn strike_copies<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
+fn strike_copies<T: Kinds>(
+    core: &Core<T>,
     original: &Bucket,
     bucket: &Bucket,
     suspects: u32,

@@ -2,27 +2,24 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 
 use super::directory::Located;
-use super::layout::{Bucket, ChainBlock, Geometry, Header, Link, Root, State};
+use super::kinds::Kinds;
+use super::layout::{Bucket, Geometry, Header, Link, Root};
 use super::limbo::Limbo;
-use super::stash;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::ZeroedArray;
-use crate::base::reclaim::PROTECTED;
-use crate::base::version_lock;
-use crate::key::{Key, Value};
-use crate::pm::alloc::{Allocator, Blocks};
+use crate::pm::alloc::Allocator;
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Medium, Region};
-use crate::record::{Pin, Probe, Records};
+use crate::record::{Pin, Records};
 use crate::{Error, Result};
 
 /// What every directory policy stands on: the medium, the regions, the records, and the DRAM beside them.
-pub struct Core<K: ?Sized, V: ?Sized, M> {
+pub struct Core<T: Kinds> {
     pub(super) geometry: Geometry,
-    pub(super) records: Records<K, V>,
+    pub(super) records: Records<T::Key, T::Value>,
     pub(super) table: Region,
     pub(super) headers: Region,
     pub(super) segments: Region,
@@ -37,7 +34,7 @@ pub struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
     /// Last, so that everything that leads into its mappings is dropped before.
-    pub(super) pm: M,
+    pub(super) pm: T::Medium,
 }
 
 /// Rare events, counted for `stats` and the benchmarks.
@@ -97,112 +94,7 @@ impl Site {
     }
 }
 
-/// What an optimistic search says.
-pub(super) enum Search<T> {
-    /// The answer, validated.
-    Sure(T),
-    /// A writer came between: start again from the directory.
-    Again,
-}
-
-/// The segments as blocks of the allocator.
-pub(super) struct SegmentBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core<K, V, M>);
-
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for SegmentBlocks<'_, K, V, M> {
-    fn next(&self, block: u32) -> Result<u64> {
-        let link = self.0.link(block)?;
-        if link.state != State::Free {
-            let offset = u64::from(block) * size_of::<Header>() as u64;
-            return Err(self.0.corrupt(
-                &self.0.headers,
-                offset,
-                format!("segment {block} is in the free list and in use"),
-            ));
-        }
-        Ok(link.side.map_or(0, |side| u64::from(side) + 1))
-    }
-
-    fn set_next(&self, block: u32, next: u64) -> Result<()> {
-        let header = self.0.header(block)?;
-        let side = next.checked_sub(1).map(|side| side as u32);
-        let free = Link { state: State::Free, depth: 0, side };
-        header.link.store(&self.0.pm, free.pack(), Release);
-        self.0.pm.persist(&header.link);
-        Ok(())
-    }
-
-    fn reserve(&self, count: u64) -> Result<()> {
-        let core = self.0;
-        grow(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
-        grow(&core.pm, &core.segments, count, core.geometry.segment_bytes())
-    }
-}
-
-/// The chained buckets as blocks of the allocator.
-pub(super) struct ChainBlocks<'a, K: ?Sized, V: ?Sized, M>(pub(super) &'a Core<K, V, M>);
-
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Blocks for ChainBlocks<'_, K, V, M> {
-    fn next(&self, block: u32) -> Result<u64> {
-        Ok(self.0.chain_block(block)?.next.load(&self.0.pm, Acquire))
-    }
-
-    fn set_next(&self, block: u32, next: u64) -> Result<()> {
-        let block = self.0.chain_block(block)?;
-        block.next.store(&self.0.pm, next, Release);
-        self.0.pm.persist(&block.next);
-        Ok(())
-    }
-
-    fn reserve(&self, count: u64) -> Result<()> {
-        grow(&self.0.pm, &self.0.chains, count, size_of::<ChainBlock>() as u64)
-    }
-}
-
-/// The number of segments must fit the files: everything later computes by it.
-pub(super) fn check_count<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    segments: u64,
-) -> Result<()> {
-    let header_bytes = size_of::<Header>() as u64;
-    check_blocks(core, &core.headers, segments, header_bytes)?;
-    check_blocks(core, &core.segments, segments, core.geometry.segment_bytes())
-}
-
-/// So many blocks must fit their file.
-pub(super) fn check_blocks<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-    region: &Region,
-    count: u64,
-    block_bytes: u64,
-) -> Result<()> {
-    if count > region.len() / block_bytes {
-        let detail = format!("{count} blocks of {block_bytes} bytes should be here");
-        return Err(core.corrupt(region, region.len(), detail));
-    }
-    Ok(())
-}
-
-/// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
-fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
-    let too_much =
-        || Error::NoSpace { path: pm.path().join(region.name()), needed_bytes: u64::MAX };
-    let needed = count.checked_mul(block_bytes).ok_or_else(too_much)?;
-    if needed <= region.len() {
-        return Ok(());
-    }
-    let slack = (needed / 8).min(64 << 20);
-    let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
-    pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
-}
-
-/// Which bucket of a pair, and which of its slots, the first of some [`Core::candidates`] is.
-#[inline]
-pub(super) fn place_of(candidates: u32) -> (usize, usize) {
-    let place = candidates.trailing_zeros() as usize;
-    (place / 16, place % 16)
-}
-
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+impl<T: Kinds> Core<T> {
     /// The root words.
     pub(super) fn root(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
@@ -261,48 +153,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// A block of the chain region.
-    pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
-        let offset = u64::from(block) * size_of::<ChainBlock>() as u64;
-        self.chains.at(offset).ok_or_else(|| {
-            self.corrupt(
-                &self.chains,
-                offset,
-                format!("chained bucket {block} lies outside the file"),
-            )
-        })
-    }
-
-    /// The first block of a segment's chain, which is not empty.
-    pub(super) fn chain_head(&self, segment: u32) -> Result<u32> {
-        let word = self.header(segment)?.chain.load(&self.pm, Acquire);
-        Ok(word.wrapping_sub(1) as u32)
-    }
-
-    /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
-    pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
-        let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
-        let mut left = self.root().map_or(0, |words| Allocator::bound(&self.pm, &words.chains));
-        std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
-            Err(error) => Some(Err(error)),
-            Ok(0) => None,
-            Ok(_) if left == 0 => Some(Err(self.corrupt(
-                &self.chains,
-                0,
-                format!("the chain of segment {segment} is a cycle"),
-            ))),
-            Ok(word) => {
-                left -= 1;
-                let block = (word - 1) as u32;
-                let found = self.chain_block(block);
-                if let Ok(found) = &found {
-                    next = Ok(found.next.load(&self.pm, Acquire));
-                }
-                Some(found.map(|found| (block, found)))
-            }
-        })
-    }
-
     /// The stash buckets of a segment.
     #[inline]
     pub(super) fn stash<'a>(&self, segment: Segment<'a>) -> &'a [Bucket] {
@@ -314,152 +164,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn pair<'a>(&self, segment: Segment<'a>, hash: u64) -> [&'a Bucket; 2] {
         let home = self.geometry.home(hash);
         [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
-    }
-
-    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
-    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
-    /// afterwards.
-    #[inline(always)]
-    pub(super) fn search<T>(
-        &self,
-        Target { located, pair }: Target<'_>,
-        probe: &Probe<'_>,
-        current: impl FnOnce() -> bool,
-        take: impl FnOnce(u64) -> T,
-    ) -> Result<Search<Option<T>>> {
-        let pm = &self.pm;
-        let locks = pair.map(|bucket| bucket.version_lock(pm));
-        // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
-        let versions = locks.map(version_lock::read_begin);
-        let valid = || {
-            locks.iter().zip(versions).all(|(&lock, version)| version_lock::validate(lock, version))
-        };
-        if !current() {
-            return Ok(Search::Again);
-        }
-        let found = match self.find_in_pair(pair, probe) {
-            Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(pm, PROTECTED))),
-            Ok(None) => match stash::hint(pm, pair, probe.hash) {
-                hint if hint.is_empty() => Ok(None),
-                hint => self.search_stash(located.segment, probe, hint),
-            },
-            Err(error) => Err(error),
-        };
-        // Hits, misses and faults alike count only when nobody wrote meanwhile.
-        if !valid() {
-            pm.forget_reads();
-            return Ok(Search::Again);
-        }
-        Ok(Search::Sure(found?.map(take)))
-    }
-
-    /// Bit per slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record with the key's
-    /// fingerprint.
-    #[inline]
-    pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
-        let [home, probing] = pair.map(|bucket| bucket.candidates(&self.pm, hash));
-        home | probing << 16
-    }
-
-    /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be
-    /// is anybody's guess.
-    #[inline]
-    fn find_in_pair(
-        &self,
-        pair: [&Bucket; 2],
-        probe: &Probe<'_>,
-    ) -> Result<Option<(usize, usize)>> {
-        let pm = &self.pm;
-        let mut candidates = self.candidates(pair, probe.hash);
-        while candidates != 0 {
-            let (which, slot) = place_of(candidates);
-            if pair[which].holds(pm, slot, &self.records, probe)? {
-                return Ok(Some((which, slot)));
-            }
-            candidates &= candidates - 1;
-        }
-        Ok(None)
-    }
-
-    /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's
-    /// version, which every change to its overflow records steps, is validated by the caller.
-    #[cold]
-    fn search_stash(
-        &self,
-        segment: u32,
-        probe: &Probe<'_>,
-        hint: stash::StashHint,
-    ) -> Result<Option<u64>> {
-        let (pm, segment) = (&self.pm, self.segment(segment)?);
-        let stash = self.stash(segment).iter().enumerate();
-        let hinted = stash
-            .filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1)
-            .map(|(_, bucket)| Ok(bucket));
-        let chained = hint
-            .all
-            .then(|| self.chain(segment.id).map(|block| block.map(|(_, block)| &block.bucket)));
-        for bucket in hinted.chain(chained.into_iter().flatten()) {
-            let bucket = bucket?;
-            let value = loop {
-                let lock = bucket.version_lock(pm);
-                let version = version_lock::read_begin(lock);
-                let value = bucket
-                    .find(pm, &self.records, probe)
-                    .map(|slot| slot.map(|slot| bucket.value(slot).load(pm, PROTECTED)));
-                if version_lock::validate(lock, version) {
-                    break value;
-                }
-                pm.forget_reads();
-            };
-            if let Some(value) = value? {
-                return Ok(Some(value));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
-    #[inline]
-    pub(super) fn find_locked<'a>(
-        &'a self,
-        segment: u32,
-        pair: [&'a Bucket; 2],
-        probe: &Probe<'_>,
-    ) -> Result<Option<Found<'a>>> {
-        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
-            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
-        }
-        let hint = stash::hint(&self.pm, pair, probe.hash);
-        if hint.is_empty() {
-            return Ok(None);
-        }
-        self.find_stashed(segment, probe, hint)
-    }
-
-    #[cold]
-    fn find_stashed<'a>(
-        &'a self,
-        segment: u32,
-        probe: &Probe<'_>,
-        hint: stash::StashHint,
-    ) -> Result<Option<Found<'a>>> {
-        let (pm, segment) = (&self.pm, self.segment(segment)?);
-        for (number, bucket) in self.stash(segment).iter().enumerate() {
-            if (hint.all || hint.buckets >> number & 1 == 1)
-                && let Some(slot) = bucket.find(pm, &self.records, probe)?
-            {
-                return Ok(Some(Found { bucket, slot, site: Site::Stash(number) }));
-            }
-        }
-        if hint.all {
-            for block in self.chain(segment.id) {
-                let bucket = &block?.1.bucket;
-                if let Some(slot) = bucket.find(pm, &self.records, probe)? {
-                    return Ok(Some(Found { bucket, slot, site: Site::Chain }));
-                }
-            }
-        }
-        Ok(None)
     }
 
     /// Records in a segment, its chain included.
@@ -505,7 +209,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain,
     /// whose buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a
     /// split may free them before this guard ends.
-    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<super::bucket::Guard<'a, M>> {
+    pub(super) fn lock_all<'a>(
+        &'a self,
+        segment: Segment<'a>,
+    ) -> Vec<super::bucket::Guard<'a, T::Medium>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::atomic::Ordering::Release;
 
 use super::bucket::Guard;
-use super::insert::choose;
+use super::kinds::Kinds;
 use super::layout::{Bucket, Meta};
 use super::segment::{Core, Found, Site, Target};
 use super::stash;
 use crate::Result;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::batch::Write;
 use crate::record::engine::{Mode, Wrote};
@@ -52,9 +51,9 @@ struct Held<'a, M: Medium> {
 }
 
 /// The operations between two pairs of fences.
-pub(super) struct Window<'a, K: ?Sized, V: ?Sized, M: Medium> {
-    core: &'a Core<K, V, M>,
-    held: Vec<Held<'a, M>>,
+pub(super) struct Window<'a, T: Kinds> {
+    core: &'a Core<T>,
+    held: Vec<Held<'a, T::Medium>>,
     pub(super) staged: Vec<Staged>,
     /// Of all that is staged: a `clear` ends the window.
     pub(super) generation: u64,
@@ -87,8 +86,8 @@ pub(super) enum Attempt {
     Alone,
 }
 
-impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
-    pub(super) fn new(core: &'a Core<K, V, M>) -> Self {
+impl<'a, T: Kinds> Window<'a, T> {
+    pub(super) fn new(core: &'a Core<T>) -> Self {
         Self {
             core,
             held: Vec::with_capacity(2 * WINDOW + 4),
@@ -159,7 +158,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'a, K, V, M> {
         let plan = match (self.core.find_locked(located.segment, pair, probe)?, write) {
             (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
                 let taken = hold.pair.map(|place| self.taken(place));
-                if let Some((which, slot)) = choose(taken, self.core.geometry.slot_mask()) {
+                if let Some((which, slot)) = self.core.choose(taken) {
                     self.fill(hold.pair[which], slot, which == 1, record);
                     Plan::Insert { place: hold.pair[which], slot: slot as u8, site: Site::Normal }
                 } else {

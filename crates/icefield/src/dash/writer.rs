@@ -6,6 +6,7 @@
 
 use super::Dash;
 use super::directory::Directory;
+use super::kinds::Of;
 use super::recover::touch;
 use super::segment::Target;
 use super::window::{Attempt, Hold, WINDOW, Window};
@@ -40,7 +41,7 @@ struct Waiting<'t> {
 pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     table: &'t Dash<K, V, P, M>,
     pin: Pin<'t>,
-    window: Window<'t, K, V, M>,
+    window: Window<'t, Of<K, V, M, P::Ablation>>,
     /// What has been staged, in that order, and then what has not.
     waiting: Vec<Waiting<'t>>,
 }

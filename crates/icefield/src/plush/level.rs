@@ -11,7 +11,7 @@ use super::layout::{
 use super::root::Record;
 use crate::base::pipeline::prefetch_write;
 use crate::key::{Key, Value};
-use crate::pm::alloc::Blocks;
+use crate::pm::alloc::{Blocks, reserve_blocks};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
@@ -55,21 +55,8 @@ impl<M: Medium> Blocks for Linked<'_, M> {
     }
 
     fn reserve(&self, count: u64) -> Result<()> {
-        grow(self.pm, self.region, count, self.bytes)
+        reserve_blocks(self.pm, self.region, count, self.bytes)
     }
-}
-
-/// Makes `count` blocks usable, and an eighth more so that growth costs few system calls.
-fn grow(pm: &impl Medium, region: &Region, count: u64, block_bytes: u64) -> Result<()> {
-    let too_much =
-        || Error::NoSpace { path: pm.path().join(region.name()), needed_bytes: u64::MAX };
-    let needed = count.checked_mul(block_bytes).ok_or_else(too_much)?;
-    if needed <= region.len() {
-        return Ok(());
-    }
-    let slack = (needed / 8).min(64 << 20);
-    let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
-    pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {

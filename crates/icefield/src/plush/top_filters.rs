@@ -105,6 +105,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The entry has no records any more: its copy need not lead there. Readers are kept away.
     pub(super) fn forget_filter(&self, entry: EntryRef<'_>) {
         if let Some(words) = self.top_filters.of(entry.id) {
+            // Relaxed (E3): as in `store_filter`.
             words.iter().for_each(|copy| copy.store(0, Relaxed));
         }
     }
@@ -120,6 +121,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 let image = Image::of(&self.pm, entry.entry);
                 for (copy, &word) in words.iter().zip(image.words()) {
+                    // Relaxed: the table is being opened, nobody else knows it yet.
                     copy.store(word, Relaxed);
                 }
             }

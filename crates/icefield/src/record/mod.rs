@@ -178,6 +178,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         if (word >> 48) << 48 != Self::tag(probe.hash) {
             return Ok(false);
         }
+        self.is_key(pm, word, probe)
+    }
+
+    /// [`Records::matches`], of a reference that may be any other key's: follows it in any case.
+    #[inline]
+    pub(crate) fn is_key(&self, pm: &impl Medium, word: u64, probe: &Probe<'_>) -> Result<bool> {
+        if Self::KEY_IS_WORD {
+            return Ok(word == probe.key.word());
+        }
         Ok(self.bytes(pm, word)? == probe.key.bytes())
     }
 

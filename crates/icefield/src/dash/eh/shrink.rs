@@ -4,21 +4,23 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::Eh;
 use crate::Result;
-use crate::dash::directory::{Directory, hashes_below, segment_of};
+use crate::dash::blocks::SegmentBlocks;
+use crate::dash::directory::Directory;
+use crate::dash::kinds::{Ablation, Kinds};
 use crate::dash::layout::{RootWord, State, split_bit};
-use crate::dash::segment::{Core, SegmentBlocks};
-use crate::key::{Key, Value};
+use crate::dash::root::{hashes_below, segment_of};
+use crate::dash::segment::Core;
 use crate::pm::Medium;
 use crate::record::Pin;
 
 /// What the file system gives space back by, at least.
 const PAGE: u64 = 4096;
 
-impl Eh {
+impl<A: Ablation> Eh<A> {
     /// Merges the segment of a hash with its neighbour, if both are of the same depth and hold little enough.
-    pub(super) fn merge<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    pub(super) fn merge<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         hash: u64,
         percent: u64,
@@ -65,11 +67,7 @@ impl Eh {
     }
 
     /// Rolls a merge forward.
-    pub(super) fn roll_forward<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        segment: u32,
-    ) -> Result<()> {
+    pub(super) fn roll_forward<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         let link = core.link(segment)?;
         let (State::Absorbing, Some(right)) = (link.state, link.side) else { return Ok(()) };
         let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire) | split_bit(link.depth);
@@ -87,10 +85,7 @@ impl Eh {
 
     /// Halves the directory if no segment needs it as long as it is. Nobody splits or merges meanwhile; somebody who
     /// does now is not waited for.
-    pub(super) fn halve<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<bool> {
+    pub(super) fn halve<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let Some(_alone) = self.base.try_alone() else { return Ok(false) };
         let pm = &core.pm;
         let old = self.root();
@@ -132,9 +127,7 @@ impl Eh {
 }
 
 /// Punches what segments that are free and that nobody is on the way to leave of their pages.
-pub(super) fn give_back<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-    core: &Core<K, V, M>,
-) -> Result<()> {
+pub(super) fn give_back<T: Kinds>(core: &Core<T>) -> Result<()> {
     let bytes = core.geometry.segment_bytes();
     for id in core.limbo.leave() {
         let Some(_mark) = core.take_away(id) else { continue };

@@ -6,32 +6,21 @@ use super::Lh;
 use crate::Result;
 use crate::dash::directory::Standing;
 use crate::dash::extent::{self, Extent};
+use crate::dash::kinds::Kinds;
 use crate::dash::layout::{Link, MAX_DEPTH, State};
 use crate::dash::recover::touch;
 use crate::dash::segment::Core;
-use crate::key::{Key, Value};
-use crate::pm::Medium;
 
 impl Lh {
     /// Does the next split that is due of the segment of a hash, which has `depth` bits.
-    pub(super) fn catch_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        hash: u64,
-        depth: u32,
-    ) -> Result<()> {
+    pub(super) fn catch_up<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let extent = self.extent();
         let child = extent::child(extent.index(hash), depth);
         touch(core, self, self.id(extent, child)).map(|_| ())
     }
 
     /// The link word of a segment that has been touched, checked against what its number says.
-    fn link<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-        extent: Extent,
-        index: u64,
-    ) -> Result<Link> {
+    fn link<T: Kinds>(&self, core: &Core<T>, extent: Extent, index: u64) -> Result<Link> {
         let id = self.id(extent, index);
         let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
         let least = if index < self.arrays.first() {
@@ -48,9 +37,9 @@ impl Lh {
     }
 
     /// Splits the source of segment `index` if it has exactly the depth at which that is due.
-    fn give_birth<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    fn give_birth<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         extent: Extent,
         index: u64,
         fresh: bool,
@@ -68,9 +57,9 @@ impl Lh {
     }
 
     /// Makes a segment by the split that is due, unless it has been made before.
-    pub(super) fn make_if_due<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    pub(super) fn make_if_due<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         segment: u32,
         fresh: bool,
     ) -> Result<Standing> {

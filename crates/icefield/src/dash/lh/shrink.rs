@@ -5,18 +5,18 @@ use std::sync::PoisonError;
 use super::Lh;
 use crate::Result;
 use crate::dash::extent;
+use crate::dash::kinds::Kinds;
 use crate::dash::layout::State;
 use crate::dash::recover::touch;
 use crate::dash::segment::Core;
-use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::Pin;
 
 impl Lh {
     /// Merges the last segment into the one that it was split off from, if both hold little enough.
-    pub(super) fn contract<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+    pub(super) fn contract<T: Kinds>(
         &self,
-        core: &Core<K, V, M>,
+        core: &Core<T>,
         pin: &Pin<'_>,
         percent: u64,
     ) -> Result<bool> {
@@ -58,10 +58,7 @@ impl Lh {
     }
 
     /// Punches arrays that are not there any more and that nobody is on the way to.
-    pub(super) fn punch_arrays<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
-        &self,
-        core: &Core<K, V, M>,
-    ) -> Result<()> {
+    pub(super) fn punch_arrays<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = core.geometry.segment_bytes();
         for array in core.limbo.leave() {

@@ -1,0 +1,313 @@
+//! Charts as SVG, in colours that the page, or the reader's light or dark mode, decides.
+//!
+//! The drawing library knows fixed colours only. Each role has a colour that is used for nothing else, and afterwards
+//! every such colour is replaced by a CSS variable.
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+
+use crate::{Error, Outcome};
+
+/// In pixels at the size of a column; a phone shows it nearly as large.
+const SIZE: (u32, u32) = (520, 340);
+const FONT: i32 = 17;
+
+const INK: RGBColor = RGBColor(1, 1, 1);
+const FAINT: RGBColor = RGBColor(2, 2, 2);
+const CEILING: RGBColor = RGBColor(3, 3, 3);
+/// Colours of series. More would not be told apart.
+pub(super) const SERIES: usize = 10;
+
+/// The colours of both modes, as a style sheet. Series are told apart by those with impaired colour vision, too.
+pub(super) const COLOURS: &str = "\
+:root{--ink:#1b1f24;--faint:#d8dee4;--paper:#ffffff;--ceiling:#6e7781;--s0:#0b63c5;--s1:#d1495b;--s2:#2a9d6f;\
+--s3:#b7791f;--s4:#7b4fc9;--s5:#0e8a9a;--s6:#9a3b8f;--s7:#6b6b00;--s8:#a0522d;--s9:#50617a}\
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--faint:#30363d;--paper:#0d1117;--ceiling:#8b949e;\
+--s0:#58a6ff;--s1:#ff7b86;--s2:#56d4a0;--s3:#e3b341;--s4:#bc8cff;--s5:#39c5cf;--s6:#f778ba;--s7:#c9c94d;--s8:#e0986b;\
+--s9:#a5b4c8}}";
+
+fn series_colour(number: usize) -> RGBColor {
+    RGBColor(4, 4, 4 + (number % SERIES) as u8)
+}
+
+/// How values stand over their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Bars,
+    Lines,
+}
+
+/// Values by named places along the horizontal axis.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chart {
+    pub title: String,
+    pub across: String,
+    pub up: String,
+    pub places: Vec<String>,
+    /// A value for each place, where there is one.
+    pub series: Vec<(String, Vec<Option<f64>>)>,
+    /// What no value can exceed, for each place; drawn as a line of its own.
+    pub ceiling: Option<(String, Vec<Option<f64>>)>,
+    pub style: Option<Style>,
+    pub logarithmic: bool,
+}
+
+/// Values over time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeline {
+    pub across: String,
+    pub up: String,
+    pub series: Vec<(String, Vec<(f64, f64)>)>,
+    /// A stretch to shade.
+    pub marked: Option<(f64, f64)>,
+}
+
+impl Chart {
+    /// Whether there is anything to draw.
+    pub fn is_empty(&self) -> bool {
+        !self.values().any(|value| value > 0.0)
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        let ceiling = self.ceiling.iter().map(|(_, values)| values);
+        let all = self.series.iter().map(|(_, values)| values).chain(ceiling).flatten();
+        all.filter_map(|value| *value).filter(|value| value.is_finite())
+    }
+
+    /// The chart as an SVG document.
+    pub fn svg(&self) -> Outcome<String> {
+        let most = self.values().fold(0.0, f64::max);
+        if self.logarithmic {
+            let least = self.values().filter(|value| *value > 0.0).fold(most, f64::min);
+            let decades = 10f64.powf(least.log10().floor())..10f64.powf(most.log10().ceil());
+            let decades = decades.start..decades.end.max(decades.start * 10.0);
+            return canvas(|root| self.draw(root, decades.clone().log_scale(), decades.start));
+        }
+        canvas(|root| self.draw(root, 0.0..most * 1.06, 0.0))
+    }
+
+    fn draw<Y>(&self, root: &Area<'_>, up: Y, floor: f64) -> Drawn
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let width = -0.5..self.places.len() as f64 - 0.5;
+        let mut chart = frame(root).build_cartesian_2d(width, up)?;
+        let label = |x: &f64| {
+            let near = (x - x.round()).abs() < 0.01;
+            let place = if near && *x >= 0.0 { self.places.get(x.round() as usize) } else { None };
+            place.cloned().unwrap_or_default()
+        };
+        let labels = self.places.len().clamp(1, 12) * 2 + 1;
+        mesh(&mut chart, &self.across, &self.up, labels, &label)?;
+        let style = self.style.unwrap_or(Style::Lines);
+        for (number, (_, values)) in self.series.iter().enumerate() {
+            let colour = series_colour(number);
+            let points = values.iter().enumerate();
+            let points = points.filter_map(|(at, value)| Some((at as f64, (*value)?)));
+            match style {
+                Style::Lines => {
+                    let points: Vec<_> = points.collect();
+                    let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
+                    chart.draw_series(dots)?;
+                    chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
+                }
+                Style::Bars => {
+                    let share = 0.84 / self.series.len().max(1) as f64;
+                    let bars = points.map(|(at, value)| {
+                        let left = at - 0.42 + share * number as f64;
+                        let corners = [(left, floor), (left + share * 0.9, value.max(floor))];
+                        Rectangle::new(corners, colour.filled())
+                    });
+                    chart.draw_series(bars)?;
+                }
+            }
+        }
+        let ceilings = self.ceiling.iter().flat_map(|(_, values)| values.iter().enumerate());
+        for (at, value) in ceilings {
+            let Some(value) = *value else { continue };
+            let ends = [(at as f64 - 0.46, value), (at as f64 + 0.46, value)];
+            chart.draw_series(DashedLineSeries::new(ends, 6, 4, CEILING.stroke_width(2)))?;
+        }
+        Ok(())
+    }
+}
+
+impl Timeline {
+    /// Whether there is anything to draw.
+    pub fn is_empty(&self) -> bool {
+        !self.series.iter().flat_map(|(_, points)| points).any(|(_, value)| *value > 0.0)
+    }
+
+    /// The chart as an SVG document.
+    pub fn svg(&self) -> Outcome<String> {
+        let points = || self.series.iter().flat_map(|(_, points)| points.iter().copied());
+        let end = points().map(|(time, _)| time).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let most = points().map(|(_, value)| value).fold(0.0, f64::max);
+        canvas(|root| {
+            let mut chart = frame(root).build_cartesian_2d(0.0..end, 0.0..most * 1.06)?;
+            mesh(&mut chart, &self.across, &self.up, 8, &|x| format!("{x:.0}"))?;
+            if let Some((from, until)) = self.marked {
+                let corners = [(from, 0.0), (until.min(end), most * 1.06)];
+                chart.draw_series([Rectangle::new(corners, FAINT.filled())])?;
+            }
+            for (number, (_, points)) in self.series.iter().enumerate() {
+                let colour = series_colour(number).stroke_width(2);
+                chart.draw_series(LineSeries::new(points.iter().copied(), colour))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// Draws, and turns the colours of roles into variables.
+fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let drawn = draw(&root).and_then(|()| Ok(root.present()?));
+        drawn.map_err(|error| Error::failed(format!("a chart cannot be drawn: {error}")))?;
+    }
+    let mut roles =
+        vec![(INK, "ink".to_owned()), (FAINT, "faint".to_owned()), (CEILING, "ceiling".to_owned())];
+    roles.extend((0..SERIES).map(|number| (series_colour(number), format!("s{number}"))));
+    for (RGBColor(red, green, blue), role) in roles {
+        let colour = format!("\"#{red:02X}{green:02X}{blue:02X}\"");
+        svg = svg.replace(&colour, &format!("\"var(--{role})\""));
+    }
+    Ok(svg)
+}
+
+/// A document that can be looked at by itself: it brings the colours and a background.
+pub(super) fn standalone(svg: &str) -> String {
+    let backed = format!(
+        "<style>{COLOURS}</style><rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>"
+    );
+    match svg.find('>') {
+        Some(end) => format!("{}{backed}{}", &svg[..=end], &svg[end + 1..]),
+        None => svg.to_owned(),
+    }
+}
+
+fn frame<'a, 'b>(root: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut frame = ChartBuilder::on(root);
+    frame.margin(8).x_label_area_size(50).y_label_area_size(68);
+    frame
+}
+
+type Plane<'a, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, Y>>;
+
+/// Axes, their labels and faint lines at the ticks of the upright one.
+fn mesh<Y>(
+    chart: &mut Plane<'_, Y>,
+    across: &str,
+    up: &str,
+    labels: usize,
+    label: &dyn Fn(&f64) -> String,
+) -> Drawn
+where
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let font = |size| ("sans-serif", size).into_font().color(&INK);
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(RGBColor(0, 0, 0).mix(0.0))
+        .bold_line_style(FAINT)
+        .axis_style(INK)
+        .x_labels(labels)
+        .y_labels(6)
+        .x_label_formatter(label)
+        .y_label_formatter(&|value| short(*value))
+        .label_style(font(FONT - 1))
+        .axis_desc_style(font(FONT))
+        .x_desc(across)
+        .y_desc(up)
+        .draw()?;
+    Ok(())
+}
+
+/// A number as short as it can be told apart: `0.25`, `12`, `3.5k`, `40M`.
+pub(super) fn short(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        size if size >= 1e9 => (value / 1e9, "G"),
+        size if size >= 1e6 => (value / 1e6, "M"),
+        size if size >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let digits = match scaled.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 0.1 || size == 0.0 => 2,
+        _ => return format!("{scaled:.1e}{unit}"),
+    };
+    let text = format!("{scaled:.digits$}");
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart() -> Chart {
+        Chart {
+            title: "get".to_owned(),
+            across: "threads".to_owned(),
+            up: "M/s".to_owned(),
+            places: vec!["1".to_owned(), "2".to_owned()],
+            series: vec![
+                ("dlht".to_owned(), vec![Some(30.0), Some(55.0)]),
+                ("papaya".to_owned(), vec![Some(10.0), None]),
+            ],
+            ceiling: Some(("read-ring-64".to_owned(), vec![Some(60.0), Some(110.0)])),
+            ..Chart::default()
+        }
+    }
+
+    #[test]
+    fn colours_are_the_readers() {
+        for style in [Style::Bars, Style::Lines] {
+            for logarithmic in [false, true] {
+                let drawn = Chart { style: Some(style), logarithmic, ..chart() };
+                let svg = drawn.svg().expect("a chart");
+                for role in ["ink", "faint", "ceiling", "s0", "s1"] {
+                    assert!(
+                        svg.contains(&format!("var(--{role})")),
+                        "{style:?} lacks {role}: {svg}"
+                    );
+                }
+                assert!(!svg.contains("\"#0"), "a fixed colour is left: {svg}");
+                assert!(svg.contains("threads") && svg.contains("M/s"));
+                assert!(standalone(&svg).contains("prefers-color-scheme:dark"));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_chart_and_one_value_is_one() {
+        assert!(Chart { series: Vec::new(), ceiling: None, ..chart() }.is_empty());
+        let one =
+            Chart { series: vec![("a".to_owned(), vec![Some(7.0)])], ceiling: None, ..chart() };
+        assert!(Chart { logarithmic: true, ..one.clone() }.svg().is_ok() && one.svg().is_ok());
+        let points = vec![(0.0, 1.0), (5.0, 2.0)];
+        let series = vec![("get".to_owned(), points)];
+        let timeline = Timeline { series, marked: Some((1.0, 9.0)), ..Timeline::default() };
+        assert!(!timeline.is_empty() && timeline.svg().is_ok());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let told: Vec<_> = [0.0, 0.25, 7.0, 12.34, 350.2, 12_500.0, 4e7, 2.5e9, 0.00002]
+            .into_iter()
+            .map(short)
+            .collect();
+        assert_eq!(told, ["0", "0.25", "7", "12.3", "350", "12.5k", "40M", "2.5G", "2.0e-5"]);
+    }
+}

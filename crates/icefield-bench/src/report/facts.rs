@@ -1,0 +1,120 @@
+//! What a run was: the machine, and what was asked of it.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::{RUN, put};
+use crate::{Error, Outcome};
+
+/// What the top of the page says; empty or zero where the system does not tell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct RunFacts {
+    pub version: String,
+    pub command: String,
+    pub processor: String,
+    pub cores: usize,
+    pub memory_bytes: u64,
+    pub system: String,
+    /// When the system backs memory with huge pages.
+    pub huge_pages: String,
+    /// What stands behind the files of persistent tables.
+    pub backing: String,
+    /// Seconds since 1970.
+    pub ended: u64,
+    pub seconds: u64,
+}
+
+impl RunFacts {
+    /// Those of this process and machine, for a run that took so long and ends now.
+    pub fn gather(cores: usize, backing: &str, took: Duration) -> Self {
+        let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        let command: Vec<_> = std::iter::once("icefield".to_owned()).chain(arguments).collect();
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command.join(" "),
+            processor: field("/proc/cpuinfo", "model name").unwrap_or_default(),
+            cores,
+            memory_bytes: memory_bytes().unwrap_or(0),
+            system: format!("{} {}", std::env::consts::OS, line("/proc/sys/kernel/osrelease")),
+            huge_pages: chosen(&line("/sys/kernel/mm/transparent_hugepage/enabled")),
+            backing: backing.to_owned(),
+            ended: ended.as_secs(),
+            seconds: took.as_secs(),
+        }
+    }
+
+    /// Writes them beside the results.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, dir: &Path) -> Outcome {
+        let text = serde_json::to_string_pretty(self);
+        let text = text.map_err(|error| Error::failed(format!("{RUN}: {error}")))?;
+        put(&dir.join(RUN), &text)
+    }
+
+    /// Reads what lies beside the results; nothing where results were gathered by hand.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read or understood.
+    pub fn read(dir: &Path) -> Outcome<Self> {
+        let path = dir.join(RUN);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text)
+                .map_err(|error| Error::failed(format!("{}: {error}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Error::file(&path, error)),
+        }
+    }
+}
+
+/// The first line of a file of the system, or nothing.
+fn line(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+/// The value of `name : value` in a file of such lines.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+}
+
+fn memory_bytes() -> Option<u64> {
+    let total = field("/proc/meminfo", "MemTotal")?;
+    Some(total.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Of `always [madvise] never`, the one in brackets.
+fn chosen(choices: &str) -> String {
+    let inner = choices.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map(|(chosen, _)| chosen.to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_written_and_read_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(RunFacts::read(dir.path()).expect("none").cores, 0);
+        let facts = RunFacts::gather(2, "tmpfs", Duration::from_secs(75));
+        facts.write(dir.path()).expect("a file");
+        let read = RunFacts::read(dir.path()).expect("facts");
+        assert_eq!((read.cores, read.seconds, read.backing.as_str()), (2, 75, "tmpfs"));
+        std::fs::write(dir.path().join(RUN), "nonsense").expect("a file");
+        assert!(RunFacts::read(dir.path()).expect_err("nonsense").to_string().contains(RUN));
+    }
+
+    #[test]
+    fn the_chosen_one_is_in_brackets() {
+        assert_eq!(chosen("always [madvise] never"), "madvise");
+        assert_eq!(chosen(""), "");
+    }
+}

@@ -1,0 +1,320 @@
+//! Which pictures an experiment's results make.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::chart::{Chart, SERIES, Style, Timeline};
+use crate::Outcome;
+use crate::results::Measured;
+
+/// A picture and what its colours mean.
+pub(super) struct Figure {
+    pub title: String,
+    pub svg: String,
+    /// In the order of the colours.
+    pub series: Vec<String>,
+    /// What the dashed line is, if there is one.
+    pub ceiling: Option<String>,
+}
+
+impl Figure {
+    fn of(chart: Chart) -> Outcome<Option<Self>> {
+        if chart.is_empty() {
+            return Ok(None);
+        }
+        let series = chart.series.iter().map(|(name, _)| name.clone()).collect();
+        let ceiling = chart.ceiling.as_ref().map(|(name, _)| name.clone());
+        Ok(Some(Self { svg: chart.svg()?, title: chart.title, series, ceiling }))
+    }
+}
+
+/// The pictures of one experiment, from its rows.
+pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figure>> {
+    if experiment == "resize-timeline" {
+        return timelines(rows);
+    }
+    let charts = match experiment {
+        "latency" => percentiles(rows),
+        "amplification" => costs(rows),
+        "recovery" => by_point(
+            rows,
+            &Plot {
+                figure: first_answer,
+                up: "ms to the first answer",
+                logarithmic: true,
+                ..keys()
+            },
+        ),
+        "space" => by_point(
+            rows,
+            &Plot { figure: |row| row.bytes_per_key, up: "bytes per record", ..tables() },
+        ),
+        "project" => by_point(
+            rows,
+            &extra("modelled_medium", "modelled_mops", "modelled million operations a second"),
+        ),
+        "levels" => by_point(rows, &extra("yards", "front_yard", "share in the front yard")),
+        "occupancy" => {
+            by_point(rows, &extra("link_ratio", "occupancy", "records over slots when it grows"))
+        }
+        "load-factor" => by_point(
+            rows,
+            &extra("stash_buckets", "peak_load_factor", "records over slots, at most"),
+        ),
+        _ => by_point(rows, &speed(rows)),
+    };
+    charts.into_iter().map(Figure::of).filter_map(Outcome::transpose).collect()
+}
+
+/// How the rows of a sweep become a chart for each call and batch.
+struct Plot {
+    /// The field, or the experiment's own figure, that goes across.
+    across: &'static str,
+    figure: fn(&Measured) -> Option<f64>,
+    /// Instead of `figure`, a figure of the experiment's own.
+    own: Option<&'static str>,
+    up: &'static str,
+    style: Style,
+    logarithmic: bool,
+}
+
+impl Plot {
+    fn value(&self, row: &Measured) -> Option<f64> {
+        self.own.map_or_else(|| (self.figure)(row), |name| row.extra(name))
+    }
+
+    fn place(&self, row: &Measured) -> String {
+        let number =
+            |field: Option<u64>| field.map(|n| super::chart::short(n as f64)).unwrap_or_default();
+        match self.across {
+            "threads" => number(row.threads),
+            "keys" => number(row.keys),
+            "batch" => row.batch(),
+            "table" => String::new(),
+            "loop" => row.ceiling.clone().unwrap_or_default(),
+            own => row.point(own).unwrap_or_default(),
+        }
+    }
+}
+
+fn tables() -> Plot {
+    Plot {
+        across: "table",
+        figure: |row| row.mops,
+        own: None,
+        up: "million operations a second",
+        style: Style::Bars,
+        logarithmic: false,
+    }
+}
+
+fn keys() -> Plot {
+    Plot { across: "keys", ..tables() }
+}
+
+fn extra(across: &'static str, own: &'static str, up: &'static str) -> Plot {
+    Plot { across, own: Some(own), up, ..tables() }
+}
+
+fn first_answer(row: &Measured) -> Option<f64> {
+    row.extra("first_answer_ms")
+}
+
+/// What sweeps go over, by the name of the figure that tells the point.
+const SWEEPS: [&str; 12] = [
+    "hot_percent",
+    "value_bytes",
+    "key_bytes",
+    "features",
+    "filters",
+    "locks",
+    "insert_ratio",
+    "fill",
+    "prefault",
+    "segment_bytes",
+    "selectivity",
+    "phase",
+];
+
+/// Throughput over whatever these rows differ in: the point of a sweep, the batch, the number of records, else threads.
+fn speed(rows: &[&Measured]) -> Plot {
+    let differ = |of: &dyn Fn(&Measured) -> String| {
+        rows.iter().map(|row| of(row)).collect::<BTreeSet<_>>().len() > 1
+    };
+    let swept = SWEEPS.iter().find(|name| rows.iter().any(|row| row.extra.contains_key(**name)));
+    let first = rows.first().map(|row| row.experiment.clone()).unwrap_or_default();
+    let across = match first.as_str() {
+        "limit" => "loop",
+        "batch-size" => "batch",
+        "index-size" => "keys",
+        "single-thread" => "table",
+        _ => swept.copied().unwrap_or("threads"),
+    };
+    let named = matches!(
+        across,
+        "features" | "filters" | "locks" | "prefault" | "phase" | "table" | "loop"
+    );
+    let several = match across {
+        "threads" => differ(&|row| format!("{:?}", row.threads)),
+        _ => true,
+    };
+    let style = if named || !several { Style::Bars } else { Style::Lines };
+    Plot { across, style, ..tables() }
+}
+
+/// A chart for each call, batch and number of threads that the rows do not go across.
+fn by_point(rows: &[&Measured], plot: &Plot) -> Vec<Chart> {
+    let apart = |row: &Measured| {
+        let mut words = match plot.across {
+            "loop" => vec!["bare loops".to_owned()],
+            _ => vec![row.op.clone()],
+        };
+        let batch = row.batch();
+        if !batch.is_empty() && !matches!(plot.across, "batch" | "loop") {
+            words.push(if batch == "none" {
+                "one by one".to_owned()
+            } else {
+                format!("batch {batch}")
+            });
+        }
+        if plot.across != "threads" {
+            words.extend(row.threads.map(|_| row.told_threads()));
+        }
+        words.extend(row.point("reads").map(|what| format!("reads the {what}")));
+        words.join(", ")
+    };
+    in_order(rows.iter().map(|row| apart(row)))
+        .into_iter()
+        .map(|title| {
+            let here: Vec<_> = rows.iter().filter(|row| apart(row) == title).copied().collect();
+            chart(title, &here, plot)
+        })
+        .collect()
+}
+
+fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
+    let places = in_order(rows.iter().map(|row| plot.place(row)));
+    let at = |place: &String, table: Option<&String>, value: &dyn Fn(&Measured) -> Option<f64>| {
+        let here = rows.iter().filter(|row| plot.place(row) == *place);
+        let here = here.filter(|row| table.is_none_or(|table| row.table == *table));
+        here.filter_map(|row| value(row))
+            .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))))
+    };
+    let names = in_order(rows.iter().map(|row| row.table.clone()));
+    let series: Vec<_> = names
+        .into_iter()
+        .take(SERIES)
+        .map(|table| {
+            let values = places.iter().map(|place| at(place, Some(&table), &|row| plot.value(row)));
+            let values = values.collect();
+            (table, values)
+        })
+        .collect();
+    let speed = plot.own.is_none() && plot.up == tables().up;
+    let limit: Vec<_> =
+        places.iter().map(|place| at(place, None, &Measured::ceiling_mops)).collect();
+    let named = rows.iter().find_map(|row| row.ceiling.clone());
+    let ceiling = named.filter(|_| speed).map(|name| (format!("ceiling: {name}"), limit));
+    let across = plot.across.replace('_', " ");
+    Chart {
+        title,
+        across: if plot.across == "table" { String::new() } else { across },
+        up: plot.up.to_owned(),
+        places,
+        series,
+        ceiling,
+        style: Some(plot.style),
+        logarithmic: plot.logarithmic,
+    }
+}
+
+/// Percentiles across, a chart for each call.
+fn percentiles(rows: &[&Measured]) -> Vec<Chart> {
+    let of = |row: &Measured| {
+        vec![row.p50_ns, row.p95_ns, row.p99_ns, row.p999_ns, row.p9999_ns, row.max_ns]
+    };
+    let title = |row: &Measured| format!("{}, {}", row.op, row.told_threads());
+    in_order(rows.iter().map(|row| title(row)))
+        .into_iter()
+        .map(|of_all| Chart {
+            across: "percentile".to_owned(),
+            up: "ns".to_owned(),
+            places: ["50", "95", "99", "99.9", "99.99", "max"].map(str::to_owned).to_vec(),
+            series: rows
+                .iter()
+                .filter(|row| title(row) == of_all)
+                .take(SERIES)
+                .map(|row| (row.table.clone(), of(row)))
+                .collect(),
+            title: of_all,
+            ceiling: None,
+            style: Some(Style::Lines),
+            logarithmic: true,
+        })
+        .collect()
+}
+
+/// What a call does to the medium, a chart for each call and batch.
+fn costs(rows: &[&Measured]) -> Vec<Chart> {
+    let counts = ["line_reads", "line_writes", "flushes", "fences", "media_writes"];
+    let title = |row: &Measured| match row.batch().as_str() {
+        "" | "none" => row.op.clone(),
+        batch => format!("{}, batch {batch}", row.op),
+    };
+    in_order(rows.iter().map(|row| title(row)))
+        .into_iter()
+        .map(|of_all| Chart {
+            across: String::new(),
+            up: "per operation".to_owned(),
+            places: counts.map(|name| name.replace('_', " ")).to_vec(),
+            series: rows
+                .iter()
+                .filter(|row| title(row) == of_all)
+                .take(SERIES)
+                .map(|row| (row.table.clone(), counts.map(|name| row.pm(name)).to_vec()))
+                .collect(),
+            title: of_all,
+            ceiling: None,
+            style: Some(Style::Bars),
+            logarithmic: false,
+        })
+        .collect()
+}
+
+/// Reads and inserts over time, a chart for each table.
+fn timelines(rows: &[&Measured]) -> Outcome<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for row in rows {
+        let points = row.extra.get("timeline").and_then(Value::as_array);
+        let Some(points) = points else { continue };
+        let series = ["get_mops", "insert_mops"].map(|name| {
+            let of = |point: &Value| Some((point.get("ms")?.as_f64()?, point.get(name)?.as_f64()?));
+            (name.trim_end_matches("_mops").to_owned(), points.iter().filter_map(of).collect())
+        });
+        let title = format!("{}, {}", row.table, row.told_threads());
+        let timeline = Timeline {
+            across: "ms; shaded while records move".to_owned(),
+            up: "million operations a second".to_owned(),
+            series: series.into(),
+            marked: row.extra("moving_from_ms").zip(row.extra("moving_until_ms")),
+        };
+        if timeline.is_empty() {
+            continue;
+        }
+        let series = timeline.series.iter().map(|(name, _)| name.clone()).collect();
+        figures.push(Figure { svg: timeline.svg()?, title, series, ceiling: None });
+    }
+    Ok(figures)
+}
+
+/// The different ones, as they first come.
+pub(super) fn in_order(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for word in words {
+        if !seen.contains(&word) {
+            seen.push(word);
+        }
+    }
+    seen
+}

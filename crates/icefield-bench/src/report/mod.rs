@@ -1,0 +1,45 @@
+//! `report.html`: one page that says, claim by claim, what the papers promise and what this machine measured.
+//!
+//! The page stands alone: no script, no font and no picture comes from elsewhere, and it follows the reader's light or
+//! dark mode. It is made from `results.jsonl` and `run.json` of a directory, when a run ends or later by `icefield bench
+//! report DIR`. Beside it lie the figures as SVG files, each of which can be used by itself.
+
+mod chart;
+mod claims;
+mod facts;
+mod figures;
+mod judge;
+mod page;
+
+pub(crate) use facts::RunFacts;
+
+use std::path::{Path, PathBuf};
+
+use crate::results::read;
+use crate::{Error, Outcome};
+
+/// The results that a report is made of.
+pub(crate) const RESULTS: &str = "results.jsonl";
+const RUN: &str = "run.json";
+const PAGE: &str = "report.html";
+const FIGURES: &str = "figures";
+
+/// Makes the page and its figures from what lies in `dir`; gives the page's path.
+///
+/// # Errors
+/// There are no results, or something cannot be read or written.
+pub(crate) fn write(dir: &Path) -> Outcome<PathBuf> {
+    let rows = read(&dir.join(RESULTS))?;
+    let run = RunFacts::read(dir)?;
+    let figures = dir.join(FIGURES);
+    std::fs::create_dir_all(&figures).map_err(|error| Error::file(&figures, error))?;
+    let page =
+        page::page(&run, &rows, |name, svg| put(&figures.join(name), &chart::standalone(svg)))?;
+    let path = dir.join(PAGE);
+    put(&path, &page)?;
+    Ok(path)
+}
+
+fn put(path: &Path, text: &str) -> Outcome {
+    std::fs::write(path, text).map_err(|error| Error::file(path, error))
+}

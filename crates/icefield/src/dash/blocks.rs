@@ -1,0 +1,84 @@
+//! Segments and chained buckets as blocks of the allocator, and how many of them a file must hold.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::kinds::Kinds;
+use super::layout::{ChainBlock, Header, Link, State};
+use super::segment::Core;
+use crate::Result;
+use crate::pm::alloc::{Blocks, reserve_blocks};
+use crate::pm::{Medium, Region};
+
+/// The segments as blocks of the allocator.
+pub(super) struct SegmentBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
+
+impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
+    fn next(&self, block: u32) -> Result<u64> {
+        let link = self.0.link(block)?;
+        if link.state != State::Free {
+            let offset = u64::from(block) * size_of::<Header>() as u64;
+            return Err(self.0.corrupt(
+                &self.0.headers,
+                offset,
+                format!("segment {block} is in the free list and in use"),
+            ));
+        }
+        Ok(link.side.map_or(0, |side| u64::from(side) + 1))
+    }
+
+    fn set_next(&self, block: u32, next: u64) -> Result<()> {
+        let header = self.0.header(block)?;
+        let side = next.checked_sub(1).map(|side| side as u32);
+        let free = Link { state: State::Free, depth: 0, side };
+        header.link.store(&self.0.pm, free.pack(), Release);
+        self.0.pm.persist(&header.link);
+        Ok(())
+    }
+
+    fn reserve(&self, count: u64) -> Result<()> {
+        let core = self.0;
+        reserve_blocks(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
+        reserve_blocks(&core.pm, &core.segments, count, core.geometry.segment_bytes())
+    }
+}
+
+/// The chained buckets as blocks of the allocator.
+pub(super) struct ChainBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
+
+impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
+    fn next(&self, block: u32) -> Result<u64> {
+        Ok(self.0.chain_block(block)?.next.load(&self.0.pm, Acquire))
+    }
+
+    fn set_next(&self, block: u32, next: u64) -> Result<()> {
+        let block = self.0.chain_block(block)?;
+        block.next.store(&self.0.pm, next, Release);
+        self.0.pm.persist(&block.next);
+        Ok(())
+    }
+
+    fn reserve(&self, count: u64) -> Result<()> {
+        reserve_blocks(&self.0.pm, &self.0.chains, count, size_of::<ChainBlock>() as u64)
+    }
+}
+
+/// The number of segments must fit the files: everything later computes by it.
+pub(super) fn check_count<T: Kinds>(core: &Core<T>, segments: u64) -> Result<()> {
+    let header_bytes = size_of::<Header>() as u64;
+    check_blocks(core, &core.headers, segments, header_bytes)?;
+    check_blocks(core, &core.segments, segments, core.geometry.segment_bytes())
+}
+
+/// So many blocks must fit their file.
+pub(super) fn check_blocks<T: Kinds>(
+    core: &Core<T>,
+    region: &Region,
+    count: u64,
+    block_bytes: u64,
+) -> Result<()> {
+    if count > region.len() / block_bytes {
+        let detail = format!("{count} blocks of {block_bytes} bytes should be here");
+        return Err(core.corrupt(region, region.len(), detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Chains: further stash buckets of a segment that splitting does not help, or whose turn has not come.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::blocks::ChainBlocks;
+use super::kinds::Kinds;
+use super::layout::ChainBlock;
+use super::segment::{Core, Segment};
+use super::stash;
+use crate::Result;
+use crate::base::version_lock;
+use crate::pm::Medium;
+use crate::pm::alloc::{Allocator, Claim};
+
+impl<T: Kinds> Core<T> {
+    /// A block of the chain region.
+    pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
+        let offset = u64::from(block) * size_of::<ChainBlock>() as u64;
+        self.chains.at(offset).ok_or_else(|| {
+            self.corrupt(
+                &self.chains,
+                offset,
+                format!("chained bucket {block} lies outside the file"),
+            )
+        })
+    }
+
+    /// The first block of a segment's chain, which is not empty.
+    pub(super) fn chain_head(&self, segment: u32) -> Result<u32> {
+        let word = self.header(segment)?.chain.load(&self.pm, Acquire);
+        Ok(word.wrapping_sub(1) as u32)
+    }
+
+    /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
+    pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
+        let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
+        let mut left = self.root().map_or(0, |words| Allocator::bound(&self.pm, &words.chains));
+        std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
+            Err(error) => Some(Err(error)),
+            Ok(0) => None,
+            Ok(_) if left == 0 => Some(Err(self.corrupt(
+                &self.chains,
+                0,
+                format!("the chain of segment {segment} is a cycle"),
+            ))),
+            Ok(word) => {
+                left -= 1;
+                let block = (word - 1) as u32;
+                let found = self.chain_block(block);
+                if let Ok(found) = &found {
+                    next = Ok(found.next.load(&self.pm, Acquire));
+                }
+                Some(found.map(|found| (block, found)))
+            }
+        })
+    }
+
+    /// Frees all buckets of a segment's chain, whatever they hold.
+    pub(super) fn free_chain(&self, id: u32) -> Result<()> {
+        let (pm, link) = (&self.pm, &self.header(id)?.chain);
+        while let Some((block, chained)) = self.chain(id).next().transpose()? {
+            let next = chained.next.load(pm, Relaxed);
+            self.chain_blocks.free(
+                pm,
+                &self.root()?.chains,
+                &ChainBlocks(self),
+                (block, id),
+                || {
+                    link.store(pm, next, Release);
+                    pm.persist(link);
+                    Ok(())
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Claims an empty chained bucket whose next block is the present head of the segment's chain; flushed, not fenced.
+    pub(super) fn new_chain_block(&self, segment: u32) -> Result<Claim> {
+        let pm = &self.pm;
+        let head = self.header(segment)?.chain.load(pm, Relaxed);
+        let claim =
+            self.chain_blocks.claim(pm, &self.root()?.chains, &ChainBlocks(self), segment)?;
+        let block = self.chain_block(claim.block)?;
+        version_lock::reset(block.bucket.version_lock(pm));
+        stash::reset(pm, &block.bucket);
+        block.bucket.meta.store(pm, 0, Release);
+        block.next.store(pm, head, Release);
+        pm.flush_object(block);
+        Ok(claim)
+    }
+
+    /// Puts one more bucket at the head of a segment's chain: the way out when splitting does not help. The caller
+    /// holds all locks of the segment.
+    pub(super) fn extend_chain(&self, segment: Segment<'_>) -> Result<()> {
+        let claim = self.new_chain_block(segment.id)?;
+        // P7: the empty bucket is durable before the header names it.
+        self.pm.fence();
+        let header = self.header(segment.id)?;
+        header.chain.store(&self.pm, u64::from(claim.block) + 1, Release);
+        self.pm.persist(&header.chain);
+        self.chain_blocks.commit(&self.pm, &self.root()?.chains, claim);
+        Ok(())
+    }
+
+    /// Unlinks chained buckets that hold nothing and frees them.
+    pub(super) fn drop_empty_chain(&self, segment: Segment<'_>) -> Result<()> {
+        let pm = &self.pm;
+        loop {
+            let mut link = &self.header(segment.id)?.chain;
+            let mut empty = None;
+            for block in self.chain(segment.id) {
+                let (number, block) = block?;
+                if block.bucket.meta(pm).allocated() == 0 {
+                    empty = Some((link, number, block.next.load(pm, Relaxed)));
+                    break;
+                }
+                link = &block.next;
+            }
+            let Some((link, number, next)) = empty else { return Ok(()) };
+            self.chain_blocks.free(
+                pm,
+                &self.root()?.chains,
+                &ChainBlocks(self),
+                (number, segment.id),
+                || {
+                    link.store(pm, next, Release);
+                    pm.persist(link);
+                    Ok(())
+                },
+            )?;
+        }
+    }
+
+    /// Whether a chained bucket belongs to the chain of segment `owner`.
+    pub(super) fn owns_chain_block(&self, owner: u32, block: u32) -> Result<bool> {
+        self.chain(owner).try_fold(false, |found, chained| Ok(found || chained?.0 == block))
+    }
+}

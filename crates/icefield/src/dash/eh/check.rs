@@ -1,0 +1,72 @@
+//! Whether the directory of extendible hashing is what it should be (I1).
+
+use std::sync::atomic::Ordering::Acquire;
+
+use super::Eh;
+use crate::Result;
+use crate::dash::kinds::{Ablation, Kinds};
+use crate::dash::layout::{RootWord, State};
+use crate::dash::recover::touch;
+use crate::dash::root::{hashes_below, segment_of};
+use crate::dash::segment::Core;
+use crate::pm::Cell64;
+
+impl<A: Ablation> Eh<A> {
+    /// The segments of all entries, each once; what is wrong goes to `fault`.
+    pub(super) fn check_entries<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        fault: &mut dyn FnMut(String),
+    ) -> Result<Vec<u32>> {
+        let root = self.root();
+        let entries = self.entries(&core.pm, root)?;
+        let (mut segments, mut index) = (Vec::new(), 0);
+        while index < entries.len() {
+            index += match self.check_entry(core, root, entries, index) {
+                Ok((segment, span)) => {
+                    segments.push(segment);
+                    span
+                }
+                Err(error) => {
+                    fault(error.to_string());
+                    1
+                }
+            };
+        }
+        Ok(segments)
+    }
+
+    /// The segment of an entry, and how many entries it has from there on.
+    fn check_entry<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        root: RootWord,
+        entries: &[Cell64],
+        index: usize,
+    ) -> Result<(u32, usize)> {
+        let entry = entries[index].load(&core.pm, Acquire);
+        let Some(id) = segment_of(entry) else {
+            let place = (1 << root.depth) + index as u64;
+            return Err(self.base.no_entry(&core.pm, root.parity(), place));
+        };
+        touch(core, self, id)?;
+        let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
+        let span = 1_usize << root.depth.saturating_sub(link.depth);
+        let covered = entries.get(index..index + span).unwrap_or(&[]);
+        // I1: a segment of depth d fills the 2^(g-d) entries of its pattern, aligned, and no others.
+        let wrong = link.depth > root.depth
+            || link.state != State::Stable
+            || root.index(pattern) != index as u64
+            || pattern & hashes_below(link.depth) != 0
+            || covered.len() != span
+            || covered.iter().any(|other| other.load(&core.pm, Acquire) != entry);
+        if wrong {
+            let detail = format!(
+                "I1: segment {id} ({link:?}, pattern {pattern:#x}) does not fit directory entry {index} of depth {}",
+                root.depth
+            );
+            return Err(core.corrupt(&core.headers, u64::from(id) * 32, detail));
+        }
+        Ok((id, span))
+    }
+}

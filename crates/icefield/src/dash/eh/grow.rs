@@ -1,0 +1,85 @@
+//! Extendible hashing grows: splits, and the directory's doubling (§4.7).
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::Eh;
+use crate::Result;
+use crate::dash::bucket::Guard;
+use crate::dash::directory::Directory;
+use crate::dash::kinds::{Ablation, Kinds};
+use crate::dash::layout::{MAX_DEPTH, RootWord};
+use crate::dash::segment::{Core, Segment};
+use crate::dash::split::MAX_CHAIN_TO_SPLIT;
+use crate::pm::Medium;
+
+/// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
+/// Random hashes stay below 4; a crowd of equal hashes would double for ever.
+const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
+
+impl<A: Ablation> Eh<A> {
+    /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
+    fn double<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
+        let pm = &core.pm;
+        let old = self.root();
+        let new = RootWord { depth: old.depth + 1, ..old };
+        let used = core.segment_blocks.used(pm, &core.root()?.segments);
+        if new.depth > MAX_DEPTH || 1 << new.depth > used.saturating_mul(MAX_ENTRIES_PER_SEGMENT) {
+            return Ok(false);
+        }
+        self.base.grow(pm, new.parity(), 2 << new.depth)?;
+        let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
+        for (index, entry) in from.iter().enumerate() {
+            let entry = entry.load(pm, Relaxed);
+            to[2 * index].store(pm, entry, Release);
+            to[2 * index + 1].store(pm, entry, Release);
+        }
+        pm.flush(to.as_ptr().cast(), size_of_val(to));
+        // P13: the new directory is durable before the root names it.
+        pm.fence();
+        self.base.set_word(core, new.pack())?;
+        self.doublings.add(1);
+        Ok(true)
+    }
+
+    /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
+    pub(super) fn split<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: Segment<'_>,
+        guards: &[Guard<'_, T::Medium>],
+    ) -> Result<bool> {
+        let chained = core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count();
+        if chained > MAX_CHAIN_TO_SPLIT {
+            return Ok(false);
+        }
+        // One split at a time may need chained buckets, so that the few intents suffice.
+        let _alone = (chained > 0)
+            .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
+        let link = core.link(segment.id)?;
+        {
+            let _entries = self.lock_entries();
+            if link.depth >= self.root().depth && !self.double(core)? {
+                return Ok(false);
+            }
+        }
+        let new = core.new_segment(segment.id)?;
+        core.split_into(self, segment, guards, new)?;
+        Ok(true)
+    }
+
+    /// Splits until no segment that covers `hash` is shallower than `depth`.
+    pub(super) fn deepen<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
+        let _structure = self.base.shared();
+        loop {
+            let located = self.ready(core, hash)?;
+            let segment = core.segment(located.segment)?;
+            let guards = core.lock_all(segment);
+            if self.is_current(core, hash, located)
+                && (core.link(segment.id)?.depth >= depth || !self.split(core, segment, &guards)?)
+            {
+                return Ok(());
+            }
+        }
+    }
+}

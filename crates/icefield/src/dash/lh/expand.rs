@@ -1,0 +1,98 @@
+//! Linear hashing grows: expansions, and the arrays of segments that they need (§5.1, §5.2).
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Release;
+
+use super::growth::Expansion;
+use super::{Lh, runs};
+use crate::Result;
+use crate::dash::extent::{self, Extent};
+use crate::dash::kinds::Kinds;
+use crate::dash::layout::{Header, Link, State};
+use crate::dash::recover::touch;
+use crate::dash::root::entry_of;
+use crate::dash::segment::{Core, Segment};
+use crate::dash::split::MAX_CHAIN_TO_SPLIT;
+use crate::pm::Medium;
+
+impl Lh {
+    /// Makes sure that an array is there, before its first segment is. An entry stays when its array goes, and means
+    /// nothing then.
+    fn provide<T: Kinds>(&self, core: &Core<T>, extent: Extent, array: u64) -> Result<()> {
+        let (pm, parity) = (&core.pm, extent.parity());
+        let place = self.arrays.place(array, parity);
+        let end = place + self.arrays.size(array);
+        pm.grow(&core.headers, end * size_of::<Header>() as u64)?;
+        let bytes = core.geometry.segment_bytes();
+        pm.grow(&core.segments, end * bytes)?;
+        // It may have been there before, and have been given back.
+        pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
+        if self.base.entry(pm, parity, array) == Some(place as u32) {
+            return Ok(());
+        }
+        for entry in self.base.entries(pm, parity, array..array + 1)? {
+            // Release (E4): the array behind the entry is there.
+            entry.store(pm, entry_of(place as u32), Release);
+            // P13: the entry is durable before the root word counts a segment of the array.
+            pm.persist(entry);
+        }
+        Ok(())
+    }
+
+    /// Adds a segment; its split is due from then on. `false`: there may be no more.
+    pub(super) fn expand<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
+        let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.extent();
+        let Some(new) = old.grown() else { return Ok(false) };
+        // After a crash the source may still look as if the new segment were there (`is_merged`).
+        touch(core, self, self.id(old, extent::source(old.count())))?;
+        let (array, within) = self.arrays.array_of(old.count());
+        if within == 0 {
+            self.provide(core, old, array)?;
+        }
+        self.base.set_word(core, new.pack())?;
+        self.expansions.add(1);
+        Ok(true)
+    }
+
+    /// Whether the table shall grow now that a segment is about to get a chained bucket.
+    pub(super) fn shall_expand<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        segment: Segment<'_>,
+        records: impl Fn() -> u64,
+    ) -> Result<bool> {
+        let segments = self.extent().count();
+        Ok(match self.expansion {
+            Expansion::ChainedBucket => {
+                // A crowd of equal hashes would have the table grow for ever.
+                let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
+                chained <= segments / 2
+                    || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()
+                        <= MAX_CHAIN_TO_SPLIT
+            }
+            Expansion::Load { percent } => {
+                let slots = segments * core.geometry.segment_slots();
+                records().saturating_mul(100) > slots.saturating_mul(percent.into())
+            }
+        })
+    }
+
+    /// Makes all segments of an empty table.
+    pub(super) fn lay_out<T: Kinds>(&self, core: &Core<T>, extent: Extent) -> Result<()> {
+        for array in 0..self.arrays.arrays_for(extent.count()) {
+            self.provide(core, extent, array)?;
+        }
+        for run in runs(extent) {
+            let id = self.id(extent, extent.index(run.first));
+            let side = run.last.checked_add(1).map(|next| self.id(extent, extent.index(next)));
+            let fresh = !core.is_touched(id);
+            let mut new = core.renew_segment(id, fresh, Self::birth(extent))?;
+            let link = Link { state: State::Stable, depth: run.depth, side };
+            core.complete(&new, link, run.first)?;
+            core.mark_ready(id);
+            new.unlock();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! Finding a key in its segment (§4.2, §4.3, Algorithm 3): without a lock, or under those of its two buckets.
+
+use super::kinds::{Ablation, Kinds};
+use super::layout::Bucket;
+use super::segment::{Core, Found, Site, Target};
+use super::stash::{self, StashHint};
+use crate::Result;
+use crate::base::reclaim::PROTECTED;
+use crate::base::version_lock;
+use crate::pm::Medium;
+use crate::record::Probe;
+
+/// What an optimistic search says.
+pub(super) enum Search<T> {
+    /// The answer, validated.
+    Sure(T),
+    /// A writer came between: start again from the directory.
+    Again,
+}
+
+/// Which bucket of a pair, and which of its slots, the first of some [`Core::candidates`] is.
+#[inline]
+pub(super) fn place_of(candidates: u32) -> (usize, usize) {
+    let place = candidates.trailing_zeros() as usize;
+    (place / 16, place % 16)
+}
+
+impl<T: Kinds> Core<T> {
+    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
+    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
+    /// afterwards.
+    #[inline(always)]
+    pub(super) fn search<R>(
+        &self,
+        Target { located, pair }: Target<'_>,
+        probe: &Probe<'_>,
+        current: impl FnOnce() -> bool,
+        take: impl FnOnce(u64) -> R,
+    ) -> Result<Search<Option<R>>> {
+        let pm = &self.pm;
+        let locks = pair.map(|bucket| bucket.version_lock(pm));
+        // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
+        let versions = locks.map(version_lock::read_begin);
+        let valid = || {
+            locks.iter().zip(versions).all(|(&lock, version)| version_lock::validate(lock, version))
+        };
+        if !current() {
+            return Ok(Search::Again);
+        }
+        let found = match self.find_in_pair(pair, probe) {
+            Ok(Some((which, slot))) => Ok(Some(pair[which].value(slot).load(pm, PROTECTED))),
+            Ok(None) => match self.stash_hint(pair, probe.hash) {
+                hint if hint.is_empty() => Ok(None),
+                hint => self.search_stash(located.segment, probe, hint),
+            },
+            Err(error) => Err(error),
+        };
+        // Hits, misses and faults alike count only when nobody wrote meanwhile.
+        if !valid() {
+            pm.forget_reads();
+            return Ok(Search::Again);
+        }
+        Ok(Search::Sure(found?.map(take)))
+    }
+
+    /// Bit per slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record with the key's
+    /// fingerprint.
+    #[inline]
+    pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
+        let [home, probing] = pair.map(|bucket| move || self.candidates_in(bucket, hash));
+        if T::Ablation::PARTS.probing { home() | probing() << 16 } else { home() }
+    }
+
+    /// Bit per slot of a bucket that holds a record with the key's fingerprint.
+    #[inline]
+    fn candidates_in(&self, bucket: &Bucket, hash: u64) -> u32 {
+        if T::Ablation::PARTS.fingerprints {
+            bucket.candidates(&self.pm, hash)
+        } else {
+            bucket.meta(&self.pm).allocated()
+        }
+    }
+
+    /// Whether a slot, if it is taken, holds the key.
+    #[inline]
+    fn holds(&self, bucket: &Bucket, slot: usize, probe: &Probe<'_>) -> Result<bool> {
+        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob,
+        // which our pin keeps.
+        let word = bucket.slots[slot].key.load(&self.pm, PROTECTED);
+        if T::Ablation::PARTS.fingerprints {
+            self.records.matches(&self.pm, word, probe)
+        } else {
+            self.records.is_key(&self.pm, word, probe)
+        }
+    }
+
+    /// The slot of a bucket that holds the key.
+    #[inline]
+    fn find_in(&self, bucket: &Bucket, probe: &Probe<'_>) -> Result<Option<usize>> {
+        let mut candidates = self.candidates_in(bucket, probe.hash);
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            if self.holds(bucket, slot, probe)? {
+                return Ok(Some(slot));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// Where the stash may hold a key with this hash.
+    #[inline]
+    fn stash_hint(&self, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
+        if !T::Ablation::PARTS.overflow_metadata {
+            return StashHint { buckets: 0, all: true };
+        }
+        // The next bucket notes what the home bucket has no place for, of a stash.
+        let both = T::Ablation::PARTS.probing || self.geometry.stash > 0;
+        let probing = if both { probing } else { home };
+        stash::hint(&self.pm, [home, probing], hash)
+    }
+
+    /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be
+    /// is anybody's guess.
+    #[inline]
+    fn find_in_pair(
+        &self,
+        pair: [&Bucket; 2],
+        probe: &Probe<'_>,
+    ) -> Result<Option<(usize, usize)>> {
+        let mut candidates = self.candidates(pair, probe.hash);
+        while candidates != 0 {
+            let (which, slot) = place_of(candidates);
+            if self.holds(pair[which], slot, probe)? {
+                return Ok(Some((which, slot)));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
+    }
+
+    /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's
+    /// version, which every change to its overflow records steps, is validated by the caller.
+    #[cold]
+    fn search_stash(
+        &self,
+        segment: u32,
+        probe: &Probe<'_>,
+        hint: StashHint,
+    ) -> Result<Option<u64>> {
+        let (pm, segment) = (&self.pm, self.segment(segment)?);
+        let stash = self.stash(segment).iter().enumerate();
+        let hinted = stash
+            .filter(|(number, _)| hint.all || hint.buckets >> number & 1 == 1)
+            .map(|(_, bucket)| Ok(bucket));
+        let chained = hint
+            .all
+            .then(|| self.chain(segment.id).map(|block| block.map(|(_, block)| &block.bucket)));
+        for bucket in hinted.chain(chained.into_iter().flatten()) {
+            let bucket = bucket?;
+            let value = loop {
+                let lock = bucket.version_lock(pm);
+                let version = version_lock::read_begin(lock);
+                let value = self
+                    .find_in(bucket, probe)
+                    .map(|slot| slot.map(|slot| bucket.value(slot).load(pm, PROTECTED)));
+                if version_lock::validate(lock, version) {
+                    break value;
+                }
+                pm.forget_reads();
+            };
+            if let Some(value) = value? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds a key under the locks of its home and probing bucket, which keep every record of that home in its place.
+    #[inline]
+    pub(super) fn find_locked<'a>(
+        &'a self,
+        segment: u32,
+        pair: [&'a Bucket; 2],
+        probe: &Probe<'_>,
+    ) -> Result<Option<Found<'a>>> {
+        if let Some((which, slot)) = self.find_in_pair(pair, probe)? {
+            return Ok(Some(Found { bucket: pair[which], slot, site: Site::Normal }));
+        }
+        let hint = self.stash_hint(pair, probe.hash);
+        if hint.is_empty() {
+            return Ok(None);
+        }
+        self.find_stashed(segment, probe, hint)
+    }
+
+    #[cold]
+    fn find_stashed<'a>(
+        &'a self,
+        segment: u32,
+        probe: &Probe<'_>,
+        hint: StashHint,
+    ) -> Result<Option<Found<'a>>> {
+        let segment = self.segment(segment)?;
+        for (number, bucket) in self.stash(segment).iter().enumerate() {
+            if (hint.all || hint.buckets >> number & 1 == 1)
+                && let Some(slot) = self.find_in(bucket, probe)?
+            {
+                return Ok(Some(Found { bucket, slot, site: Site::Stash(number) }));
+            }
+        }
+        if hint.all {
+            for block in self.chain(segment.id) {
+                let bucket = &block?.1.bucket;
+                if let Some(slot) = self.find_in(bucket, probe)? {
+                    return Ok(Some(Found { bucket, slot, site: Site::Chain }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

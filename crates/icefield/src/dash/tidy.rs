@@ -1,0 +1,162 @@
+//! What of a segment's records lies beyond their home buckets: brought home when there is room, and noted there.
+
+use super::bucket::Guard;
+use super::insert::{MAX_MOVES, movable};
+use super::kinds::{Ablation, Kinds};
+use super::layout::Bucket;
+use super::moves::Move;
+use super::segment::{Core, Segment};
+use super::stash;
+use crate::Result;
+use crate::pm::Medium;
+
+/// Moves that may be made together, and then those that may be made after them.
+type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];
+
+impl<T: Kinds> Core<T> {
+    /// Brings stashed records home, if need be by moving others on, and frees what the chain does not need any more.
+    /// The caller holds all locks.
+    pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, T::Medium>]) -> Result<()> {
+        let Some(rounds) = self.plan_ways(segment)? else { return Ok(()) };
+        guards.iter().for_each(Guard::begin_change);
+        for moves in rounds.iter().filter(|moves| !moves.is_empty()) {
+            self.copy_all(moves);
+            self.publish_all(moves);
+            self.strike_all(moves);
+            // P5: the slots are durably free before they are used again.
+            self.pm.fence();
+            self.counts.displacements.add(moves.len() as i64);
+        }
+        self.bring_home(segment)?;
+        // P11, as after a split.
+        self.pm.fence();
+        self.drop_empty_chain(segment)?;
+        self.rebuild_overflow(segment)
+    }
+
+    /// Which records to move on so that as many as can be come home, those first whose places others take; `None`: none
+    /// can.
+    fn plan_ways<'a>(&self, segment: Segment<'a>) -> Result<Option<Rounds<'a>>> {
+        let (pm, normal) = (&self.pm, self.geometry.buckets as usize);
+        let taken = segment.buckets[..normal].iter().map(|bucket| bucket.meta(pm).allocated());
+        let (mut taken, mut left) = (taken.collect::<Vec<_>>(), vec![0_u32; normal]);
+        let (mut rounds, mut comers) = (Rounds::default(), 0);
+        for site in self.sites(segment).skip(normal) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(pm).allocated()) {
+                let home = self.geometry.home(self.hash_at(bucket, slot)?);
+                let pair = [home, self.geometry.next(home)];
+                if let Some((which, free)) = self.choose(pair.map(|number| taken[number])) {
+                    taken[pair[which]] |= 1 << free;
+                } else if !T::Ablation::PARTS.balancing
+                    || !self.plan_way(segment, pair[1], true, (&mut taken, &mut left), &mut rounds)
+                        && !self.plan_way(
+                            segment,
+                            home,
+                            false,
+                            (&mut taken, &mut left),
+                            &mut rounds,
+                        )
+                {
+                    continue;
+                }
+                comers += 1;
+            }
+        }
+        Ok((comers > 0).then_some(rounds))
+    }
+
+    /// Plans to move a record from a full bucket to the next one or the previous one, and so on until one has room.
+    /// `taken`: the slots of each bucket that will be; `left`: those whose records have been planned for before.
+    fn plan_way<'a>(
+        &self,
+        segment: Segment<'a>,
+        from: usize,
+        onwards: bool,
+        (taken, left): (&mut [u32], &mut [u32]),
+        rounds: &mut Rounds<'a>,
+    ) -> bool {
+        let mut path: Vec<(usize, usize)> = Vec::with_capacity(MAX_MOVES);
+        let mut number = from;
+        let free = loop {
+            let (pm, bucket) = (&self.pm, &segment.buckets[number]);
+            if !path.is_empty()
+                && let Some(free) = Bucket::free_slot(taken[number], self.geometry.slot_mask())
+            {
+                break free;
+            }
+            let Some(slot) = movable(pm, bucket, onwards, left[number]) else { return false };
+            if path.len() == MAX_MOVES || path.iter().any(|&(passed, _)| passed == number) {
+                return false;
+            }
+            path.push((number, slot));
+            let geometry = self.geometry;
+            number = if onwards { geometry.next(number) } else { geometry.previous(number) };
+        };
+        taken[number] |= 1 << free;
+        let mut target = (&segment.buckets[number], free);
+        for (round, (number, slot)) in path.into_iter().rev().enumerate() {
+            // The slot that is left is taken at once.
+            left[number] |= 1 << slot;
+            let source = (&segment.buckets[number], slot);
+            rounds[round].push(Move { source, target, member: onwards });
+            target = source;
+        }
+        true
+    }
+
+    /// Moves records from the stash and the chain to their home or probing buckets, all together in three fences.
+    pub(super) fn bring_home(&self, segment: Segment<'_>) -> Result<()> {
+        let pm = &self.pm;
+        let mut pending = vec![0_u32; self.geometry.buckets as usize];
+        let mut moves = Vec::new();
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (_, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(pm).allocated()) {
+                let home = self.geometry.home(self.hash_at(bucket, slot)?);
+                let pair = [home, self.geometry.next(home)];
+                let metas = pair
+                    .map(|number| segment.buckets[number].meta(pm).allocated() | pending[number]);
+                if let Some((which, free)) = self.choose(metas) {
+                    pending[pair[which]] |= 1 << free;
+                    let target = (&segment.buckets[pair[which]], free);
+                    moves.push(Move { source: (bucket, slot), target, member: which == 1 });
+                }
+            }
+        }
+        if !moves.is_empty() {
+            self.copy_all(&moves);
+            self.publish_all(&moves);
+            // P11: durable by the fence of P16, before the locks are released and the slots used again.
+            self.strike_all(&moves);
+        }
+        Ok(())
+    }
+
+    /// Recomputes the overflow metadata of all buckets from the records in the stash and the chain.
+    pub(super) fn rebuild_overflow(&self, segment: Segment<'_>) -> Result<()> {
+        segment.buckets.iter().for_each(|bucket| stash::reset(&self.pm, bucket));
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (site, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(&self.pm).allocated()) {
+                let hash = self.hash_at(bucket, slot)?;
+                let [home, probing] = self.pair(segment, hash);
+                stash::note(&self.pm, home, probing, hash, site.stash_bucket());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a key with this hash finds room without a split.
+    pub(super) fn has_room(&self, segment: Segment<'_>, hash: u64) -> Result<bool> {
+        let mask = self.geometry.slot_mask();
+        let free =
+            |bucket: &Bucket| Bucket::free_slot(bucket.meta(&self.pm).allocated(), mask).is_some();
+        let pair = self.pair(segment, hash);
+        let metas = pair.map(|bucket| bucket.meta(&self.pm).allocated());
+        if self.choose(metas).is_some() || self.stash(segment).iter().any(free) {
+            return Ok(true);
+        }
+        self.chain(segment.id).try_fold(false, |found, block| Ok(found || free(&block?.1.bucket)))
+    }
+}
