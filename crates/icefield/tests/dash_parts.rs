@@ -11,7 +11,11 @@ macro_rules! without {
     ($($name:ident { $($part:ident),+ })*) => {$(
         struct $name;
         impl Ablation for $name {
-            const PARTS: Parts = Parts { $($part: false,)+ ..Parts::ALL };
+            const PARTS: Parts = {
+                let mut parts = Parts::ALL;
+                $(parts.$part = false;)+
+                parts
+            };
         }
     )*};
 }

@@ -136,7 +136,7 @@ pub(super) fn child(index: u64, depth: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dash::directory::hashes_below;
+    use crate::dash::root::hashes_below;
 
     #[test]
     fn extents_survive_packing() {

@@ -32,6 +32,9 @@ const POLICY: std::ops::Range<usize> = 6..9;
 /// What a clean shutdown writes when nobody has counted the records.
 const UNCOUNTED: u64 = u64::MAX;
 
+/// What a table of these types stands on.
+type CoreOf<K, V, P, M> = Core<Of<K, V, M, <P as Directory>::Ablation>>;
+
 /// How a Dash table is made or opened: a builder, from [`Dash::options`].
 ///
 /// ```
@@ -188,7 +191,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         table: Region,
         identity: &Identity,
         generation: u64,
-    ) -> Result<Core<Of<K, V, M, P::Ablation>>> {
+    ) -> Result<CoreOf<K, V, P, M>> {
         let limit = self.common.limit();
         let segment_bytes = self.geometry.segment_bytes();
         let most_segments = (limit / segment_bytes).clamp(64, u64::from(u32::MAX - 1));
