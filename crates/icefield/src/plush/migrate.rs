@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::compact::Worth;
 use super::core::{Core, EntryRef, lock};
 use super::epoch::LogEpoch;
-use super::layout::{Shape, State};
+use super::layout::{MAX_BUCKETS, Shape, State};
 use super::level::Moving;
 use super::newest::Newest;
 use super::root::{Held, Record};
@@ -175,8 +175,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if epoch.is_none() {
             places.retain(|&place| !groups.left[place].is_empty());
         }
+        // A sync costs more than any number of media writes.
+        let together = if self.pm.fence_syncs() { MAX_BUCKETS } else { TOGETHER };
         while !places.is_empty() {
-            for places in places.chunks(TOGETHER) {
+            for places in places.chunks(together) {
                 self.arrive(held, level, first, &mut groups, places, epoch)?;
             }
             places.retain(|&place| !groups.left[place].is_empty());
@@ -201,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for &place in places {
             self.make_room(held, level, first + place as u64, groups.portion(place, self.shape))?;
         }
-        let mut targets = Vec::with_capacity(TOGETHER);
+        let mut targets = Vec::with_capacity(places.len());
         for &place in places {
             let portion = groups.portion(place, self.shape);
             targets.push(self.append(level, first + place as u64, portion, epoch)?);

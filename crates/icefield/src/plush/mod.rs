@@ -30,7 +30,7 @@
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
 //!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
 //!   Records of words are in the slots, all others in the payload log.
-//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences.
+//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, on disks all of them.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
