@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use icefield::{Durability, Yards};
+use icefield::{Durability, SyncMode, Yards};
 use icefield_testkit::workload::Distribution;
 
 /// What to measure and how. The defaults are those of a full run; `--quick` makes a small one.
@@ -53,6 +53,10 @@ pub struct Args {
     /// [default: memory for the tables that live there only, else pmem; sim for amplification]
     #[arg(long)]
     pub medium: Option<Medium>,
+    /// When writes on a disk are acknowledged, where a table offers the choice: `always`, `every:MS`, `never`; implies
+    /// `--medium disk` [default: always]
+    #[arg(long)]
+    pub durability: Option<SyncMode>,
     /// Where files are made [default: /dev/shm]
     #[arg(long)]
     pub dir: Option<PathBuf>,
@@ -120,6 +124,7 @@ impl Args {
             dist: Distribution::Uniform,
             batch: Vec::new(),
             medium: None,
+            durability: None,
             dir: None,
             fill: None,
             insert_ratio: Vec::new(),

@@ -216,6 +216,7 @@ impl Design for PlushHt {
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
         let options = Plush::<u64, u64>::options()
             .capacity(setup.capacity)
+            .sync(setup.sync)
             .hash_seed([setup.seed, !setup.seed]);
         let options = match setup.levels {
             Some(levels) => {

@@ -62,6 +62,8 @@ impl Session {
                 return Err(Error::option(option, "must be at least 1"));
             }
         }
+        let medium = args.medium.or(args.durability.map(|_| Medium::Disk));
+        let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(default_dir);
         Ok(Self {
             output: Output::open(&args)?,
@@ -182,6 +184,9 @@ impl Session {
         if medium == Medium::Pmem {
             row.extra("backing", self.backing());
         }
+        if medium == Medium::Disk {
+            row.extra("durability", self.args.durability.unwrap_or_default().to_string());
+        }
         row
     }
 
@@ -221,6 +226,7 @@ impl Session {
             link_ratio: self.args.link_ratio.first().copied(),
             fixed_size: self.fixed_size,
             levels: self.levels,
+            sync: self.args.durability.unwrap_or_default(),
             records: self.records,
             seed: self.args.seed,
         }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use icefield::pm::sim::Sim;
-use icefield::{Durability, Result, Stats, Yards};
+use icefield::{Durability, Result, Stats, SyncMode, Yards};
 
 use crate::args::{Batch, Hashing, Medium};
 use crate::keys::Tally;
@@ -267,6 +267,8 @@ pub(crate) struct Setup {
     pub link_ratio: Option<f64>,
     pub fixed_size: bool,
     pub levels: Option<Levels>,
+    /// When writes are acknowledged, on a disk.
+    pub sync: SyncMode,
     pub records: Records,
     /// Of its hash, so that runs repeat.
     pub seed: u64,

@@ -6,7 +6,7 @@ use icefield::{AnyOptions, AnyTable, Durability};
 
 use crate::failure::{Failure, Outcome};
 use crate::json::{JsonArgs, Line, Output, with_output};
-use crate::table::{TableArg, describe};
+use crate::table::{Keeping, TableArg, describe};
 use crate::text::{self, canonical_type};
 
 /// Examples for `--help`.
@@ -25,9 +25,10 @@ pub struct NewTable {
     /// How many records to make room for; the table grows beyond them
     #[arg(long, value_name = "N")]
     pub capacity: Option<u64>,
-    /// What the table shall survive: auto, process, pmem, pmem-forced (for tests), disk
+    /// What the table shall survive: auto, process, pmem, pmem-forced (for tests), disk (also: always, or relaxed:
+    /// every:MS, never)
     #[arg(long, value_name = "DURABILITY", default_value = "auto")]
-    pub durability: Durability,
+    pub durability: Keeping,
     /// How many bytes the table may take at most
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<u64>,
@@ -39,8 +40,7 @@ const DESIGN: &str = "dash-eh";
 impl NewTable {
     /// Whether anything was asked for beyond the defaults.
     pub fn is_asked(&self) -> bool {
-        let defaults = self.design == DESIGN && self.durability == Durability::default();
-        !defaults || self.capacity.is_some() || self.max_bytes.is_some()
+        self.design != DESIGN || self.capacity.is_some() || self.max_bytes.is_some()
     }
 }
 
@@ -82,13 +82,13 @@ pub fn make(
     key_type: &str,
     value_type: &str,
 ) -> Result<AnyTable, Failure> {
-    if new.durability == Durability::Memory {
+    let Keeping { durability, sync } = new.durability;
+    if durability == Durability::Memory {
         return Err(Failure::Usage(
             "--durability memory: such a table would end with this command".to_owned(),
         ));
     }
-    let options =
-        AnyOptions { capacity: new.capacity, durability: new.durability, max_bytes: new.max_bytes };
+    let options = AnyOptions { capacity: new.capacity, durability, sync, max_bytes: new.max_bytes };
     Ok(AnyTable::create(path, &new.design, key_type, value_type, &options)?)
 }
 

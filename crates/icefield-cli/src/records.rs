@@ -4,7 +4,7 @@ use icefield::AnyTable;
 
 use crate::failure::Outcome;
 use crate::json::{JsonArgs, Line, warn, with_output};
-use crate::table::{HexArg, TableArg, Types, argument};
+use crate::table::{HexArg, KeepingArg, TableArg, Types, argument};
 
 /// Examples for `get --help`.
 pub const GET_EXAMPLES: &str = "\
@@ -59,6 +59,8 @@ pub struct PutArgs {
     #[arg(value_name = "VALUE", allow_negative_numbers = true)]
     value: String,
     #[command(flatten)]
+    keeping: KeepingArg,
+    #[command(flatten)]
     hex: HexArg,
     #[command(flatten)]
     json: JsonArgs,
@@ -73,6 +75,8 @@ pub struct DelArgs {
     /// The keys, as text of the table's key type
     #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
     keys: Vec<String>,
+    #[command(flatten)]
+    keeping: KeepingArg,
     #[command(flatten)]
     hex: HexArg,
     #[command(flatten)]
@@ -110,7 +114,7 @@ pub fn get(args: &GetArgs) -> Outcome {
 /// Runs `put`.
 pub fn put(args: &PutArgs) -> Outcome {
     with_output(&args.json, |out| {
-        let table = AnyTable::open(&args.table.table)?;
+        let table = args.table.open(args.keeping.durability)?;
         let types = Types::of(&table, args.hex);
         let key = argument("KEY", &types.key, &args.key)?;
         let value = argument("VALUE", &types.value, &args.value)?;
@@ -128,7 +132,7 @@ pub fn put(args: &PutArgs) -> Outcome {
 /// Runs `del`.
 pub fn del(args: &DelArgs) -> Outcome {
     with_output(&args.json, |out| {
-        let table = AnyTable::open(&args.table.table)?;
+        let table = args.table.open(args.keeping.durability)?;
         let types = Types::of(&table, args.hex);
         let keys = types.keys(&args.keys)?;
         let removed = table.remove_batch(&slices(&keys))?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use icefield::AnyTable;
+use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
 
 use crate::failure::Failure;
 use crate::text::TextType;
@@ -13,6 +13,48 @@ pub struct TableArg {
     /// The table's directory
     #[arg(value_name = "TABLE")]
     pub table: PathBuf,
+}
+
+/// What a table is to survive, and on a disk when its writes are acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeping {
+    /// What it is to survive.
+    pub durability: Durability,
+    /// When writes are acknowledged.
+    pub sync: SyncMode,
+}
+
+impl std::str::FromStr for Keeping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(sync) = text.parse() {
+            return Ok(Self { durability: Durability::Disk, sync });
+        }
+        let durability = text.parse().map_err(|_| {
+            format!(
+                "`{text}` is none of auto, process, pmem, pmem-forced, disk, always, every:MS, never"
+            )
+        })?;
+        Ok(Self { durability, sync: SyncMode::Always })
+    }
+}
+
+/// The option for how an existing table is opened for writing.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub struct KeepingArg {
+    /// What the writes shall survive: auto, process, pmem, pmem-forced, disk (also: always, or relaxed: every:MS,
+    /// never)
+    #[arg(long, value_name = "DURABILITY", default_value = "auto")]
+    pub durability: Keeping,
+}
+
+impl TableArg {
+    /// Opens the table for writing.
+    pub fn open(&self, keeping: Keeping) -> icefield::Result<AnyTable> {
+        let Keeping { durability, sync } = keeping;
+        AnyTable::open_with(&self.table, &AnyOptions { durability, sync, ..AnyOptions::default() })
+    }
 }
 
 /// The option for bytes as hexadecimal digits.

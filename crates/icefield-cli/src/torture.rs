@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
 use icefield_testkit::arsenal::{self, Arsenal, arsenal};
 use icefield_testkit::budget::Budget;
@@ -131,6 +132,9 @@ struct Common {
     /// What a simulated crash may do
     #[arg(long, default_value = "pmem")]
     model: Medium,
+    /// When writes on a simulated disk are acknowledged: always, every:MS, never (`crash`, `mutate`)
+    #[arg(long, value_name = "MODE", default_value = "always")]
+    sync: SyncMode,
     /// What the records are made of
     #[arg(long, default_value = "words")]
     records: Records,
@@ -386,6 +390,7 @@ fn run_crash(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcom
             seed,
             states: wanted,
             model: rounds.common.model.into(),
+            sync: rounds.common.sync,
             ..CrashOptions::default()
         };
         let report = (arsenal.crash)(&options);
@@ -412,6 +417,7 @@ fn run_mutate(
     let options = mutate::MutateOptions {
         seed: common.seed,
         model: common.model.into(),
+        sync: common.sync,
         states,
         only,
         ..mutate::MutateOptions::default()

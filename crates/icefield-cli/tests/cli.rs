@@ -44,6 +44,7 @@ fn bad_usage_is_2() {
         &["create", "t.ice", "--design", "nonsense"],
         &["create", "t.ice", "--durability", "nonsense"],
         &["create", "t.ice", "--durability", "memory"],
+        &["create", "t.ice", "--durability", "every"],
         &["create", "t.ice", "--capacity", "-1"],
         &["get", "nowhere.ice", "1"],
         &["load", "nowhere.ice", "-"],
@@ -264,11 +265,38 @@ fn strict_stops_at_the_first_malformed_row() {
 }
 
 #[test]
+fn durability_is_an_option_of_whatever_writes() {
+    let place = Place::new();
+    for mode in ["disk", "always", "every:20", "never"] {
+        let table = format!("{}.ice", mode.replace(':', "-"));
+        let told = place.ok(&[
+            "create",
+            &table,
+            "--design",
+            "plush",
+            "--value",
+            "u64",
+            "--durability",
+            mode,
+        ]);
+        assert!(told.contains("durability disk"), "{told}");
+        place.ok(&["put", &table, "1", "10", "--durability", mode]);
+        place.ok(&["put", &table, "2", "20"]);
+        place.ok(&["del", &table, "2", "--durability", mode]);
+        assert!(place.ok(&["check", &table]).contains("1 record"));
+    }
+    place.ok(&["create", "dash.ice"]);
+    for mode in ["disk", "every:20"] {
+        place.fails(2, &["put", "dash.ice", "1", "x", "--durability", mode]);
+    }
+}
+
+#[test]
 fn options_of_a_new_table_need_create() {
     let place = Place::new();
     place.file("rows.csv", "key,value\n");
     place.ok(&["create", "t.ice"]);
-    for option in [["--capacity", "9"], ["--key-type", "u64"], ["--durability", "process"]] {
+    for option in [["--capacity", "9"], ["--key-type", "u64"]] {
         place.fails(2, &["load", "t.ice", "rows.csv", option[0], option[1]]);
     }
     // No row tells the types.

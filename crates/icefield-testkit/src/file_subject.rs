@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use icefield::pm::FaultPlan;
-use icefield::{Durability, Durable, Result};
+use icefield::{Durability, Durable, Result, SyncMode};
 
 use crate::subject::Sample;
 
@@ -12,6 +12,8 @@ use crate::subject::Sample;
 pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's name in commands and reports.
     const NAME: &'static str;
+    /// Whether the design takes [`Durability::Disk`].
+    const DISKS: bool = false;
 
     /// A new table at `path`, of a small geometry picked by `how.variant`.
     ///
@@ -45,6 +47,8 @@ pub struct FileOptions {
     pub variant: u64,
     /// The medium.
     pub durability: Durability,
+    /// When writes are acknowledged, on [`Durability::Disk`].
+    pub sync: SyncMode,
     /// Most bytes that the table's files may take together.
     pub max_bytes: Option<u64>,
     /// System calls that shall fail or kill.

@@ -4,7 +4,7 @@
 use std::hash::Hash;
 
 use icefield::pm::sim::Sim;
-use icefield::{Data, Durable, Key, Result, Value};
+use icefield::{Arg, Data, Durable, Key, Result, Value};
 
 /// A table on the simulated medium.
 pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
@@ -20,6 +20,19 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// # Errors
     /// The table's own.
     fn create_tiny(sim: Sim, variant: u64) -> Result<Self>;
+
+    /// One of the table's ways to put a record that is durable after the next `sync`, chosen by `way`.
+    ///
+    /// # Errors
+    /// The table's own.
+    fn put_relaxed(
+        &self,
+        key: Arg<'_, Self::Key>,
+        value: Arg<'_, Self::Value>,
+        _way: u64,
+    ) -> Result<()> {
+        self.put(key, value)
+    }
 
     /// Opens the table that `sim` holds.
     ///

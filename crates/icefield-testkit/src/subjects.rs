@@ -5,8 +5,8 @@ use std::path::Path;
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
 use icefield::{
-    DashEh, DashLh, DashOptions, Directory, Expansion, Geometry, Iceberg, IcebergOptions, Key, Lh,
-    Plush, PlushOptions, Result, Shape, Value, Yards,
+    Arg, DashEh, DashLh, DashOptions, Directory, Expansion, Form, Geometry, Iceberg,
+    IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,
 };
 
 use crate::file_subject::{FileOptions, FileSubject};
@@ -19,9 +19,13 @@ const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
 const SIM_BYTES: u64 = 1 << 23;
 
 /// A persistent table as a subject: its name, its exempt regions, and the options of a variant, tiny for the simulated
-/// medium and larger for files. A table that is opened goes by what it was made with.
+/// medium and larger for files. A table that is opened goes by what it was made with. Those that live on disks, too, say
+/// how they put relaxedly, and what their option for that is called.
 macro_rules! subjects {
-    ($table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,) => {
+    (
+        $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,
+        $(relaxed: $put:path, option: $sync:ident,)?
+    ) => {
         impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
             const NAME: &'static str = $name;
             const EXEMPT: &'static [&'static str] = $exempt;
@@ -33,17 +37,22 @@ macro_rules! subjects {
             fn open_on(sim: Sim) -> Result<Self> {
                 $tiny(0).max_bytes(SIM_BYTES).open_on(sim)
             }
+
+            $(fn put_relaxed(&self, key: Arg<'_, K>, value: Arg<'_, V>, way: u64) -> Result<()> {
+                $put(self, key, value, way)
+            })?
         }
 
         impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> FileSubject for $table<K, V> {
             const NAME: &'static str = $name;
+            $(const DISKS: bool = !stringify!($put).is_empty();)?
 
             fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
-                with_file_options!($larger(how.variant), how).create(path)
+                with_file_options!($larger(how.variant)$(.$sync(how.sync))?, how).create(path)
             }
 
             fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
-                with_file_options!($larger(how.variant), how).open(path)
+                with_file_options!($larger(how.variant)$(.$sync(how.sync))?, how).open(path)
             }
 
             fn open_to_read(path: &Path) -> Result<Self> {
@@ -104,6 +113,8 @@ subjects! {
     exempt: &[],
     tiny: |variant| plush_options(variant, plush_shape(variant)),
     larger: |variant| plush_options(variant, plush_file_shape(variant)),
+    relaxed: put_relaxed,
+    option: sync,
 }
 
 /// Now and then all keys have the same hash, more often crowded ones (few fingerprints), so that chains come and go and
@@ -214,12 +225,45 @@ fn plush_file_shape(variant: u64) -> Shape {
     }
 }
 
-fn plush_options<K: Key + ?Sized, V: Value + ?Sized>(
+fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
     variant: u64,
     shape: Shape,
 ) -> PlushOptions<K, V> {
     let options = Plush::<K, V>::options().shape(shape).hash(hash_kind(variant));
     let options = options.hash_seed(hash_seed(variant)).blob_chunk_bytes(1 << 10);
+    let options = match variant % 5 {
+        // Among the keys of the scenarios, most of which are low numbers.
+        4 if K::FORM == Form::Word => {
+            let (first, last) = (K::sample(0), K::sample(1023));
+            options.partition(Partition::Range).key_range(K::arg(&first), K::arg(&last))
+        }
+        4 => options.partition(Partition::Range),
+        _ => options,
+    };
+    // Most begin as tables do; some when the log epochs are about to wrap around, or to fill a round.
+    let options = match variant % 4 {
+        2 => options.first_epoch((1 << 48) - 1 - variant / 4 % 16),
+        3 => options.first_epoch((1 << 20) - 1 - variant / 4 % 16),
+        _ => options,
+    };
     // Filters in DRAM of no level, of some and of all; now and then all buckets at once.
     options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
+}
+
+/// Each of the ways to put a record that is durable after the next `sync`.
+fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
+    table: &Plush<K, V, Sim>,
+    key: Arg<'_, K>,
+    value: Arg<'_, V>,
+    way: u64,
+) -> Result<()> {
+    match way % 3 {
+        0 => table.put(key, value),
+        1 => table.put_unlogged(key, value),
+        // Who does not await it learns nothing from it.
+        _ => {
+            drop(table.put_async(key, value));
+            Ok(())
+        }
+    }
 }

@@ -10,19 +10,22 @@ use std::path::Path;
 use erased::{Bytes, Erased};
 use types::{DataType, KEY, VALUE};
 
-use crate::pm::Durability;
+use crate::pm::{Durability, SyncMode};
 use crate::table::{
     BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
 };
 use crate::{Error, Result};
 
-/// How [`AnyTable::create`] makes a table; the fields mean what they mean on the typed tables' options.
+/// How [`AnyTable::create`] makes a table, and [`AnyTable::open_with`] opens one; the fields mean what they mean on the
+/// typed tables' options.
 #[derive(Clone, Debug, Default)]
 pub struct AnyOptions {
     /// How many records it is made for; it grows beyond them.
     pub capacity: Option<u64>,
     /// What it shall survive.
     pub durability: Durability,
+    /// When writes are acknowledged, on [`Durability::Disk`].
+    pub sync: SyncMode,
     /// How many bytes it may take at most.
     pub max_bytes: Option<u64>,
 }
@@ -105,7 +108,30 @@ impl AnyTable {
     /// # Errors
     /// As the design's own `open`, types excepted: any are welcome.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        designs::open(path.as_ref(), false)
+        Self::open_with(path, &AnyOptions::default())
+    }
+
+    /// [`AnyTable::open`], with another durability than [`Durability::Auto`], or a bound on the table's bytes.
+    ///
+    /// # Errors
+    /// As [`AnyTable::open`]; [`Error::Unsupported`] for [`Durability::Disk`] and a design that does not offer it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("clicks.ice");
+    /// use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
+    /// let options = AnyOptions {
+    ///     durability: Durability::Disk,
+    ///     sync: SyncMode::Every(100),
+    ///     ..AnyOptions::default()
+    /// };
+    /// drop(AnyTable::create(&path, "plush", "u64", "u64", &options)?);
+    /// let table = AnyTable::open_with(&path, &options)?;
+    /// table.put(&[1; 8], &[2; 8])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_with(path: impl AsRef<Path>, options: &AnyOptions) -> Result<Self> {
+        designs::open(path.as_ref(), false, options)
     }
 
     /// Opens the table at `path` for reading: nothing in its directory is modified.
@@ -113,7 +139,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::open`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
-        designs::open(path.as_ref(), true)
+        designs::open(path.as_ref(), true, &AnyOptions::default())
     }
 
     /// The design's name.

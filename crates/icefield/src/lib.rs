@@ -62,8 +62,8 @@ pub use iceberg::{Iceberg, IcebergOptions};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 #[doc(hidden)]
 pub use plush::Shape;
-pub use plush::{Plush, PlushOptions};
-pub use pm::Durability;
+pub use plush::{Partition, Plush, PlushOptions};
+pub use pm::{Committed, Durability, SyncMode};
 pub use record::Iter;
 pub use table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,

@@ -1,5 +1,7 @@
 //! Every crash point of every operation, on tiny tables.
 
+use icefield::SyncMode;
+use icefield::pm::sim::Model;
 use icefield_testkit::arsenal::{Records, arsenal};
 use icefield_testkit::crash::{self, CrashOptions};
 
@@ -48,6 +50,28 @@ fn plush_words() {
 #[test]
 fn plush_bytes() {
     every_point("plush", Records::Bytes);
+}
+
+/// On a disk, and with writes that are acknowledged before they are durable.
+fn plush_on_disk(records: Records) {
+    let arsenal = arsenal("plush", records).expect("a design");
+    for sync in [SyncMode::Always, SyncMode::Every(10), SyncMode::Never] {
+        let options =
+            CrashOptions { model: Model::Disk, sync, states: 8_000, ..CrashOptions::default() };
+        let report = (arsenal.crash)(&options);
+        println!("{sync}: {report:?}");
+        assert_eq!(report.violations, 0);
+    }
+}
+
+#[test]
+fn plush_words_on_disk() {
+    plush_on_disk(Records::Words);
+}
+
+#[test]
+fn plush_bytes_on_disk() {
+    plush_on_disk(Records::Bytes);
 }
 
 #[test]

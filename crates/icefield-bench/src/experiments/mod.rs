@@ -16,6 +16,7 @@ mod occupancy;
 mod oltp;
 mod prefault;
 mod project;
+mod range;
 mod recovery;
 mod smallbank;
 mod sweeps;
@@ -115,6 +116,11 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "features",
         what: "the same with resizing and strong hashing off and on; dlht-map with either allocator (DLHT Fig 14)",
         run: sweeps::features,
+    },
+    Experiment {
+        name: "range",
+        what: "records in the order of their keys, by how many are asked for at a time (Plush 6.6)",
+        run: range::run,
     },
     Experiment {
         name: "single-thread",

@@ -90,11 +90,11 @@ pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, |out| {
         if !args.create && args.new.is_asked() {
             return Err(Failure::Usage(
-                "--design, --capacity, --durability, --max-bytes: only with --create".to_owned(),
+                "--design, --capacity, --max-bytes: only with --create".to_owned(),
             ));
         }
         // Without --create the table comes first: a wrong path should not wait for the first row of a pipe.
-        let table = if args.create { None } else { Some(AnyTable::open(&args.table.table)?) };
+        let table = if args.create { None } else { Some(args.table.open(args.new.durability)?) };
         let (input, total) = open_input(&args.file)?;
         let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
         let columns = Columns { key: args.key.clone(), value: args.value.clone() };
@@ -146,7 +146,7 @@ fn open_or_create(
     rows: &mut Rows,
     out: &mut Output,
 ) -> Result<(AnyTable, Vec<RowResult>), Failure> {
-    match AnyTable::open(&args.table.table) {
+    match args.table.open(args.new.durability) {
         Err(Error::NotFound { .. }) => {}
         opened => {
             let table = opened?;

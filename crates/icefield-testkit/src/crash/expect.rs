@@ -6,6 +6,10 @@ use super::step::Step;
 use crate::call::{BatchKind, Reply};
 use crate::reference::Reference;
 
+/// What each key has been since the last sync besides what it is, where writes are acknowledged before they are
+/// durable. Empty where they are not.
+pub(super) type Past = Vec<Vec<Option<u64>>>;
+
 /// The values that each key may have after a crash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expect {
@@ -13,7 +17,7 @@ pub(super) struct Expect {
     pub(super) values: Vec<Option<u64>>,
     /// Where each key's values end.
     pub(super) ends: Vec<usize>,
-    /// Either every key has its first value, or every key its last (a `clear` in flight).
+    /// Either every key has its last value, or no key has it for this reason (a `clear` in flight).
     pub(super) together: bool,
     /// Whether the table was closed, which it must tell; unknown while it is being opened or closed.
     pub(super) closed: Option<bool>,
@@ -29,11 +33,27 @@ impl Expect {
 
     /// Every key of an open table exactly as the reference has it.
     pub(super) fn exact(keys: &[u64], right: &Reference) -> Self {
+        Self::settled(keys, right, &Past::new())
+    }
+
+    /// Every key as the reference has it, or as it was since the last sync.
+    pub(super) fn settled(keys: &[u64], right: &Reference, past: &Past) -> Self {
         let mut expect = Self::open();
-        for &key in keys {
-            expect.push([right.get(key)]);
+        for (at, &key) in keys.iter().enumerate() {
+            expect.push(earlier(past, at).chain([right.get(key)]));
         }
         expect
+    }
+
+    /// What each key may be, as the past of what follows.
+    pub(super) fn into_past(self) -> Past {
+        let distinct = |values: &[Option<u64>]| {
+            let mut values = values.to_vec();
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        (0..self.ends.len()).map(|at| distinct(self.allowed(at))).collect()
     }
 
     /// Every key of an open table exactly as `got` has it.
@@ -43,8 +63,8 @@ impl Expect {
         expect
     }
 
-    /// The reference, and `step` in flight: there or not.
-    pub(super) fn in_flight(keys: &[u64], right: &Reference, step: &Step) -> Self {
+    /// The reference, or what was since the last sync, and `step` in flight: there or not.
+    pub(super) fn in_flight(keys: &[u64], right: &Reference, past: &Past, step: &Step) -> Self {
         let mut expect = Self::open();
         let mut after = right.clone();
         let mut passed: Vec<(u64, Option<u64>)> = Vec::new();
@@ -70,12 +90,12 @@ impl Expect {
                 expect.together = true;
                 passed.extend(keys.iter().map(|&key| (key, None)));
             }
-            Step::CrashIn { step, .. } => return Self::in_flight(keys, right, step),
-            Step::Scan | Step::Reserve(_) | Step::Shrink | Step::Reopen => {}
+            Step::CrashIn { step, .. } => return Self::in_flight(keys, right, past, step),
+            Step::Scan | Step::Sync | Step::Reserve(_) | Step::Shrink | Step::Reopen => {}
         }
-        for &key in keys {
+        for (at, &key) in keys.iter().enumerate() {
             let later = passed.iter().filter(|(passed, _)| *passed == key).map(|(_, value)| *value);
-            expect.push(std::iter::once(right.get(key)).chain(later));
+            expect.push(earlier(past, at).chain([right.get(key)]).chain(later));
         }
         expect
     }
@@ -94,10 +114,13 @@ impl Expect {
 
     /// Whether all keys together may be so.
     pub(super) fn agree(&self, got: &[Option<u64>]) -> bool {
-        let all = |pick: fn(&[Option<u64>]) -> Option<&Option<u64>>| {
-            got.iter().enumerate().all(|(at, value)| pick(self.allowed(at)) == Some(value))
+        let all = |agrees: fn(&[Option<u64>], &Option<u64>) -> bool| {
+            got.iter().enumerate().all(|(at, value)| agrees(self.allowed(at), value))
         };
-        !self.together || all(<[_]>::first) || all(<[_]>::last)
+        let before = |allowed: &[Option<u64>], value: &Option<u64>| {
+            allowed.split_last().is_some_and(|(_, before)| before.contains(value))
+        };
+        !self.together || all(before) || all(|allowed, value| allowed.last() == Some(value))
     }
 
     /// The same after a recovery that has already told the first keys.
@@ -107,7 +130,7 @@ impl Expect {
         let mut expect = Self { together: self.together, closed, ..Self::default() };
         for at in 0..self.ends.len() {
             match got.get(at) {
-                // The first and the last value count when all keys go together.
+                // Which value is the last one counts when all keys go together.
                 Some(&value) if self.together => {
                     let allowed = self.allowed(at).iter().copied();
                     expect.push(
@@ -120,6 +143,11 @@ impl Expect {
         }
         expect
     }
+}
+
+/// What the key at `at` has been.
+fn earlier(past: &Past, at: usize) -> impl Iterator<Item = Option<u64>> {
+    past.get(at).into_iter().flatten().copied()
 }
 
 /// A value that no history writes and no table answers.
@@ -139,6 +167,6 @@ pub(super) fn run_reference(right: &mut Reference, step: &Step) -> Vec<Reply> {
             Vec::new()
         }
         Step::CrashIn { step, .. } => run_reference(right, step),
-        Step::Scan | Step::Reserve(_) | Step::Shrink | Step::Reopen => Vec::new(),
+        Step::Scan | Step::Sync | Step::Reserve(_) | Step::Shrink | Step::Reopen => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use icefield::pm::sim::{
 };
 
 use super::Plan;
-use super::expect::{Expect, run_reference};
+use super::expect::{Expect, Past, run_reference};
 use super::judge::Court;
 use super::machine::Machine;
 use super::step::Step;
@@ -51,7 +51,7 @@ struct Capture {
 impl Bench {
     pub(super) fn new(plan: &Plan, seed: u64) -> Self {
         Self {
-            court: Court { keys: plan.keys.clone(), sim: plan.sim.clone() },
+            court: Court { keys: plan.keys.clone(), sim: plan.sim.clone(), relaxed: plan.relaxed },
             expect: Expect::default(),
             found: None,
             counts: Counts::default(),
@@ -141,6 +141,8 @@ struct Run<'a, M> {
     /// Absent only while it is reopened.
     table: Option<M>,
     right: Reference,
+    /// What the keys were since the last sync.
+    past: Past,
     seed: u64,
 }
 
@@ -185,7 +187,8 @@ impl<'a, M: Machine> Run<'a, M> {
         watch::<M>(&sim, &bench);
         sim.begin_op();
         let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
-        let run = Self { bench, plan, sim, table: Some(table), right, seed };
+        let past = Past::new();
+        let run = Self { bench, plan, sim, table: Some(table), right, past, seed };
         run.settle()?;
         Ok(run)
     }
@@ -200,7 +203,7 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Everything so far has returned: looks at the images of now, under the strictest demands.
     fn settle(&self) -> Result<(), String> {
-        self.look_with(Expect::exact(&self.plan.keys, &self.right))
+        self.look_with(Expect::settled(&self.plan.keys, &self.right, &self.past))
     }
 
     fn look_with(&self, expect: Expect) -> Result<(), String> {
@@ -229,10 +232,17 @@ impl<'a, M: Machine> Run<'a, M> {
     }
 
     fn plain(&mut self, step: &Step) -> Result<(), String> {
-        self.bench().expect = Expect::in_flight(&self.plan.keys, &self.right, step);
+        let expect = Expect::in_flight(&self.plan.keys, &self.right, &self.past, step);
+        self.bench().expect = expect.clone();
         let answers = self.call(step).map_err(|error| format!("error: {error}"));
         self.verdict()?;
         let right = run_reference(&mut self.right, step);
+        self.past = match step {
+            // Each of them is durable when it returns, and so is all that was before.
+            Step::Sync | Step::Clear => Past::new(),
+            _ if self.plan.relaxed => expect.into_past(),
+            _ => Past::new(),
+        };
         let answers = answers?;
         if answers != right {
             return Err(format!("answered {answers:?} instead of {right:?}"));
@@ -247,6 +257,7 @@ impl<'a, M: Machine> Run<'a, M> {
             Step::One(call) => table.ask(*call).map(|reply| vec![reply]),
             Step::Batch(kind, calls) => table.batch(*kind, calls),
             Step::Clear => table.clear().map(|()| Vec::new()),
+            Step::Sync => table.sync().map(|()| Vec::new()),
             Step::Reserve(additional) => table.reserve(*additional).map(|()| Vec::new()),
             Step::Shrink => table.shrink().map(|()| Vec::new()),
             Step::Retain { drop_multiples_of } => {
@@ -270,6 +281,7 @@ impl<'a, M: Machine> Run<'a, M> {
         self.bench().expect.closed = None;
         drop(self.table.take());
         let closed = Expect { closed: Some(true), ..Expect::exact(&self.plan.keys, &self.right) };
+        self.past.clear();
         self.look_with(closed)?;
         let image = self.sim.image();
         let mut bench = self.bench();
@@ -312,6 +324,7 @@ impl<'a, M: Machine> Run<'a, M> {
         drop(self.table.take());
         self.bench().expect = expect.clone();
         self.start_on(&image)?;
+        self.past.clear();
         let mut got = Vec::new();
         for (at, &key) in self.plan.keys.iter().enumerate() {
             self.sim.begin_op();

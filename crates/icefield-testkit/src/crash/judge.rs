@@ -28,6 +28,8 @@ pub(super) struct Court {
     pub(super) keys: Arc<[u64]>,
     /// How the media behave on which images are opened.
     pub(super) sim: SimOptions,
+    /// Writes are acknowledged before they are durable.
+    pub(super) relaxed: bool,
 }
 
 impl Court {
@@ -94,7 +96,9 @@ impl Court {
         let remove_all = || {
             let present = self.keys.iter().zip(got).filter(|(_, value)| value.is_some());
             let removals = present.map(|(&key, _)| ask(&sim, &table, key, Action::Remove));
-            removals.filter_map(Result::err).next()
+            let failed = removals.filter_map(Result::err).next();
+            let synced = if self.relaxed { table.sync() } else { Ok(()) };
+            failed.or_else(|| synced.err().map(|error| format!("sync: {error}")))
         };
         let removed = std::thread::scope(|scope| scope.spawn(remove_all).join());
         if let Some(what) =

@@ -1,9 +1,10 @@
 //! What the crash scenarios need of a table: little enough that a wrong one can be written in a few lines.
 
+use icefield::pm::Medium;
 use icefield::pm::sim::Sim;
-use icefield::{Cursor, Data, Result};
+use icefield::{Cursor, Data, Result, SyncMode};
 
-use crate::call::{BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
+use crate::call::{Action, BatchKind, Call, FOREIGN, Reply, ask, ask_batch};
 use crate::subject::{Sample, Subject};
 
 /// A table on the simulated medium, asked in numbers.
@@ -46,6 +47,14 @@ pub trait Machine: Send + Sync + Sized + 'static {
     /// # Errors
     /// The table's.
     fn clear(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes everything durable that was acknowledged.
+    ///
+    /// # Errors
+    /// The table's.
+    fn sync(&self) -> Result<()> {
         Ok(())
     }
 
@@ -103,46 +112,68 @@ pub trait Machine: Send + Sync + Sized + 'static {
 
 /// A real table.
 #[derive(Debug)]
-pub struct Whole<S>(S);
+pub struct Whole<S> {
+    table: S,
+    /// Its writes are acknowledged before they are durable.
+    relaxed: bool,
+}
+
+impl<S> Whole<S> {
+    fn on(sim: Sim, table: impl FnOnce(Sim) -> Result<S>) -> Result<Self> {
+        let relaxed = sim.sync_mode() != SyncMode::Always;
+        Ok(Self { table: table(sim)?, relaxed })
+    }
+}
 
 impl<S: Subject> Machine for Whole<S> {
     const NAME: &'static str = S::NAME;
     const EXEMPT: &'static [&'static str] = S::EXEMPT;
 
     fn create(sim: Sim, variant: u64) -> Result<Self> {
-        S::create_tiny(sim, variant).map(Self)
+        Self::on(sim, |sim| S::create_tiny(sim, variant))
     }
 
     fn was_closed(&self) -> Option<bool> {
-        Some(self.0.recovery().was_clean)
+        Some(self.table.recovery().was_clean)
     }
 
     fn open(sim: Sim) -> Result<Self> {
-        S::open_on(sim).map(Self)
+        Self::on(sim, S::open_on)
     }
 
     fn ask(&self, call: Call) -> Result<Reply> {
-        ask(&self.0, call)
+        match call.action {
+            Action::Put(value) if self.relaxed => {
+                let (key, owned) = (S::Key::sample(call.key), S::Value::sample(value));
+                self.table.put_relaxed(S::Key::arg(&key), S::Value::arg(&owned), value)?;
+                Ok(Reply::Done)
+            }
+            _ => ask(&self.table, call),
+        }
     }
 
     fn batch(&self, kind: BatchKind, calls: &[Call]) -> Result<Vec<Reply>> {
-        ask_batch(&self.0, kind, calls)
+        ask_batch(&self.table, kind, calls)
     }
 
     fn clear(&self) -> Result<()> {
-        self.0.clear()
+        self.table.clear()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.table.sync()
     }
 
     fn reserve(&self, additional: u64) -> Result<()> {
-        self.0.reserve(additional)
+        self.table.reserve(additional)
     }
 
     fn shrink(&self) -> Result<()> {
-        self.0.shrink_to_fit()
+        self.table.shrink_to_fit()
     }
 
     fn drop_multiples_of(&self, divisor: u64) -> Result<()> {
-        self.0.retain(|key, _| {
+        self.table.retain(|key, _| {
             let owned = S::Key::own(S::Key::raw(key));
             let number = owned.and_then(|key| S::Key::number(&key)).unwrap_or(FOREIGN);
             !number.is_multiple_of(divisor)
@@ -153,7 +184,7 @@ impl<S: Subject> Machine for Whole<S> {
         let mut records = Vec::new();
         let mut next = Some(Cursor::START);
         while let Some(cursor) = next {
-            let page = self.0.scan(cursor, 64)?;
+            let page = self.table.scan(cursor, 64)?;
             records.extend(page.records.iter().map(|(key, value)| {
                 (S::Key::number(key).unwrap_or(FOREIGN), S::Value::number(value).unwrap_or(FOREIGN))
             }));
@@ -163,11 +194,11 @@ impl<S: Subject> Machine for Whole<S> {
     }
 
     fn count(&self) -> Result<u64> {
-        self.0.len()
+        self.table.len()
     }
 
     fn faults(&self) -> Result<Vec<String>> {
-        let report = self.0.check()?;
+        let report = self.table.check()?;
         let mut faults = report.faults;
         if report.leaked > 0 {
             faults.push(format!("{} blocks leaked", report.leaked));

@@ -4,8 +4,9 @@
 //! crash could leave are opened with the table's ordinary `open` and judged: what was acknowledged or told is there,
 //! what was in flight is wholly there or wholly absent (batches: per key a prefix; `clear`: all or nothing), nothing is
 //! there twice or from nowhere, the table's own check is clean, its report says whether it was closed, and a crash
-//! during recovery changes nothing. Few images are enumerated, many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in
-//! a row, or run several threads.
+//! during recovery changes nothing. Where writes are acknowledged before they are durable, a key may also have any value
+//! that it had since the last sync. Few images are enumerated, many are sampled. Other histories crash in the middle of
+//! steps and go on, crash hundreds of times in a row, or run several threads.
 
 mod blobs;
 mod blocks;
@@ -21,6 +22,7 @@ mod threads;
 use std::sync::Arc;
 use std::time::Instant;
 
+use icefield::SyncMode;
 use icefield::pm::sim::{Model, Mutation, SimOptions, SiteLog};
 
 use self::history::Counts;
@@ -48,6 +50,8 @@ pub struct CrashOptions {
     pub states: u64,
     /// What a crash may do.
     pub model: Model,
+    /// When writes are acknowledged, under [`Model::Disk`].
+    pub sync: SyncMode,
     /// Steps of a history.
     pub length: usize,
     /// Keys of a history.
@@ -78,6 +82,7 @@ impl Default for CrashOptions {
             seed: 1,
             states: 20_000,
             model: Model::Pmem,
+            sync: SyncMode::Always,
             length: 30,
             keys: 14,
             exhaustive: 64,
@@ -120,6 +125,8 @@ struct Plan {
     recover_one_in: u64,
     /// Look only at crash points after the mutation has changed something in the history.
     only_mutated: bool,
+    /// Writes are acknowledged before they are durable: each key may fall back to what it was since the last sync.
+    relaxed: bool,
     sim: SimOptions,
 }
 
@@ -132,8 +139,10 @@ impl Plan {
             samples: options.samples,
             recover_one_in: options.recover_one_in.max(1),
             only_mutated: false,
+            relaxed: options.model == Model::Disk && options.sync != SyncMode::Always,
             sim: SimOptions {
                 model: options.model,
+                sync: options.sync,
                 mutation: options.mutation.clone(),
                 sites: options.sites.clone(),
                 exempt: M::EXEMPT,
@@ -141,6 +150,12 @@ impl Plan {
                 ..SimOptions::default()
             },
         }
+    }
+}
+
+impl Plan {
+    fn draw<M: Machine>(&self, seed: u64) -> Draw<'_> {
+        Draw::new(seed, &self.keys, M::SIMPLE).relaxed(self.relaxed)
     }
 }
 
@@ -193,7 +208,7 @@ pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
         let shorten = options.shrink && report.first.is_none();
         let result = match Kind::of(seed, options.threads) {
             Kind::Plain => {
-                let steps = Draw::new(seed, &plan.keys, M::SIMPLE).history(plan.length);
+                let steps = plan.draw::<M>(seed).history(plan.length);
                 one_history::<M>(&plan, seed, &steps, &mut counts, shorten)
             }
             Kind::Row => crashes_in_a_row::<M>(&plan, seed, &mut counts),
@@ -245,7 +260,7 @@ fn crashes_in_a_row<M: Machine>(
     counts: &mut Counts,
 ) -> Result<(), Failure> {
     let plan = Plan { samples: 0, ..plan.clone() };
-    let mut draw = Draw::new(seed, &plan.keys, M::SIMPLE);
+    let mut draw = plan.draw::<M>(seed);
     let steps: Vec<Step> = (0..ROW)
         .map(|at| match draw.step(at % 24 < 12) {
             step @ (Step::Reopen | Step::CrashIn { .. }) => step,

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use icefield::SyncMode;
 use icefield::pm::sim::{Model, Mutation, Site, SiteKind, SiteLog};
 
 use super::blobs::BlobMap;
 use super::blocks::BlockMap;
 use super::history::Counts;
 use super::machine::{Machine, Whole};
-use super::step::Draw;
 use super::{CrashOptions, Plan, one_history, run_machine};
 use crate::rng::mix;
 use crate::subject::Subject;
@@ -21,6 +21,8 @@ pub struct MutateOptions {
     pub seed: u64,
     /// What a crash may do.
     pub model: Model,
+    /// When writes are acknowledged, under [`Model::Disk`].
+    pub sync: SyncMode,
     /// Images that look for the sites.
     pub survey_states: u64,
     /// Histories that are tried for a site; only those that reach it are judged.
@@ -36,6 +38,7 @@ impl Default for MutateOptions {
         Self {
             seed: 1,
             model: Model::Pmem,
+            sync: SyncMode::Always,
             survey_states: 40_000,
             histories: 1_000,
             states: 40_000,
@@ -121,6 +124,7 @@ fn crash_options(options: &MutateOptions) -> CrashOptions {
     CrashOptions {
         seed: options.seed,
         model: options.model,
+        sync: options.sync,
         threads: false,
         shrink: false,
         recover_one_in: 6,
@@ -140,7 +144,7 @@ fn is_noticed<M: Machine>(options: &MutateOptions, mutation: &Arc<Mutation>) -> 
             break;
         }
         seed = mix(seed);
-        let steps = Draw::new(seed, &plan.keys, M::SIMPLE).history(plan.length);
+        let steps = plan.draw::<M>(seed).history(plan.length);
         let before = mutation.applied();
         if one_history::<M>(&dry, seed, &steps, &mut Counts::default(), false).is_err() {
             return true;

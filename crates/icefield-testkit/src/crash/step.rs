@@ -10,6 +10,8 @@ pub enum Step {
     One(Call),
     Batch(BatchKind, Vec<Call>),
     Scan,
+    /// Where writes are acknowledged before they are durable.
+    Sync,
     Clear,
     Reserve(u64),
     Shrink,
@@ -42,11 +44,18 @@ pub(super) struct Draw<'a> {
     /// The next value: each write has its own, so that an image tells which one it holds.
     pub(super) fresh: u64,
     pub(super) simple: bool,
+    /// Writes are acknowledged before they are durable.
+    pub(super) relaxed: bool,
 }
 
 impl<'a> Draw<'a> {
     pub(super) fn new(seed: u64, keys: &'a [u64], simple: bool) -> Self {
-        Self { rng: Rng::fork(seed, 7), keys, fresh: 0, simple }
+        Self { rng: Rng::fork(seed, 7), keys, fresh: 0, simple, relaxed: false }
+    }
+
+    /// The same with a sync now and then, where those matter.
+    pub(super) fn relaxed(self, relaxed: bool) -> Self {
+        Self { relaxed, ..self }
     }
 
     /// A history: growing first, so that structure changes come early, then mixed.
@@ -84,6 +93,7 @@ impl<'a> Draw<'a> {
             4 if self.rng.one_in(2) => Step::Reserve(1 + self.rng.below(12)),
             4 | 8 if !growing => Step::Shrink,
             5 => Step::Scan,
+            44..=46 if self.relaxed => Step::Sync,
             6 if !growing => Step::Retain { drop_multiples_of: 2 + self.rng.below(4) },
             7..=13 => self.batch(growing),
             _ => Step::One(self.call(growing)),

@@ -30,6 +30,8 @@ struct Write {
 struct Ledger {
     clock: u64,
     writes: Vec<Write>,
+    /// When the last sync that has returned was called, where writes are acknowledged before they are durable.
+    synced: Option<u64>,
 }
 
 impl Ledger {
@@ -94,8 +96,11 @@ impl Ledger {
     fn allowed(&self, key: u64) -> Vec<Option<u64>> {
         let start = Write { key, value: None, called: 0, done: Some(0), void: false };
         let writes = || self.writes.iter().filter(|write| write.key == key && !write.void);
+        let is_durable = |write: &Write| {
+            write.done.is_some_and(|done| self.synced.is_none_or(|synced| done < synced))
+        };
         let overwritten =
-            |done: u64| writes().any(|later| later.done.is_some() && later.called > done);
+            |done: u64| writes().any(|later| is_durable(later) && later.called > done);
         std::iter::once(&start)
             .chain(writes())
             .filter(|write| !write.done.is_some_and(overwritten))
@@ -131,8 +136,10 @@ pub(super) fn run<M: Machine>(
     counts: &mut Counts,
 ) -> Result<(), String> {
     let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
-    let ledger = Arc::new(Mutex::new(Ledger::default()));
-    let sim = Sim::new(SimOptions { seed, detecting: true, yield_one_in: 8, ..plan.sim.clone() });
+    let synced = plan.relaxed.then_some(0);
+    let ledger = Arc::new(Mutex::new(Ledger { synced, ..Ledger::default() }));
+    let detecting = !plan.relaxed;
+    let sim = Sim::new(SimOptions { seed, detecting, yield_one_in: 8, ..plan.sim.clone() });
     let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
     {
         let (bench, ledger, keys) = (bench.clone(), ledger.clone(), plan.keys.clone());
@@ -173,7 +180,9 @@ impl<M: Machine> Stage<'_, M> {
         draw.fresh = (thread + 1) * 100_000;
         for at in 0..plan.length {
             let growing = at < plan.length / 2;
-            let step = if !M::SIMPLE && draw.rng.one_in(6) {
+            let step = if plan.relaxed && draw.rng.one_in(8) {
+                Step::Sync
+            } else if !M::SIMPLE && draw.rng.one_in(6) {
                 draw.batch(growing)
             } else {
                 Step::One(draw.call(growing))
@@ -186,10 +195,20 @@ impl<M: Machine> Stage<'_, M> {
         Ok(())
     }
 
+    fn sync(&self) -> Result<(), String> {
+        let called = lock(self.ledger).tick();
+        self.sim.begin_op();
+        self.table.sync().map_err(|error| format!("sync: {error}"))?;
+        let mut ledger = lock(self.ledger);
+        ledger.synced = ledger.synced.max(Some(called));
+        Ok(())
+    }
+
     fn step(&self, step: &Step) -> Result<(), String> {
         let calls = match step {
             Step::One(call) => std::slice::from_ref(call),
             Step::Batch(_, calls) => calls,
+            Step::Sync => return self.sync(),
             _ => return Ok(()),
         };
         let writes: Vec<_> = {

@@ -21,6 +21,8 @@ pub(super) struct Orders {
     pub threads: usize,
     /// Whether to force the flush instructions of persistent memory.
     pub flushes: bool,
+    /// When writes are acknowledged, if the medium is to be a disk.
+    pub sync: Option<String>,
     /// The system call of the persistent layer at which to die.
     pub die_at_call: Option<u64>,
     /// Steps of each thread between opening and closing.
@@ -40,9 +42,15 @@ pub fn child<T: FileSubject>(orders: &str) -> Result<(), String> {
         return Err(format!("{} threads; at most {MAX_THREADS} are possible", orders.threads));
     }
     let acks = Acks::open(&orders.acks).map_err(|error| format!("acknowledgements: {error}"))?;
+    let sync = orders.sync.as_deref().map(str::parse).transpose()?;
     let how = FileOptions {
         variant: orders.seed,
-        durability: if orders.flushes { Durability::PmemForced } else { Durability::Process },
+        durability: match sync {
+            Some(_) => Durability::Disk,
+            None if orders.flushes => Durability::PmemForced,
+            None => Durability::Process,
+        },
+        sync: sync.unwrap_or_default(),
         faults: orders.die_at_call.map(kill_at),
         ..FileOptions::default()
     };

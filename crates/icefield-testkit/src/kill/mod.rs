@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use icefield::Data;
+use icefield::{Data, SyncMode};
 
 use crate::call::FOREIGN;
 use crate::failure::Failure;
@@ -170,7 +170,7 @@ impl Life {
     ) -> Result<(), String> {
         let acks =
             Acks::create(&self.acks).map_err(|error| format!("acknowledgements: {error}"))?;
-        let orders = self.orders(seed);
+        let orders = self.orders(seed, T::DISKS);
         let text = serde_json::to_string(&orders).map_err(|error| format!("orders: {error}"))?;
         let mut child = spawn(command(&text))?;
         let status = match orders.die_at_call {
@@ -191,7 +191,7 @@ impl Life {
         self.verify::<T>(&expected)
     }
 
-    fn orders(&mut self, seed: u64) -> Orders {
+    fn orders(&mut self, seed: u64, disks: bool) -> Orders {
         let die_at_call = self.rng.one_in(3).then(|| {
             // The first calls are the ones of creating and opening; later ones grow and close.
             let most = *self.rng.pick(&[40, 150, 600]);
@@ -203,6 +203,12 @@ impl Life {
             seed,
             threads: THREADS,
             flushes: self.rng.one_in(4),
+            // The page cache survives the writer: nothing acknowledged is lost in any mode.
+            sync: (disks && self.rng.one_in(3)).then(|| {
+                let modes =
+                    [SyncMode::Always, SyncMode::Every(0), SyncMode::Every(3), SyncMode::Never];
+                self.rng.pick(&modes).to_string()
+            }),
             die_at_call,
             steps: *self.rng.pick(&[10, 60, 400]),
             sessions: 60,

@@ -9,7 +9,7 @@ use crate::dash::{DashEh, DashLh};
 use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
 use crate::plush::Plush;
-use crate::pm::{Mapped, MappedOptions, superblock};
+use crate::pm::{Durability, Mapped, MappedOptions, superblock};
 use crate::{Error, Result};
 
 /// A design as the functions below need it.
@@ -54,6 +54,7 @@ macro_rules! design {
             {
                 let mut made = $table::<K, V>::options()
                     .durability(options.durability)
+                    .acknowledging(options.sync)
                     .stored_types(types.key, types.value);
                 if let Some(capacity) = options.capacity {
                     made = made.capacity(capacity);
@@ -106,8 +107,14 @@ pub(super) fn create(
 }
 
 /// Opens whatever table is at `path`.
-pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
-    let options = MappedOptions::default();
+pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<AnyTable> {
+    let wanted = options.durability;
+    let options = MappedOptions {
+        durability: wanted,
+        sync: options.sync,
+        max_bytes: options.max_bytes,
+        ..MappedOptions::default()
+    };
     let pm = if read_only {
         Mapped::open_read_only(path, options)
     } else {
@@ -121,6 +128,13 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<AnyTable> {
             NAMES.join(", ")
         ))
     })?;
+    if wanted == Durability::Disk && design != PlushHt::NAME {
+        let path = path.display();
+        return Err(Error::Unsupported(format!(
+            "{path}: durability disk is for {}",
+            PlushHt::NAME
+        )));
+    }
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
     let forms = (key.form(), value.form());

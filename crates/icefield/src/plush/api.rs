@@ -12,7 +12,7 @@ use super::root::Record;
 use super::{Plush, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value, Word};
-use crate::pm::{Mapped, Medium};
+use crate::pm::{Committed, Mapped, Medium};
 use crate::record::Probe;
 use crate::record::engine::Mode;
 use crate::record::face::public_face;
@@ -43,7 +43,8 @@ public_face! {
     reserve: "Makes room for `additional` more records, adding levels ahead.",
     insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns. After a crash inside it \
         any subset of the keys may have been inserted, per key a prefix.",
-    sync: "Makes durable what was put without a log; everything else is durable when its call returns.",
+    sync: "Makes durable what was put without a log, by [`put_async`](Self::put_async) or in a relaxed \
+        [`SyncMode`](crate::SyncMode); everything else is durable when its call returns.",
     check: "Checks every invariant and checksum, changing nothing. Call it on a quiescent table.",
 }
 
@@ -76,6 +77,54 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// ```
     pub fn shrink_to_fit(&self) -> Result<()> {
         self.shrink()
+    }
+
+    /// [`put`](Self::put) that waits for no sync: the future resolves when the record is durable. Reads tell of it at
+    /// once. After a crash before that each key has one of its values since then, or the one it had. Batches of many
+    /// callers share a sync, which a thread of the table's does. The write itself happens in the call, before the
+    /// future is polled; it waits for a sync all the same where it finds its part of the table full, once in some
+    /// hundred calls.
+    ///
+    /// Where a write to the medium costs next to nothing, the future is ready at once.
+    ///
+    /// # Errors
+    /// The future's: as [`try_insert`](Self::try_insert); [`crate::Error::Poisoned`] when the sync failed.
+    ///
+    /// ```
+    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output }
+    /// #     }
+    /// # }
+    /// let table = icefield::Plush::<u64, u64>::in_memory()?;
+    /// block_on(async {
+    ///     let (one, two) = (table.put_async(1, 10), table.put_async(2, 20));
+    ///     one.await?; // Durable, both by one sync.
+    ///     two.await
+    /// })?;
+    /// assert_eq!(table.get(2)?, Some(20));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn put_async(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Committed {
+        match self.write_with(key, V::raw(value), Own::PutLater) {
+            Ok(_) => self.core.pm.committed(),
+            Err(error) => Committed::known(Err(error)),
+        }
+    }
+
+    /// Resolves when everything is durable that was acknowledged before this call, in whatever
+    /// [`SyncMode`](crate::SyncMode): [`sync`](Self::sync) for those who must not block. Asks for a sync, which a
+    /// thread of the table's does; callers share it. What was put without a log waits for a
+    /// [`checkpoint`](Self::checkpoint).
+    ///
+    /// See [`Committed`] for an example.
+    ///
+    /// # Errors
+    /// The future's: [`crate::Error::Poisoned`] when the sync failed.
+    pub fn committed(&self) -> Committed {
+        self.core.pm.committed()
     }
 
     /// The key of a record. The caller is pinned.

@@ -113,6 +113,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for &(word, _) in &records {
             self.settle(word)?;
         }
+        // What has taken the place of the others may have been acknowledged before it was durable.
+        self.pm.settle();
+        self.pm.writable()?;
         payloads.release(&self.pm, &guard, chunk)?;
         guard.flush();
         Ok(true)
@@ -156,18 +159,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Writes a payload anew and lets the newest record of its key refer to that. Not, when the log or the root entry
-    /// had no room.
+    /// Writes a payload anew and lets the newest record of its key refer to that; durable when it is settled, which
+    /// comes before the old one goes. Not, when the log or the root entry had no room.
     fn relocate(&self, held: &Held<'_, M>, probe: &Probe<'_>, record: Record) -> Result<bool> {
         let (Some(payloads), Some(payload)) = (&self.payloads, self.payload(record.value)?) else {
             return Ok(true);
         };
         let moved = payloads.write(&self.pm, probe.hash, payload.key, payload.value)?;
-        self.pm.fence();
+        self.fence_payloads();
         let record = Record { value: moved, ..record };
         let place = self.log(held, record);
         if let Ok(Attempt::Done(place)) = place {
-            self.pm.fence();
+            self.pm.fence_later();
             self.admit(held, probe.hash, record, place);
             payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk);
             return Ok(true);

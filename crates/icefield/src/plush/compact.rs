@@ -133,8 +133,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.write_journal(journal, entry.id, records);
         // P10, commit point of the compaction: from here on it is rolled forward.
         self.pm.fence();
+        self.pm.writable()?;
         held.begin_change();
-        let replaced = self.replace(entry, records).map(|()| {
+        let replaced = self.replace(entry, records).and_then(|()| self.pm.writable()).map(|()| {
             journal.seal.store(&self.pm, 0, Release);
             // P12: the entry may change again.
             self.pm.persist(&journal.seal);

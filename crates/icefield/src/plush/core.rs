@@ -9,6 +9,7 @@ use super::layout::{
     Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape,
     State, class_of, run_buckets, run_of,
 };
+use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, Record, RootTable};
@@ -29,6 +30,8 @@ use crate::{Error, Result};
 pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) shape: Shape,
     pub(super) hash: Hash,
+    /// Where the order of keys says where they belong.
+    pub(super) ranges: Option<Ranges>,
     pub(super) root: RootTable,
     pub(super) top_filters: TopFilters,
     pub(super) logs: RecoveryLogs,
@@ -171,7 +174,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Form::Word => self.hash.word(key.word()),
             _ => self.hash.bytes(key.bytes()),
         };
-        Probe { hash, key }
+        Probe { hash: self.placed(hash, &key), key }
+    }
+
+    /// What stands for the hash of a key, by which it is found: where ranges matter, the upper half is its place.
+    #[inline]
+    fn placed(&self, hash: u64, key: &Raw<'_>) -> u64 {
+        match self.ranges {
+            None => hash,
+            Some(ranges) => ranges.place(key) | hash & u64::from(u32::MAX),
+        }
     }
 
     /// Keeps the payload log's chunks from being written again that can be reached now.
@@ -289,7 +301,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The hash of a record's key.
     #[inline]
     pub(super) fn hash_of(&self, record: Record) -> u64 {
-        if Self::INLINE { self.hash.word(record.key) } else { record.key }
+        if !Self::INLINE {
+            return record.key;
+        }
+        self.placed(self.hash.word(record.key), &Raw::Word(record.key))
     }
 
     /// Whether a record is the probed key's. The caller is pinned.
@@ -355,7 +370,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if found.is_some() {
             return Ok(found);
         }
-        for level in 1..=self.level_count() {
+        // The filter of an entry that was emptied ahead of time still knows what has left.
+        let from = if self.root.is_sole(entry) { 2 } else { 1 };
+        for level in from..=self.level_count() {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {

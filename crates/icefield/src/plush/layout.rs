@@ -3,6 +3,7 @@
 
 use std::mem::offset_of;
 
+use super::epoch::LogEpoch;
 use crate::pm::alloc::Words;
 use crate::pm::cell::Overlay;
 use crate::pm::{Cell32, Cell64};
@@ -27,6 +28,10 @@ pub(super) const MAX_LEVELS: usize = 8;
 pub(super) const MAX_PREFIX: u32 = 30;
 /// Journals, which bounds how many entries are compacted at once.
 pub(super) const JOURNALS: usize = 4;
+/// Two to this power are the most recovery logs.
+pub(super) const MAX_LOG_BITS: u32 = 6;
+/// The most records of a recovery log's chunk.
+pub(super) const MAX_LOG_RECORDS: u32 = 1 << 20;
 /// Words of a log record.
 pub(super) const LOG_WORDS: usize = 3;
 
@@ -92,7 +97,9 @@ pub(super) struct Root {
     pub(super) phase: Cell64,
     /// How many levels there are.
     pub(super) levels: Cell64,
-    _reserved: [Cell64; 6],
+    /// 1: a log may have records whose payloads a crash has taken; 0: it has none.
+    pub(super) together: Cell64,
+    _reserved: [Cell64; 5],
     pub(super) runs: [Words; CLASSES],
     pub(super) chains: Words,
 }
@@ -117,27 +124,27 @@ const _: () = assert!(offset_of!(Entry, filter) == 64);
 const _: () = assert!(size_of::<Journal>() == 64 + 16 * MAX_RECORDS);
 const _: () = assert!(offset_of!(Journal, dead) == 32 && offset_of!(Journal, slots) == 64);
 const _: () = assert!(size_of::<ChunkHead>() == 64 && size_of::<LogSlot>() == 24);
+const _: () = assert!(offset_of!(Root, together) == 16);
 const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) == 64 + 4 * 320);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
 
-/// How many records an entry holds, and in its upper 48 bits the `LogEpoch`: up to which epoch of their root entry the
-/// records of the recovery log have arrived here. Level 1 only, 0 elsewhere. 48 bits are nine years of a migration of
-/// one entry every microsecond.
+/// How many records an entry holds, and in its upper 48 bits up to which epoch of their root entry the records of the
+/// recovery log have arrived here. Level 1 only, none elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) size: usize,
-    pub(super) epoch: u64,
+    pub(super) epoch: LogEpoch,
 }
 
 impl State {
     #[inline]
     pub(super) fn pack(self) -> u64 {
-        self.size as u64 | self.epoch << 16
+        self.size as u64 | self.epoch.bits() << 16
     }
 
     #[inline]
     pub(super) fn unpack(word: u64) -> Self {
-        Self { size: usize::from(word as u16), epoch: word >> 16 }
+        Self { size: usize::from(word as u16), epoch: LogEpoch::of_bits(word >> 16) }
     }
 }
 
@@ -242,9 +249,9 @@ impl Shape {
             && (1..=4).contains(&self.fan_bits)
             && (1..=SLOTS as u32).contains(&self.slots)
             && self.log_bits <= self.root_bits
-            && self.log_bits <= 6
+            && self.log_bits <= MAX_LOG_BITS
             && (2..=64).contains(&self.log_chunks)
-            && (1..=1 << 20).contains(&self.log_records)
+            && (1..=MAX_LOG_RECORDS).contains(&self.log_records)
     }
 
     /// As superblock parameters.
@@ -361,7 +368,7 @@ mod tests {
 
     #[test]
     fn words_survive_packing_and_nonsense_is_refused() {
-        let state = State { size: 256, epoch: (1 << 48) - 1 };
+        let state = State { size: 256, epoch: LogEpoch::of_bits(u64::MAX) };
         assert_eq!(State::unpack(state.pack()), state);
         for phase in [Phase::Stable { set: 1 }, Phase::Clearing { set: 0 }] {
             assert_eq!(Phase::unpack(phase.pack()), Some(phase));

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::Plush;
 use super::core::{Core, EntryRef, lock};
+use super::epoch::LogEpoch;
 use super::filter;
 use super::layout::{CLASSES, ENTRY_BYTES, class_of};
 use super::payload_log::PayloadLog;
@@ -131,11 +132,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             checking.fault(format!("I3: {id:?} is continued, and its filter does not say so"));
         }
         let is_first = matches!(id, super::layout::EntryId::Level(_));
-        if state.epoch != 0 && !(level == 1 && is_first) {
+        if state.epoch != LogEpoch::NONE && !(level == 1 && is_first) {
             checking.fault(format!("I4: {id:?} of level {level} has an epoch"));
         }
         let parent = (index >> (self.shape.prefix(level) - self.shape.prefix(0))) as usize;
-        if level == 1 && state.epoch >= self.root.epoch(parent) {
+        if level == 1 && !self.root.epoch(parent).is_after(state.epoch) {
             checking.fault(format!("I4: {id:?} is ahead of its root entry"));
         }
         for at in 0..state.size {
@@ -248,7 +249,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let (_, identity) = superblock::read(&self.core.pm)?;
-        let rescued = Self::options_like(&identity).create(path)?;
+        let options = Self::options_like(&identity).partitioned_as(self.core.ranges);
+        let rescued = options.create(path)?;
         let mut report = SalvageReport::default();
         let _pin = self.core.pin();
         let mut next = Some(0);

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::compact::Worth;
 use super::core::{Core, EntryRef, lock};
-use super::layout::{Shape, State};
+use super::epoch::LogEpoch;
+use super::layout::{MAX_BUCKETS, Shape, State};
 use super::level::Moving;
 use super::newest::Newest;
 use super::root::{Held, Record};
@@ -83,6 +84,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if size == 0 {
             return Ok(());
         }
+        if self.payloads.is_some() {
+            // Payloads whose records were acknowledged before, too, before a level refers to them.
+            self.pm.settle();
+        }
         let epoch = self.root.epoch(entry);
         let newest_first = (0..size).rev().map(|at| self.root.record(entry, at)).collect();
         let groups = self.group(0, &self.merge(newest_first)?);
@@ -90,12 +95,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.distribute(held, 1, first, groups, Some(epoch))?;
         held.begin_change();
         self.root.empty(entry);
-        self.root.set_epoch(entry, epoch + 1);
+        self.root.set_epoch(entry, epoch.next());
         Ok(())
     }
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
-    fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+    pub(super) fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
         let first = self.level_entry(level, index)?;
         let groups = self.group(level, &self.merge(self.newest_first(first)?)?);
         self.distribute(held, level + 1, index << self.shape.step(level), groups, None)?;
@@ -113,6 +118,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         held.end_change();
         Ok(())
+    }
+
+    /// How many of some records belong to which entries of the next level.
+    pub(super) fn counts_below(
+        &self,
+        level: usize,
+        records: &[Record],
+    ) -> impl Iterator<Item = (u64, usize)> {
+        let groups = self.group(level, records);
+        groups.left.into_iter().enumerate().map(|(place, range)| (place as u64, range.len()))
     }
 
     /// Records by the entries of the next level to which they belong.
@@ -145,11 +160,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         level: usize,
         first: u64,
         mut groups: Groups,
-        epoch: Option<u64>,
+        epoch: Option<LogEpoch>,
     ) -> Result<()> {
         self.counts.migrations.add(1);
-        let mut places: Vec<usize> =
-            (0..groups.left.len()).filter(|&place| !groups.left[place].is_empty()).collect();
+        let tells_all = epoch.is_some_and(LogEpoch::is_round);
+        let mut places: Vec<usize> = (0..groups.left.len())
+            .filter(|&place| tells_all || !groups.left[place].is_empty())
+            .collect();
         if level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
             for &place in &places {
                 self.drop_needless(level, first + place as u64, &mut groups, place)?;
@@ -158,8 +175,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if epoch.is_none() {
             places.retain(|&place| !groups.left[place].is_empty());
         }
+        // A sync costs more than any number of media writes.
+        let together = if self.pm.fence_syncs() { MAX_BUCKETS } else { TOGETHER };
         while !places.is_empty() {
-            for places in places.chunks(TOGETHER) {
+            for places in places.chunks(together) {
                 self.arrive(held, level, first, &mut groups, places, epoch)?;
             }
             places.retain(|&place| !groups.left[place].is_empty());
@@ -175,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         first: u64,
         groups: &mut Groups,
         places: &[usize],
-        epoch: Option<u64>,
+        epoch: Option<LogEpoch>,
     ) -> Result<()> {
         for &place in places {
             self.prefetch_entry(level, first + place as u64);
@@ -184,15 +203,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for &place in places {
             self.make_room(held, level, first + place as u64, groups.portion(place, self.shape))?;
         }
-        let mut targets = Vec::with_capacity(TOGETHER);
+        let mut targets = Vec::with_capacity(places.len());
         for &place in places {
             let portion = groups.portion(place, self.shape);
             targets.push(self.append(level, first + place as u64, portion, epoch)?);
             let arrived = portion.len();
             groups.left[place].start += arrived;
         }
-        self.publish(held, &targets);
-        Ok(())
+        self.publish(held, &targets)
     }
 
     /// Drops records of removed keys that are in no entry of the last level: nothing older lies below.
@@ -230,7 +248,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         level: usize,
         index: u64,
         records: &[Moving],
-        epoch: Option<u64>,
+        epoch: Option<LogEpoch>,
     ) -> Result<Target<'_>> {
         let first = self.level_entry(level, index)?;
         let tail = self.tail_of(first)?;
@@ -250,13 +268,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Makes appended records count.
-    fn publish(&self, held: &Held<'_, M>, targets: &[Target<'_>]) {
+    fn publish(&self, held: &Held<'_, M>, targets: &[Target<'_>]) -> Result<()> {
         // P6: the records and the filters of these targets.
         self.pm.fence();
+        self.pm.writable()?;
         held.begin_change();
         let is_chained = |target: &&Target<'_>| target.first.id != target.tail.id;
         for target in targets.iter().filter(is_chained).filter(|target| target.added > 0) {
-            self.store_state(target.tail, State { epoch: 0, ..target.state });
+            self.store_state(target.tail, State { epoch: LogEpoch::NONE, ..target.state });
         }
         if targets.iter().any(|target| is_chained(&target)) {
             // The records count before the log's copies do not.
@@ -272,6 +291,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // P7: the records of these targets are below.
         self.pm.fence();
         held.end_change();
+        // After a failed sync nothing may be taken away that they replace.
+        self.pm.writable()
     }
 
     /// The entry of a chain that takes records.

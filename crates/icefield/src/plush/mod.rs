@@ -8,7 +8,8 @@
 //! writes, as records move in whole blocks; DRAM, of which it takes what it is told, whatever the number of records;
 //! opening, which reads the logs and level 1, whatever the number of records. Worst at: reads, which look into every
 //! level; `len`, which reads the whole table; a write now and then that migrates several entries in a row; ordered
-//! access (there is none). Nothing relies on the order of stores to one line, so `Durability::Disk` will do.
+//! access, unless the table is partitioned by ranges. Nothing relies on the order of stores to one line, so
+//! `Durability::Disk` will do.
 //!
 //! # 2. Origin
 //!
@@ -29,18 +30,22 @@
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
 //!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
 //!   Records of words are in the slots, all others in the payload log.
-//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences.
+//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, on disks all of them.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
 //!   or when that entry's filters do not know the key. (They would not vanish otherwise.)
-//! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or higher; Listing 2 stores
-//!   the equal one. Logs from a megabyte on are replayed in parallel.
+//! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or later; Listing 2 stores
+//!   the equal one. Logs from a megabyte on are replayed in parallel. Epochs wrap around (`epoch`).
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
-//! - Past the paper. Compaction in place (`compact`): an entry of the last level that is full of stale records drops
-//!   them, and gives buckets back, so that updates do not fill the table for ever. Continued entries (`level::extend`):
-//!   an entry that overflows in a level which is hardly filled gets another one, not the whole table a level, so that
-//!   keys with equal hashes take bounded space. `clear` in one durable store. Batches share a fence (`window`).
+//! - §6.6 ranges (`partition`, `scan`): what stands for a hash keeps the order of the keys in its upper half; the lower
+//!   one is hashed, for filters and fingerprints. Keys that crowd together continue their entries.
+//! - Past the paper. Migrations ahead of time, one a write (`ahead`), instead of cascades. Group commit on disks (`commit`, `pm::commit`): syncs are shared, acknowledgements may come before
+//!   them, and a payload becomes durable together with its log record. Compaction in place (`compact`): an entry of the
+//!   last level that is full of stale records drops them, and gives buckets back, so that updates do not fill the table
+//!   for ever. Continued entries (`level::extend`): an entry that overflows in a level which is hardly filled gets
+//!   another one, not the whole table a level, so that keys with equal hashes take bounded space. `clear` in one
+//!   durable store. Batches share a fence (`window`).
 //!
 //! # 3. Layout
 //!
@@ -51,6 +56,7 @@
 //!
 //! ```text
 //! hash     63 root | level 1 | level 2 | ... | filter line 0; times a constant: filter rows and turns
+//! ranges   63 place of the key among all | 31 hash 0: what stands for the hash
 //! entry    state | 5 runs | next | 256 dead bits | 6 lines of 32 filter rows, each one bit a bucket
 //! bucket   16 keys | 16 values
 //! log      turn | records: key, value, {dead, epoch}; a flag in the top bit of each word
@@ -85,12 +91,13 @@
 //! | E3 | value of a slot (Release) | the same (Acquire) | the payload behind a reference |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
 //! | E5 | epoch of a root entry (Release) | the same (Acquire) | that former records are durable below |
+//! | E6 | relief of a root entry (Release) | the same (Acquire) | that level 1 holds nothing more for it |
 //!
 //! # 7. Crash
 //!
 //! | persist point | what holds from here on | a crash just before leaves |
 //! |---|---|---|
-//! | P0 payload | a log record may refer to it | a hole in a chunk, which `collect` skips |
+//! | P0 payload (not where a fence syncs) | a log record may refer to it | a hole in a chunk, which `collect` skips |
 //! | P1 chunk's turn | its records count by the new flag | a chunk whose records are not needed |
 //! | **P2** log record (every write) | the change is kept | a torn record, which does not count |
 //! | P3 run of an entry | it has room for records | an intent, which recovery settles |
@@ -109,13 +116,24 @@
 //! A migration leaves nothing to settle: what is there twice is hidden once. Recovery replays, per log, what has not
 //! arrived in level 1; an entry of the root has never more than fits.
 //!
+//! On disks a fence is a sync, and P0 shares that of P2: a crash may leave a log record without its payload, whose
+//! checksum tells, and which opening makes a hole of. In the relaxed modes, and with `put_async`, only P2 comes later:
+//! acknowledged records are visible before they are durable. Whatever takes durable things away settles first what may
+//! have been acknowledged early and counts on them to be gone: R1 a log's chunk is begun anew (P1), R2 payloads go to a
+//! level (P6), R3 a payload chunk is freed, R4 the session ends. A crash then takes per key only the newest values
+//! since the last sync.
+//!
 //! # 8. Progress
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
-//! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates, which may lead
-//! to migrations of all entries below, level by level. Who finds a log full makes a chunk ready while others of that
+//! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates. A write takes
+//! one migration of one entry: its root entry's, or one ahead of time below; a cascade through the levels only where
+//! updates kept a root entry's log from lasting, or most of a table's entries overflow together in more than three
+//! levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while others of that
 //! log wait; it then waits for those who write their last records there, and they wait for nobody. Locks are taken in
-//! this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
+//! this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator. Who settles
+//! waits for one sync at most besides its own. A thread syncs for those who have none of their own (`Every`, futures);
+//! it takes no lock of the table.
 //!
 //! # 9. Costs
 //!
@@ -131,14 +149,16 @@
 //! | the same, filters in DRAM | 4 at most; 0.3 at most | 0 | 0 | 0 |
 //! | put, delete | 0 | 1.4 | 1.4 | 1 |
 //! | insert, update, remove | as get | 1.4 | 1.4 | 1 |
-//! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all |
+//! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all; 512 on disks |
 //! | records in the payload log | + the payload's lines | + the payload's lines | + the payload's lines | 1 more |
 
+mod ahead;
 mod api;
 mod batch;
 mod collect;
 mod compact;
 mod core;
+mod epoch;
 mod filter;
 mod layout;
 mod level;
@@ -147,6 +167,7 @@ mod migrate;
 mod newest;
 mod op;
 mod options;
+mod partition;
 mod payload_log;
 mod recover;
 mod recovery_log;
@@ -165,6 +186,7 @@ use self::core::Core;
 #[doc(hidden)]
 pub use layout::Shape;
 pub use options::PlushOptions;
+pub use partition::Partition;
 
 /// Plush: a durable, concurrent hash table for writing.
 ///

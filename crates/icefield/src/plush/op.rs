@@ -1,11 +1,12 @@
 //! The operations on one key (§5.1 to §5.3).
 
 use super::core::Core;
-use super::recovery_log::{NO_EPOCH, Place};
+use super::epoch::LogEpoch;
+use super::recovery_log::Place;
 use super::root::{Held, Record};
 use crate::Result;
 use crate::key::{Key, Raw, Value};
-use crate::pm::Medium;
+use crate::pm::{Medium, SyncMode};
 use crate::record::Probe;
 
 /// What to do with a key, and when.
@@ -13,6 +14,8 @@ use crate::record::Probe;
 pub(super) enum Mode {
     /// Insert or replace, without a look.
     Put,
+    /// The same, durable with the next sync.
+    PutLater,
     /// Insert or replace.
     Upsert,
     /// Insert only if absent.
@@ -32,7 +35,7 @@ pub(super) enum Mode {
 impl Mode {
     /// Whether what is present decides, or is told.
     pub(super) fn looks(self) -> bool {
-        !matches!(self, Self::Put | Self::Delete)
+        !matches!(self, Self::Put | Self::PutLater | Self::Delete)
     }
 
     pub(super) fn removes(self) -> bool {
@@ -42,7 +45,7 @@ impl Mode {
     /// Whether there is something to do, given the value word that is present.
     pub(super) fn applies(self, present: Option<u64>) -> bool {
         match self {
-            Self::Put | Self::Upsert | Self::Delete => true,
+            Self::Put | Self::PutLater | Self::Upsert | Self::Delete => true,
             Self::TryInsert => present.is_none(),
             Self::Update | Self::Remove => present.is_some(),
             Self::PutStill(before) | Self::RemoveStill(before) => present == before,
@@ -88,8 +91,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let written =
             self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
-        // P0: the payload, before a log refers to it.
-        self.pm.fence();
+        self.fence_payloads();
         let wrote = self.write_word(probe, written.word, mode);
         self.finish_payload(written);
         wrote
@@ -122,7 +124,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(match self.log(held, record)? {
             Attempt::Done(place) => {
                 // P2, commit point: from here on a crash keeps the record.
-                self.pm.fence();
+                self.commit(mode);
                 if let Err(error) = self.pm.writable() {
                     // It could not be made durable: nobody may see it.
                     self.logs.finish(place);
@@ -134,6 +136,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Attempt::LogFull => Attempt::LogFull,
             Attempt::Emptied => Attempt::Emptied,
         })
+    }
+
+    /// Makes payloads durable before a log refers to them. Where fences are syncs they become durable together with
+    /// their log records instead, and opening finds out which records a crash has left without.
+    pub(super) fn fence_payloads(&self) {
+        if self.payloads.is_some() && !self.pm.fence_syncs() {
+            // P0.
+            self.pm.fence();
+        }
+    }
+
+    /// Makes the log records durable that this thread has written, or leaves that to the next sync.
+    #[inline]
+    pub(super) fn commit(&self, mode: Mode) {
+        if mode == Mode::PutLater || self.pm.sync_mode() != SyncMode::Always {
+            self.pm.fence_later();
+        } else {
+            self.pm.fence();
+        }
     }
 
     /// The value word of a key under its lock, for those modes that look.
@@ -181,7 +202,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn waste(&self, place: Place) {
         let nothing = Record { key: 0, value: 0, dead: true };
         // A failure leaves a hole, as a crash would.
-        let _ = self.logs.write(&self.pm, &place, nothing, NO_EPOCH);
+        let _ = self.logs.write(&self.pm, &place, nothing, LogEpoch::NONE);
+        // Before the chunk can be begun anew (L2).
+        self.pm.fence();
         self.logs.finish(place);
     }
 
@@ -191,6 +214,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.root.push(held.entry, hash, record);
         self.note_written(1, if record.dead { -1 } else { 1 });
         self.logs.finish(place);
+        self.step_ahead(held);
     }
 
     /// Keeps count of records written, and of how many there are.
@@ -212,16 +236,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
         // ones of the same keys).
         for (record, epoch) in self.logs.oldest(&self.pm, log)? {
-            let entry = self.root_entry(self.hash_of(record));
-            if self.root.epoch(entry) <= epoch {
-                let held = self.root.lock(&self.pm, entry);
-                if self.root.epoch(entry) <= epoch {
+            if self.is_needed(record, epoch)? {
+                let held = self.root.lock(&self.pm, self.root_entry(self.hash_of(record)));
+                if self.is_needed(record, epoch)? {
                     self.migrate_root(&held)?;
                 }
             }
         }
         self.logs.make_ready(&self.pm, log);
         Ok(())
+    }
+
+    /// Whether a log's record has not arrived in level 1.
+    fn is_needed(&self, record: Record, epoch: LogEpoch) -> Result<bool> {
+        let hash = self.hash_of(record);
+        if self.root.epoch(self.root_entry(hash)) == epoch {
+            return Ok(true);
+        }
+        // Only a crash within a migration leaves records of an earlier epoch: not all targets had it. One target has it
+        // or not.
+        Ok(self.shape.first_bits > 0 && !self.has_arrived(hash, epoch)?)
+    }
+
+    /// Whether log records of an epoch have arrived in level 1.
+    pub(super) fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
+        let target = self.level_entry(1, self.shape.index(1, hash))?;
+        // Equal epochs have arrived, too: that is when the target took it over.
+        Ok(!epoch.is_after(self.state(target)?.epoch))
     }
 
     /// The value word of a key, without a lock.

@@ -9,9 +9,13 @@ use std::time::Instant;
 
 use super::Plush;
 use super::core::{Core, Counts};
-use super::layout::{ENTRY_BYTES, JOURNALS, Journal, MAX_RECORDS, Phase, Root, Shape};
+use super::epoch::LogEpoch;
+use super::layout::{
+    ENTRY_BYTES, JOURNALS, Journal, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
+};
+use super::partition::{Bounds, Partition, Ranges, rank_of};
 use super::payload_log::PayloadLog;
-use super::recovery_log::{NO_EPOCH, RecoveryLogs};
+use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
 use super::top_filters::TopFilters;
 use crate::base::counter::ShardedCounter;
@@ -20,7 +24,7 @@ use crate::base::hash::{Hash, HashKind};
 use crate::key::{Form, Key, Value};
 use crate::pm::alloc::Allocator;
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Durability, FaultPlan, Mapped, Medium, Region};
+use crate::pm::{Durability, FaultPlan, Mapped, Medium, Region, SyncMode};
 use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
 use crate::{Error, Result};
@@ -56,6 +60,9 @@ pub struct PlushOptions<K: ?Sized, V: ?Sized> {
     dram_limit: u64,
     dram_filters: usize,
     preallocated: usize,
+    partition: Partition,
+    bounds: Bounds,
+    first_epoch: LogEpoch,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -73,6 +80,9 @@ impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
             dram_limit: DRAM_LIMIT,
             dram_filters: DRAM_FILTERS,
             preallocated: 0,
+            partition: Partition::Hash,
+            bounds: None,
+            first_epoch: LogEpoch::FIRST,
             types: PhantomData,
         }
     }
@@ -83,7 +93,7 @@ common_options! {
     table: Plush,
     name: "Plush",
     unit: "root",
-    disk: "`Disk` syncs once a call, or once for 32 records of a batch.",
+    disk: "`Disk` syncs once a call, or once for up to 512 records of a batch; see [`sync`](Self::sync).",
     open: "Opens the table at `path`, however it was left: reads its recovery logs, whatever its size (§5.4).",
 }
 
@@ -99,6 +109,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     #[must_use]
     pub fn dram_limit(mut self, bytes: u64) -> Self {
         self.dram_limit = bytes;
+        self
+    }
+
+    /// When writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default. The other modes relax
+    /// what a returned call and an answered read promise: after a crash each key has one of the values that it had
+    /// since the last [`sync`](Plush::sync), or had then; everything that came before that, and before a sync in the
+    /// background that has ended, is there. Decided anew at each opening. Other media ignore it: there every call is
+    /// durable when it returns.
+    ///
+    /// ```
+    /// use icefield::{Durability, Plush, SyncMode};
+    /// let directory = tempfile::tempdir()?;
+    /// let table = Plush::<u64, u64>::options()
+    ///     .durability(Durability::Disk)
+    ///     .sync(SyncMode::Every(100))
+    ///     .create(directory.path().join("clicks.ice"))?;
+    /// (0..1000).try_for_each(|key| table.put(key, 1))?;
+    /// table.sync()?; // All of them are durable from here on.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.common.sync = mode;
         self
     }
 
@@ -133,6 +166,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
+    /// What puts the records of a new table next to one another; [`Partition::Hash`] by default.
+    #[must_use]
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.partition = partition;
+        self
+    }
+
+    /// Between which keys those of a new, range-partitioned table are expected, evenly for the most part; all that the
+    /// type has by default, and of bytes the first eight. Others are welcome, before the first or behind the last part
+    /// of the table. Where keys crowd together, as the numbers from 0 on do among all `u64`s, entries are continued and
+    /// reads of these keys take longer.
+    ///
+    /// ```
+    /// use icefield::{Partition, Plush};
+    /// let options = Plush::<u64, u64>::options().partition(Partition::Range).key_range(0, 9_999);
+    /// let table = options.in_memory()?;
+    /// (0..10_000).try_for_each(|key| table.put(key, key))?;
+    /// assert_eq!(table.range(9_998, 10)?, [(9_998, 9_998), (9_999, 9_999)]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn key_range(mut self, first: K::Arg<'_>, last: K::Arg<'_>) -> Self {
+        let raws = [K::raw(first), K::raw(last)];
+        self.bounds = Some(raws.map(|raw| rank_of(K::TYPE, K::FORM, &raw)));
+        self
+    }
+
+    /// A new table is partitioned as another.
+    #[must_use]
+    pub(super) fn partitioned_as(mut self, ranges: Option<Ranges>) -> Self {
+        self.partition = if ranges.is_some() { Partition::Range } else { Partition::Hash };
+        self.bounds = ranges.map(Ranges::bounds);
+        self
+    }
+
+    /// With which log epoch the entries of a new table begin, for tests of what happens when the counter wraps around.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn first_epoch(mut self, bits: u64) -> Self {
+        self.first_epoch = LogEpoch::of_bits(bits.max(1));
+        self
+    }
+
     /// How large a new table's parts are, for tests and measurements.
     #[doc(hidden)]
     #[must_use]
@@ -148,18 +224,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
         let shape = self.new_shape()?;
-        let identity = self.common.identity::<K, V>(DESIGN, shape.pack());
+        let mut identity = self.common.identity::<K, V>(DESIGN, shape.pack());
+        Ranges::inscribe(&mut identity, self.partition, self.bounds);
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, shape, 0)?;
         core.pm.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
         core.pm.grow(&core.journals, (JOURNALS * size_of::<Journal>()) as u64)?;
         core.pm.grow(core.logs.region(), shape.log_bytes())?;
+        if core.pm.fence_syncs() {
+            core.logs.overwrite(&core.pm);
+        }
         core.root_words()?.levels.store(&core.pm, 1, Release);
         // In one line: both are durable.
         core.set_phase(Phase::Stable { set: 0 })?;
-        (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, NO_EPOCH + 1));
+        (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, self.first_epoch));
         core.make_room_for(self.common.capacity)?;
         core.preallocate(self.preallocated)?;
+        core.tell_together(core.writes_together())?;
         superblock::seal(&core.pm, &table, &identity)?;
         core.pm.publish_created()?;
         let session = superblock::begin_session(&core.pm, &table)?;
@@ -188,6 +269,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let core = self.core(pm, table.clone(), &identity, shape, phase.set())?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(phase)?;
+        core.tell_together(core.writes_together())?;
         let session = superblock::begin_session(&core.pm, &table)?;
         if session.was_clean {
             core.note_count(core.changes(), session.records);
@@ -238,9 +320,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let entry_bytes = (MAX_RECORDS * 17 + 64) as u64;
         let root_bits =
             wanted.max(usual.root_bits).min(bits(self.dram_limit / entry_bytes)).min(20);
-        let log_bits = usual.log_bits.min(root_bits);
-        let log_records = (LOG_SHARE * MAX_RECORDS as u32) << (root_bits - log_bits);
-        Shape { root_bits, log_bits, log_records: log_records / usual.log_chunks, ..usual }
+        let log_records = |log_bits| {
+            let records = u64::from(LOG_SHARE) * MAX_RECORDS as u64;
+            (records << (root_bits - log_bits)) / u64::from(usual.log_chunks)
+        };
+        // A disk has one place where it writes at a time.
+        let fewest = if self.common.durability == Durability::Disk { 0 } else { usual.log_bits };
+        let fits = |&log_bits: &u32| log_records(log_bits) <= u64::from(MAX_LOG_RECORDS);
+        let most = MAX_LOG_BITS.min(root_bits);
+        let log_bits = (fewest.min(root_bits)..most).find(fits).unwrap_or(most);
+        let log_records = log_records(log_bits).min(MAX_LOG_RECORDS.into()) as u32;
+        Shape { root_bits, log_bits, log_records, ..usual }
     }
 
     fn core<M: Medium>(
@@ -266,6 +356,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             payloads,
             shape,
             hash: Hash::new(self.common.hash, identity.hash_seed),
+            ranges: Ranges::of(identity).map_err(|()| impossible(&pm, "partition"))?,
             top_filters: TopFilters::new(shape, self.dram_filters, left).map_err(no_memory)?,
             root,
             logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape),
@@ -295,15 +386,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     }
 }
 
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Whether payloads become durable together with their log records.
+    fn writes_together(&self) -> bool {
+        self.payloads.is_some() && self.pm.fence_syncs()
+    }
+
+    fn end_session(&self) -> Result<()> {
+        self.pm.writable()?;
+        self.checkpoint(1)?;
+        self.pm.settle();
+        self.pm.writable()?;
+        self.tell_together(false)?;
+        superblock::end_session(&self.pm, &self.table, self.estimate())
+    }
+}
+
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Plush<K, V, M> {
-    /// Ends the session: what was put without a log becomes durable, then the record count and the clean mark are
-    /// written. All else is durable already.
+    /// Ends the session: what was put without a log, or acknowledged early, becomes durable, then the record count and
+    /// the clean mark are written. All else is durable already.
     fn drop(&mut self) {
-        if self.core.pm.writable().is_ok() && self.core.checkpoint(1).is_ok() {
-            let records = self.core.estimate();
-            // A failure leaves the table unclean, which the next opening copes with.
-            let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
-        }
+        // A failure leaves the table unclean, which the next opening copes with.
+        let _ = self.core.end_session();
         self.core.pm.close();
     }
 }

@@ -370,8 +370,11 @@ impl PayloadLog {
 
     /// What is wrong with a record, if anything.
     pub(super) fn fault(&self, pm: &impl Medium, word: u64) -> Result<Option<&'static str>> {
-        let Some(payload) = self.read(pm, word)? else {
-            return Ok(Some("its payload is gone"));
+        let payload = match self.read(pm, word) {
+            Ok(Some(payload)) => payload,
+            Ok(None) => return Ok(Some("its payload is gone")),
+            Err(Error::Corrupt { .. }) => return Ok(Some("its payload leaves the file")),
+            Err(error) => return Err(error),
         };
         let place = PayloadRef::unpack(word);
         let at = u64::from(place.chunk) * self.chunk_bytes + place.offset;

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, in_parallel};
+use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
-use super::recovery_log::NO_EPOCH;
 use super::root::Record;
 use crate::Result;
 use crate::key::{Key, Value};
@@ -30,18 +30,46 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.load_top_filters()?;
         let _pin = self.pin();
         match phase {
-            Phase::Stable { .. } => self.replay()?,
+            Phase::Stable { .. } => {
+                self.replay()?;
+                self.begin_epochs();
+            }
             Phase::Clearing { set } => {
                 self.outlive_logs()?;
+                self.begin_epochs();
                 self.wipe()?;
                 self.set_phase(Phase::Stable { set })?;
                 resolved += 1;
             }
         }
         for log in 0..self.logs.count() {
-            self.logs.resume(&self.pm, log)?;
+            let whole = |record, epoch| self.is_whole(record, epoch);
+            self.logs.resume(&self.pm, log, whole)?;
         }
         Ok(resolved)
+    }
+
+    /// Whether a log's record is not needed, or has its payload. Only where payloads became durable together with log
+    /// records can one be missing.
+    fn is_whole(&self, record: Record, epoch: LogEpoch) -> Result<bool> {
+        let Some(payloads) = &self.payloads else { return Ok(true) };
+        if self.root_words()?.together.load(&self.pm, Acquire) == 0 {
+            return Ok(true);
+        }
+        // What has arrived was whole; its payload may have been freed since.
+        Ok(self.has_arrived(self.hash_of(record), epoch)?
+            || payloads.fault(&self.pm, record.value)?.is_none())
+    }
+
+    /// Says whether payloads become durable together with log records from here on. Durable by the caller's next fence:
+    /// before the first such record, or when all of them are settled and those without are holes.
+    pub(super) fn tell_together(&self, together: bool) -> Result<()> {
+        let cell = &self.root_words()?.together;
+        if cell.load(&self.pm, Acquire) != u64::from(together) {
+            cell.store(&self.pm, together.into(), Release);
+            self.pm.flush_object(cell);
+        }
+        Ok(())
     }
 
     /// The levels that the root words tell of.
@@ -89,18 +117,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Each root entry goes on with the epoch after those that have arrived below.
+    /// Each root entry goes on with the epoch after those that have arrived below; where nothing has, it has none yet.
     fn adopt_epochs(&self) -> Result<()> {
         let step = self.shape.step(0);
         for entry in 0..self.root.entries() {
-            let mut arrived = NO_EPOCH;
+            let mut arrived = LogEpoch::NONE;
             for child in 0..1 << step {
                 let child = self.level_entry(1, ((entry as u64) << step) + child)?;
-                arrived = arrived.max(self.state(child)?.epoch);
+                arrived = arrived.or_later(self.state(child)?.epoch);
             }
-            self.root.set_epoch(entry, arrived + 1);
+            let next = if arrived == LogEpoch::NONE { arrived } else { arrived.next() };
+            self.root.set_epoch(entry, next);
         }
         Ok(())
+    }
+
+    /// Root entries of which neither the levels nor the logs know an epoch begin with the first.
+    fn begin_epochs(&self) {
+        for entry in 0..self.root.entries() {
+            if self.root.epoch(entry) == LogEpoch::NONE {
+                self.root.set_epoch(entry, LogEpoch::FIRST);
+            }
+        }
     }
 
     /// Fills the root with the logs' records that have not arrived below: on several threads where they are long, for
@@ -122,17 +160,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    fn replay_one(&self, log: usize, record: Record, epoch: u64) -> Result<()> {
+    fn replay_one(&self, log: usize, record: Record, epoch: LogEpoch) -> Result<()> {
         let hash = self.hash_of(record);
         let entry = self.root_entry(hash);
-        let target = self.level_entry(1, self.shape.index(1, hash))?;
-        // Equal epochs have arrived, too: that is when the target took it over.
-        if epoch <= self.state(target)?.epoch {
+        if self.has_arrived(hash, epoch)? {
             return Ok(());
         }
         if self.logs.log_of(entry) != log {
             let detail = format!("a record of root entry {entry} is in log {log}");
             return Err(self.corrupt(self.logs.region(), 0, detail));
+        }
+        if !self.is_whole(record, epoch)? {
+            return Ok(());
         }
         if self.root.is_full(entry) {
             let detail = format!("more records of root entry {entry} than it can have had");
@@ -140,7 +179,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.root.push(entry, hash, record);
         self.estimate.add(if record.dead { -1 } else { 1 });
-        self.root.set_epoch(entry, self.root.epoch(entry).max(epoch));
+        self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
         Ok(())
     }
 
@@ -149,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for log in 0..self.logs.count() {
             self.logs.replay(&self.pm, log, |record, epoch| {
                 let entry = self.root_entry(self.hash_of(record));
-                self.root.set_epoch(entry, self.root.epoch(entry).max(epoch));
+                self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
                 Ok(())
             })?;
         }
@@ -163,7 +202,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for level in 1..=self.level_count() {
             for index in 0..self.shape.entries(level) {
                 let entry = self.level_entry(level, index)?;
-                let epoch = if level == 1 { self.root.epoch((index >> step) as usize) } else { 0 };
+                let epoch = match level {
+                    1 => self.root.epoch((index >> step) as usize),
+                    _ => LogEpoch::NONE,
+                };
                 self.wipe_entry(entry.id, State { size: 0, epoch })?;
                 self.forget_filter(entry);
             }
@@ -175,7 +217,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pm.fence();
         for entry in 0..self.root.entries() {
             self.root.empty(entry);
-            self.root.set_epoch(entry, self.root.epoch(entry) + 1);
+            self.root.set_epoch(entry, self.root.epoch(entry).next());
         }
         self.estimate.add(-self.estimate.sum());
         self.counts.writes.add(1);

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Mutex, MutexGuard};
 
 use super::core::lock;
+use super::epoch::LogEpoch;
 use super::layout::{ChunkHead, LOG_WORDS, LogSlot, Shape};
 use super::root::Record;
 use crate::pm::{Medium, Region};
@@ -28,8 +29,6 @@ const VALUE_TOP: u64 = 1 << 61;
 const DEAD: u64 = 1 << 60;
 /// No table lives to see a later turn.
 const LAST_TURN: u64 = 1 << 62;
-/// The epoch of records that nobody needs; entries begin with the next.
-pub(super) const NO_EPOCH: u64 = 0;
 
 /// All recovery logs of a table.
 pub(super) struct RecoveryLogs {
@@ -79,14 +78,14 @@ fn flag_of(turn: u64, chunks: u64) -> u64 {
     if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 }
 }
 
-fn encode(record: Record, epoch: u64, flag: u64) -> [u64; LOG_WORDS] {
+fn encode(record: Record, epoch: LogEpoch, flag: u64) -> [u64; LOG_WORDS] {
     let tops = (record.key & FLAG) >> 1 | (record.value & FLAG) >> 2;
     let dead = if record.dead { DEAD } else { 0 };
-    [record.key & !FLAG | flag, record.value & !FLAG | flag, flag | tops | dead | epoch]
+    [record.key & !FLAG | flag, record.value & !FLAG | flag, flag | tops | dead | epoch.bits()]
 }
 
 /// `None` when the words do not belong to this turn, all three.
-fn decode([key, value, rest]: [u64; LOG_WORDS], flag: u64) -> Option<(Record, u64)> {
+fn decode([key, value, rest]: [u64; LOG_WORDS], flag: u64) -> Option<(Record, LogEpoch)> {
     if [key, value, rest].iter().any(|word| word & FLAG != flag) {
         return None;
     }
@@ -95,7 +94,7 @@ fn decode([key, value, rest]: [u64; LOG_WORDS], flag: u64) -> Option<(Record, u6
         value: value & !FLAG | (rest & VALUE_TOP) << 2,
         dead: rest & DEAD != 0,
     };
-    Some((record, rest & (DEAD - 1)))
+    Some((record, LogEpoch::of_bits(rest)))
 }
 
 impl RecoveryLogs {
@@ -111,6 +110,20 @@ impl RecoveryLogs {
             written: (0..shape.log_chunks).map(|_| AtomicU32::new(0)).collect(),
         };
         Self { region, shape, logs: (0..1 << shape.log_bits).map(|_| log()).collect() }
+    }
+
+    /// Writes zeros over the region of a new table. A file system has only reserved it, and would otherwise have
+    /// metadata to change at each sync of the logs' first round.
+    pub(super) fn overwrite(&self, pm: &impl Medium) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut offset = 0;
+        while offset < self.region.len() {
+            let bytes = (self.region.len() - offset).min(ZEROS.len() as u64);
+            // SAFETY: nobody else knows the table yet.
+            unsafe { pm.write_bytes(&self.region, offset, &ZEROS[..bytes as usize]) };
+            offset += bytes;
+        }
+        pm.flush(self.region.base().as_ptr(), self.region.len() as usize);
     }
 
     pub(super) fn region(&self) -> &Region {
@@ -180,6 +193,9 @@ impl RecoveryLogs {
         let chunk = self.chunk_of(turn);
         let head = self.head(pm, log, chunk)?;
         self.logs[log].written[chunk].store(0, Relaxed);
+        // What the chunk has had before, all of it (L2): it may have been acknowledged before it was durable.
+        pm.settle();
+        pm.writable()?;
         head.turn.store(pm, turn, Release);
         // P1: the records to come count by this turn's flag; those there are do not any more (L3).
         pm.persist(&head.turn);
@@ -194,7 +210,7 @@ impl RecoveryLogs {
         pm: &impl Medium,
         place: &Place,
         record: Record,
-        epoch: u64,
+        epoch: LogEpoch,
     ) -> Result<()> {
         let slot = self.store(pm, place, record, epoch)?;
         pm.flush_object(slot);
@@ -207,7 +223,7 @@ impl RecoveryLogs {
         pm: &impl Medium,
         place: &Place,
         record: Record,
-        epoch: u64,
+        epoch: LogEpoch,
     ) -> Result<&LogSlot> {
         let (log, chunk) = (place.log as usize, place.chunk as usize);
         let slot = &self.slots(pm, log, chunk)?[place.record as usize];
@@ -224,7 +240,7 @@ impl RecoveryLogs {
     pub(super) fn write_all<'p>(
         &self,
         pm: &impl Medium,
-        records: impl Iterator<Item = (&'p Place, Record, u64)>,
+        records: impl Iterator<Item = (&'p Place, Record, LogEpoch)>,
         spans: &mut Vec<Span>,
     ) -> Result<()> {
         let mut stored = Ok(());
@@ -275,7 +291,7 @@ impl RecoveryLogs {
     }
 
     /// What the oldest chunk of an exhausted log holds, which is the next to be begun. While recycling.
-    pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Result<Vec<(Record, u64)>> {
+    pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Result<Vec<(Record, LogEpoch)>> {
         let filling = *self.filling(pm, log);
         let turn = filling.ready + 1;
         let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
@@ -328,7 +344,7 @@ impl RecoveryLogs {
         &self,
         pm: &impl Medium,
         log: usize,
-        mut visit: impl FnMut(Record, u64) -> Result<()>,
+        mut visit: impl FnMut(Record, LogEpoch) -> Result<()>,
     ) -> Result<()> {
         for turn in self.turns(pm, log)? {
             let flag = flag_of(turn, self.chunks());
@@ -341,8 +357,14 @@ impl RecoveryLogs {
         Ok(())
     }
 
-    /// Restores L1 and L2 and goes on where the log was left. Only repeats what may have been done.
-    pub(super) fn resume(&self, pm: &impl Medium, log: usize) -> Result<()> {
+    /// Restores L1 and L2 and goes on where the log was left; records that are not `whole`, for want of a payload,
+    /// become holes, too. Only repeats what may have been done.
+    pub(super) fn resume(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+        whole: impl Fn(Record, LogEpoch) -> Result<bool>,
+    ) -> Result<()> {
         let turns = self.turns(pm, log)?;
         let last = *turns.end();
         if last == 0 {
@@ -353,19 +375,24 @@ impl RecoveryLogs {
         for turn in turns {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
             let slots = self.slots(pm, log, chunk)?;
-            let is_whole = |slot: &LogSlot| decode(load(pm, slot), flag).is_some();
+            let is_there = |slot: &LogSlot| decode(load(pm, slot), flag).is_some();
             let filled = match turn == last {
-                true => slots.iter().rposition(is_whole).map_or(0, |at| at + 1),
+                true => slots.iter().rposition(is_there).map_or(0, |at| at + 1),
                 false => slots.len(),
             };
             let (below, above) = slots.split_at(filled);
-            holes.extend(below.iter().filter(|slot| !is_whole(slot)).map(|slot| (slot, flag)));
+            for slot in below {
+                let found = decode(load(pm, slot), flag);
+                if !found.map_or(Ok(false), |(record, epoch)| whole(record, epoch))? {
+                    holes.push((slot, flag));
+                }
+            }
             above.iter().for_each(|slot| turn_back(pm, slot, flag));
             self.logs[log].written[chunk].store(filled as u32, Relaxed);
             handed_out = filled as u32;
         }
         for &(slot, flag) in &holes {
-            slot.0[2].store(pm, flag | NO_EPOCH, Release);
+            slot.0[2].store(pm, flag | LogEpoch::NONE.bits(), Release);
             pm.flush_object(&slot.0[2]);
         }
         // P2: no mixture of old words and those that follow belongs to an epoch.
@@ -431,8 +458,9 @@ mod tests {
                 for value in edges {
                     for dead in [false, true] {
                         let record = Record { key, value, dead };
-                        let words = encode(record, (1 << 48) - 1, flag);
-                        assert_eq!(decode(words, flag), Some((record, (1 << 48) - 1)));
+                        let epoch = LogEpoch::of_bits(u64::MAX);
+                        let words = encode(record, epoch, flag);
+                        assert_eq!(decode(words, flag), Some((record, epoch)));
                         assert_eq!(decode(words, flag ^ FLAG), None);
                         let mut torn = words;
                         torn[1] ^= FLAG;

@@ -7,6 +7,7 @@ use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::epoch::LogEpoch;
 use super::layout::{MAX_RECORDS, Shape};
 use crate::base::memory::ZeroedArray;
 use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
@@ -20,6 +21,17 @@ pub(super) struct Record {
     /// The value, or where in the payload log the record is.
     pub(super) value: u64,
     pub(super) dead: bool,
+}
+
+/// What is left to do in level 1 ahead of an entry's next migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relief {
+    /// Something, perhaps.
+    NotYet = 0,
+    /// Nothing.
+    Room = 1,
+    /// Nothing, and it holds nothing for the entry.
+    Empty = 2,
 }
 
 /// The entries.
@@ -45,6 +57,8 @@ struct Head {
     dead: [AtomicU64; MAX_RECORDS / 64],
     /// Whether there are records that no log has.
     unlogged: AtomicU32,
+    /// [`Relief`].
+    relieved: AtomicU32,
 }
 
 /// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
@@ -186,14 +200,14 @@ impl RootTable {
     }
 
     #[inline]
-    pub(super) fn epoch(&self, entry: usize) -> u64 {
+    pub(super) fn epoch(&self, entry: usize) -> LogEpoch {
         // Acquire (E5): pairs with the Release in `set_epoch`; what left in earlier epochs is durable below.
-        self.heads[entry].epoch.load(Acquire)
+        LogEpoch::of_bits(self.heads[entry].epoch.load(Acquire))
     }
 
     /// Under the lock, or before anybody else knows the table.
-    pub(super) fn set_epoch(&self, entry: usize, epoch: u64) {
-        self.heads[entry].epoch.store(epoch, Release);
+    pub(super) fn set_epoch(&self, entry: usize, epoch: LogEpoch) {
+        self.heads[entry].epoch.store(epoch.bits(), Release);
     }
 
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
@@ -204,6 +218,25 @@ impl RootTable {
     /// A record comes that no log has. Under the lock.
     pub(super) fn note_unlogged(&self, entry: usize) {
         self.heads[entry].unlogged.store(1, Relaxed);
+    }
+
+    /// Whether nothing is left to do ahead of the entry's next migration.
+    #[inline]
+    pub(super) fn is_relieved(&self, entry: usize) -> bool {
+        // Relaxed: asked under the lock.
+        self.heads[entry].relieved.load(Relaxed) != Relief::NotYet as u32
+    }
+
+    /// Whether level 1 holds nothing for the entry that the entry does not hold itself.
+    #[inline]
+    pub(super) fn is_sole(&self, entry: usize) -> bool {
+        // Acquire (E6): pairs with the Release in `note_relief`; level 1 was empty then.
+        self.heads[entry].relieved.load(Acquire) == Relief::Empty as u32
+    }
+
+    /// Under the lock.
+    pub(super) fn note_relief(&self, entry: usize, relief: Relief) {
+        self.heads[entry].relieved.store(relief as u32, Release);
     }
 
     /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
@@ -230,6 +263,7 @@ impl RootTable {
     pub(super) fn empty(&self, entry: usize) {
         self.heads[entry].size.store(0, Relaxed);
         self.heads[entry].unlogged.store(0, Relaxed);
+        self.note_relief(entry, Relief::NotYet);
     }
 
     /// A record by its place.

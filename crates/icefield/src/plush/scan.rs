@@ -3,13 +3,15 @@
 //! A range is read from the root and from every level, the newest record of each key counts, and the read is validated
 //! like a *get*. A cursor is the hash at which a range begins, so it survives new levels.
 
+use std::cmp::Ordering;
+
 use super::Plush;
 use super::core::Core;
 use super::root::Record;
-use crate::Result;
-use crate::key::{Key, Value};
+use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::table::{Cursor, Page};
+use crate::table::{Arg, Cursor, Owned, Page};
+use crate::{Error, Result};
 
 /// Records, and the hash at which the next range begins.
 type Range = (Vec<Record>, Option<u64>);
@@ -67,6 +69,57 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    /// The first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Of a table that is
+    /// partitioned by [`Partition::Range`](super::Partition::Range).
+    ///
+    /// Weakly consistent, as [`iter`](Self::iter): every key that is present throughout is in it, with a value that it
+    /// had meanwhile; the records of one entry of the last level, some hundred at most, are of one moment. Takes no
+    /// lock. Reads of each level one entry for each such part.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] when the table is partitioned by hashes; as [`get`](Self::get).
+    ///
+    /// ```
+    /// use icefield::{Partition, Plush};
+    /// let table = Plush::<str, u64>::options().partition(Partition::Range).in_memory()?;
+    /// for (number, word) in ["plum", "fig", "apple", "pear"].into_iter().enumerate() {
+    ///     table.put(word, number as u64)?;
+    /// }
+    /// let words: Vec<String> = table.range("b", 2)?.into_iter().map(|(word, _)| word).collect();
+    /// assert_eq!(words, ["fig", "pear"]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn range(&self, from: Arg<'_, K>, limit: usize) -> Result<Vec<(Owned<K>, Owned<V>)>> {
+        let Some(ranges) = self.core.ranges else {
+            return Err(Error::Unsupported(
+                "the table is partitioned by hashes: it has no ranges".into(),
+            ));
+        };
+        let _pin = self.core.pin();
+        let from = K::raw(from);
+        // Keys of one place come in any order: all of them are looked at.
+        let mut next = Some(ranges.place(&from));
+        let mut found = Vec::new();
+        while let Some(hash) = next
+            && found.len() < limit
+        {
+            let (records, after) = self.core.range_at(hash)?;
+            let begin = found.len();
+            for record in records {
+                found.push((self.own_key(record)?, self.own_value(record.value)?));
+            }
+            found[begin..].sort_by(|(a, _), (b, _)| ranges.compare(&raw::<K>(a), &raw::<K>(b)));
+            let is_before = |(key, _): &(Owned<K>, Owned<V>)| {
+                ranges.compare(&raw::<K>(key), &from) == Ordering::Less
+            };
+            let skipped = found[begin..].partition_point(is_before);
+            found.drain(begin..begin + skipped);
+            next = after;
+        }
+        found.truncate(limit);
+        Ok(found)
+    }
+
     pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
         let _pin = self.core.pin();
         let mut next = Some(cursor.0);
@@ -82,4 +135,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         }
         Ok(Page { records, next: next.map(Cursor) })
     }
+}
+
+fn raw<K: Key + ?Sized>(key: &Owned<K>) -> Raw<'_> {
+    K::raw(K::arg(key))
 }

@@ -21,8 +21,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.fits(probe, value)?;
         let written = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
-            // Whoever moves the record on fences for itself only.
-            self.pm.fence();
+            // Whoever moves the record on fences for itself only, and settles.
+            self.pm.fence_later();
         }
         let record = Record { key: self.key_word(probe), value: written.word, dead: false };
         let admitted = self.admit_unlogged(probe.hash, record);
@@ -40,6 +40,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.root.note_unlogged(held.entry);
             self.root.push(held.entry, hash, record);
             self.note_written(1, 1);
+            self.step_ahead(&held);
             return Ok(());
         }
     }
@@ -133,8 +134,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn sync_now(&self) -> Result<()> {
         match self.core.pm.writable() {
             // Nothing can have been put.
-            Err(crate::Error::ReadOnly) => Ok(()),
-            _ => self.checkpoint(1),
+            Err(crate::Error::ReadOnly) => return Ok(()),
+            other => other?,
         }
+        self.checkpoint(1)?;
+        self.core.pm.settle();
+        self.core.pm.writable()
     }
 }

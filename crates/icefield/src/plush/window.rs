@@ -1,4 +1,4 @@
-//! Batches of writes (the paper has none): windows of up to 32 records that share a fence.
+//! Batches of writes (the paper has none): windows of up to 32 records that share a fence, 512 where it is a sync.
 //!
 //! Each operation of a window locks its root entry and gets a place in its log. Only the first lock of a window is
 //! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
@@ -18,6 +18,8 @@ use crate::record::Probe;
 
 /// Records that share a fence.
 const WINDOW: usize = 32;
+/// The same where a fence is a sync of files.
+const SYNC_WINDOW: usize = 512;
 
 /// An operation of the window.
 struct Staged {
@@ -46,6 +48,8 @@ enum Step {
 /// The open window of a batch.
 pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     core: &'t Core<K, V, M>,
+    /// Operations that it takes.
+    room: usize,
     staged: Vec<Staged>,
     writes: Vec<Write>,
     /// Root entries, and how many records each of them will get.
@@ -66,8 +70,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M>
 
 impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     pub(super) fn new(core: &'t Core<K, V, M>) -> Self {
+        let room = if core.pm.fence_syncs() { SYNC_WINDOW } else { WINDOW };
         let (staged, writes) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
-        Self { core, staged, writes, held: Vec::with_capacity(WINDOW), pass: None }
+        Self { core, room, staged, writes, held: Vec::with_capacity(WINDOW), pass: None }
     }
 
     /// Runs one write: in the open window or in a new one. `answer` gets what became of it and of earlier ones, in
@@ -82,7 +87,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     ) -> Result<bool> {
         self.core.pm.writable()?;
         self.core.fits(probe, value)?;
-        if self.staged.len() == WINDOW || (mode.looks() && self.has(probe)) {
+        if self.staged.len() == self.room || (mode.looks() && self.has(probe)) {
             self.commit(answer)?;
         }
         loop {
@@ -184,16 +189,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         if writes.is_empty() {
             return Ok(());
         }
-        if core.payloads.is_some() {
-            // P0: the payloads, before a log refers to them.
-            core.pm.fence();
-        }
+        core.fence_payloads();
         let records = writes.iter().map(|write| {
             (&write.place, write.record, core.root.epoch(self.held[write.at].0.entry))
         });
         let logged = core.logs.write_all(&core.pm, records, spans);
         // P2, commit point of all of them.
-        core.pm.fence();
+        core.commit(Mode::Put);
         // What could not be made durable nobody may see.
         logged.and_then(|()| core.pm.writable())
     }
@@ -218,6 +220,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         core.note_written(written, records);
         core.logs.finish_all(&spans);
+        self.held.iter().for_each(|(held, _)| core.step_ahead(held));
         self.writes = writes;
         self.held.clear();
         self.pass = None;

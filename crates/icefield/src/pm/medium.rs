@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Cell128, LINE_BYTES, Region, arch};
+use super::{Cell128, Committed, LINE_BYTES, Region, SyncMode, arch};
 use crate::Result;
 
 /// What a table's files survive, and what a fence costs for it.
@@ -136,6 +136,37 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// later calls of [`Medium::writable`] say so, and so must the operation that fenced.
     #[track_caller]
     fn fence(&self);
+
+    /// When writes shall be acknowledged. `Always` wherever a fence costs next to nothing.
+    fn sync_mode(&self) -> SyncMode {
+        SyncMode::Always
+    }
+
+    /// Whether a fence is a sync of files, which takes as long as thousands of operations.
+    fn fence_syncs(&self) -> bool {
+        false
+    }
+
+    /// A fence that may come later: what this thread has flushed is durable after any thread's next
+    /// [`Medium::settle`], and may be so earlier. Media whose fences cost next to nothing fence at once. Failure
+    /// poisons the medium, as that of [`Medium::fence`] does.
+    #[inline(always)]
+    #[track_caller]
+    fn fence_later(&self) {
+        self.fence();
+    }
+
+    /// Returns when everything is durable that any thread has fenced later.
+    #[inline(always)]
+    #[track_caller]
+    fn settle(&self) {}
+
+    /// Resolves when everything is durable that any thread has fenced later so far; asks for it, too.
+    #[track_caller]
+    fn committed(&self) -> Committed {
+        self.settle();
+        Committed::known(self.writable())
+    }
 
     /// Flushes one object and fences.
     #[inline(always)]

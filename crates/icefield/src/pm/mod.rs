@@ -20,6 +20,7 @@ pub mod superblock;
 
 pub mod alloc;
 mod arch;
+mod commit;
 mod io;
 pub mod lock;
 mod mapped;
@@ -27,6 +28,8 @@ mod mapped;
 #[doc(hidden)]
 pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
 pub use mapped::{Mapped, MappedOptions};
+
+pub use commit::{Committed, SyncMode};
 
 pub use cell::{Cell32, Cell64, Cell128, Volatile32, Volatile64};
 pub use medium::{Durability, Medium};

@@ -8,7 +8,7 @@ use crate::base::hash::{HashKind, random_seed};
 use crate::key::{Key, Value};
 use crate::pm::blob::BlobParams;
 use crate::pm::superblock::{self, Identity, SessionStart};
-use crate::pm::{Durability, FaultPlan, MappedOptions, Medium};
+use crate::pm::{Durability, FaultPlan, MappedOptions, Medium, SyncMode};
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
@@ -20,6 +20,7 @@ const CHUNK_BYTES: usize = 3;
 pub(crate) struct Common {
     pub(crate) capacity: u64,
     pub(crate) durability: Durability,
+    pub(crate) sync: SyncMode,
     pub(crate) max_bytes: Option<u64>,
     pub(crate) hash: HashKind,
     pub(crate) hash_seed: Option<[u64; 2]>,
@@ -35,6 +36,7 @@ impl Default for Common {
         Self {
             capacity: 0,
             durability: Durability::Auto,
+            sync: SyncMode::Always,
             max_bytes: None,
             hash: HashKind::Strong,
             hash_seed: None,
@@ -57,6 +59,7 @@ impl Common {
         }
         Ok(MappedOptions {
             durability: self.durability,
+            sync: self.sync,
             max_bytes: self.max_bytes,
             faults: self.faults.clone(),
             ..MappedOptions::default()
@@ -166,6 +169,13 @@ macro_rules! common_options {
             #[must_use]
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.common.durability = durability;
+                self
+            }
+
+            /// When writes are acknowledged, for openings by name.
+            #[must_use]
+            pub(crate) fn acknowledging(mut self, mode: $crate::pm::SyncMode) -> Self {
+                self.common.sync = mode;
                 self
             }
 

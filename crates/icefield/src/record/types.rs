@@ -18,6 +18,11 @@ fn form_code(form: Form) -> u64 {
     }
 }
 
+/// Whether a table's keys are words.
+pub(crate) fn key_is_word(identity: &Identity) -> bool {
+    identity.params[KEY_FORM] == form_code(Form::Word)
+}
+
 /// The types that a new table shall have in its superblock, where they are not those of `K` and `V`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredTypes(Option<[(String, u64); 2]>);

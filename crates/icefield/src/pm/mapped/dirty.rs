@@ -4,15 +4,19 @@
 //! are served by one: whoever holds the commit lock syncs for all that are queued by then, and the others find their
 //! ticket served. Syncs never overlap, for the kernel tells of a failed write-back once per open file: a second thread
 //! in `msync` could be told that all is well.
+//!
+//! A fence that may come later leaves its ranges in the queue: the next sync takes them along, whoever does it.
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
 use super::region_file::RegionFile;
+use crate::pm::commit::Group;
 use crate::pm::io::lock;
 
 /// One hull for each region that was touched.
@@ -46,14 +50,24 @@ struct Queue {
     waiting: Hulls,
     /// The ticket of the next sync.
     ticket: u64,
+    /// The ticket of the sync that covers all that was left to others so far, and since when something has been.
+    left: Option<u64>,
+    since: Option<Instant>,
+    /// Somebody waits for a sync that another thread shall do.
+    asked: bool,
+    /// No more syncs are to be done by another thread.
+    ended: bool,
 }
 
 /// All threads' unsynced ranges.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     queue: Mutex<Queue>,
+    /// There is something to do for the thread that syncs for others.
+    work: Condvar,
     /// Held during a sync. The first ticket that is not yet served, and what ended all service.
     commit: Mutex<(u64, Option<Errno>)>,
+    group: Arc<Group>,
 }
 
 impl Dirty {
@@ -73,6 +87,76 @@ impl Dirty {
             queue.ticket
         };
         self.serve(ticket)
+    }
+
+    /// Leaves what the calling thread has noted to the next sync. Fails when there will be none.
+    pub(super) fn leave_own(&self) -> Result<(), Errno> {
+        let mut queue = lock(&self.queue);
+        let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {
+            return Ok(());
+        };
+        queue.waiting.append(hulls);
+        queue.left = Some(queue.ticket);
+        if queue.since.is_none() {
+            queue.since = Some(Instant::now());
+            self.work.notify_one();
+        }
+        if self.group.has_failed() { Err(Errno::IO) } else { Ok(()) }
+    }
+
+    /// Syncs what was left.
+    pub(super) fn settle(&self) -> Result<(), Errno> {
+        let left = lock(&self.queue).left;
+        match left.filter(|&ticket| !self.group.is_served(ticket)) {
+            Some(ticket) => self.serve(ticket),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for a sync of what was left so far; where its end will be told, and under which ticket. `None` when there
+    /// is nothing to sync.
+    pub(super) fn ask(&self) -> Option<(Arc<Group>, u64)> {
+        let mut queue = lock(&self.queue);
+        let ticket = queue.left.filter(|&ticket| !self.group.is_served(ticket))?;
+        queue.asked = true;
+        self.work.notify_one();
+        Some((Arc::clone(&self.group), ticket))
+    }
+
+    /// Waits until there is something for the thread to do that syncs for others: somebody asks for it, or something
+    /// has waited for so long. Whether it is to go on at all.
+    pub(super) fn await_work(&self, longest: Option<Duration>) -> bool {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.ended {
+                return false;
+            }
+            if std::mem::take(&mut queue.asked) {
+                return true;
+            }
+            let left =
+                queue.since.zip(longest).map(|(since, most)| most.saturating_sub(since.elapsed()));
+            queue = match left {
+                Some(Duration::ZERO) => return true,
+                Some(left) => {
+                    let woken = self.work.wait_timeout(queue, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.work.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Ends [`Dirty::await_work`].
+    pub(super) fn end_work(&self) {
+        lock(&self.queue).ended = true;
+        self.work.notify_all();
+    }
+
+    /// There will be no more syncs.
+    pub(super) fn give_up(&self) {
+        lock(&self.queue).waiting = Hulls::default();
+        self.group.fail();
     }
 
     /// Syncs what any thread has noted.
@@ -99,11 +183,18 @@ impl Dirty {
         let (hulls, served) = {
             let mut queue = lock(&self.queue);
             queue.ticket += 1;
+            queue.since = None;
             (std::mem::take(&mut queue.waiting), queue.ticket)
         };
         let answer = hulls.sync();
         commit.0 = served;
         commit.1 = answer.err();
+        // Who is woken may come here again.
+        drop(commit);
+        match answer {
+            Ok(()) => self.group.serve(served),
+            Err(_) => self.group.fail(),
+        }
         answer
     }
 }

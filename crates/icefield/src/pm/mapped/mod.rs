@@ -6,6 +6,7 @@
 //! - `budget`: the bound on all regions together.
 //! - `permit`: the word that says whether this process may change the table.
 //! - `dirty`: what `Durability::Disk` still has to sync.
+//! - `committer`: the thread that does so for others.
 //! - `backup`: copying a directory.
 //!
 //! What a word call costs: the plain atomic instruction. What a flush costs where the medium needs none: one branch
@@ -33,6 +34,7 @@
 
 mod backup;
 mod budget;
+mod committer;
 mod directory;
 mod dirty;
 mod permit;
@@ -45,9 +47,10 @@ use std::sync::{Arc, Mutex};
 
 use super::arch::{self, Instruction};
 use super::io::{FaultPlan, Io, error, lock};
-use super::{Durability, Medium, Region};
+use super::{Committed, Durability, Medium, Region, SyncMode};
 use crate::{Error, Result};
 use budget::Budget;
+use committer::Committer;
 use directory::{Directory, Purpose};
 use dirty::Dirty;
 use permit::{Permit, Refusal};
@@ -58,6 +61,8 @@ use region_file::{Backing, RegionFile, Setting};
 pub struct MappedOptions {
     /// What the files must survive.
     pub durability: Durability,
+    /// When writes are acknowledged, on [`Durability::Disk`].
+    pub sync: SyncMode,
     /// How many bytes all regions together may have; no limit but the file system's when `None`.
     pub max_bytes: Option<u64>,
     /// Makes system calls fail, for tests.
@@ -92,7 +97,9 @@ pub struct Mapped {
     directory: Option<Arc<Directory>>,
     io: Io,
     budget: Budget,
-    dirty: Dirty,
+    sync: SyncMode,
+    dirty: Arc<Dirty>,
+    committer: Committer,
     regions: Mutex<Vec<Arc<RegionFile>>>,
 }
 
@@ -166,8 +173,25 @@ impl Mapped {
         let effort = if read_only { Effort::None } else { effort(durability, options.skip_flush)? };
         let permit = Permit::new(&io, permit).map_err(|errno| error(&path, errno, 0))?;
         let budget = Budget::new(options.max_bytes);
-        let (dirty, regions) = (Dirty::default(), Mutex::default());
-        Ok(Self { effort, permit, durability, path, directory, io, budget, dirty, regions })
+        let sync = if effort == Effort::Sync { options.sync } else { SyncMode::Always };
+        let (dirty, regions) = (Arc::<Dirty>::default(), Mutex::default());
+        let committer = Committer::new(Arc::clone(&dirty), sync);
+        if let SyncMode::Every(_) = sync {
+            committer.start().map_err(|source| Error::io(&path, source))?;
+        }
+        Ok(Self {
+            effort,
+            permit,
+            durability,
+            path,
+            directory,
+            io,
+            budget,
+            sync,
+            dirty,
+            committer,
+            regions,
+        })
     }
 
     fn read_only(&self) -> bool {
@@ -352,6 +376,44 @@ impl Medium for Mapped {
         }
     }
 
+    fn sync_mode(&self) -> SyncMode {
+        self.sync
+    }
+
+    fn fence_syncs(&self) -> bool {
+        self.effort == Effort::Sync
+    }
+
+    #[inline]
+    fn fence_later(&self) {
+        if self.effort != Effort::Sync {
+            self.fence();
+        } else if self.dirty.leave_own().is_err() {
+            self.permit.poison();
+        }
+    }
+
+    #[inline]
+    fn settle(&self) {
+        if self.effort == Effort::Sync && self.dirty.settle().is_err() {
+            self.permit.poison();
+        }
+    }
+
+    fn committed(&self) -> Committed {
+        if self.effort != Effort::Sync {
+            return Committed::known(Ok(()));
+        }
+        if self.committer.start().is_err() {
+            // No thread is to be had: it takes this one's time.
+            self.settle();
+        }
+        match self.dirty.ask() {
+            Some((group, ticket)) => Committed::by(group, ticket),
+            None => Committed::known(Ok(())),
+        }
+    }
+
     #[inline(always)]
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
         let end = offset.checked_add(src.len() as u64);
@@ -468,5 +530,8 @@ impl Medium for Mapped {
             self.permit.poison();
         }
         self.fence();
+        if self.permit.refusal() == Some(Refusal::Poisoned) {
+            self.dirty.give_up();
+        }
     }
 }

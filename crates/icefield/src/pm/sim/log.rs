@@ -250,13 +250,40 @@ impl State {
             self.threads[thread].before_fence = self.dirty_lines();
         }
         let mut flushed = std::mem::take(&mut self.threads[thread].flushed);
-        for &(id, seq) in &flushed {
+        self.persist_all(&flushed);
+        flushed.clear();
+        self.threads[thread].flushed = flushed;
+    }
+
+    fn persist_all(&mut self, flushed: &[(LineId, u64)]) {
+        for &(id, seq) in flushed {
             while self.is_pending(id, seq) {
                 self.persist_oldest(id);
             }
         }
-        flushed.clear();
-        self.threads[thread].flushed = flushed;
+    }
+
+    /// Leaves what the thread has flushed to the next [`State::settle`].
+    pub(super) fn fence_later(&mut self, site: &'static Location<'static>) {
+        let thread = self.thread();
+        if self.recording && !self.mutator.fence(site, !self.threads[thread].flushed.is_empty()) {
+            let flushed = std::mem::take(&mut self.threads[thread].flushed);
+            self.left.extend(flushed);
+        }
+    }
+
+    /// Makes sure of what any thread has left.
+    pub(super) fn settle(&mut self, site: &'static Location<'static>) {
+        let thread = self.thread();
+        if self.left.is_empty() {
+            return;
+        }
+        self.cost.fence();
+        self.event(EventKind::Fence, thread, site);
+        if !self.mutator.fence(site, true) {
+            let left = std::mem::take(&mut self.left);
+            self.persist_all(&left);
+        }
     }
 
     /// Forgets what is pending in a range whose pages were given back, and zeroes it everywhere.

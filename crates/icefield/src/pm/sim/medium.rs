@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::space::EventKind;
 use super::state::{State, StoreKind};
 use super::{HANG, Model, Sim, UNRECORDED, arena, image, mode};
-use crate::pm::{Cell128, Durability, LINE_BYTES, Medium, Region, arch};
+use crate::pm::{Cell128, Durability, LINE_BYTES, Medium, Region, SyncMode, arch};
 use crate::{Error, Result};
 
 impl Sim {
@@ -360,6 +360,39 @@ impl Medium for Sim {
         state.fence(Location::caller());
         drop(state);
         report_unrecorded(found);
+    }
+
+    fn sync_mode(&self) -> SyncMode {
+        let state = self.state();
+        if state.model == Model::Disk { state.sync } else { SyncMode::Always }
+    }
+
+    fn fence_syncs(&self) -> bool {
+        self.state().model == Model::Disk
+    }
+
+    #[track_caller]
+    fn fence_later(&self) {
+        if !self.fence_syncs() {
+            return self.fence();
+        }
+        self.step();
+        let mut state = self.state();
+        state.fence_later(Location::caller());
+        // The thread that syncs every few milliseconds comes by now and then.
+        if matches!(state.sync, SyncMode::Every(_))
+            && image::mix(state.seed ^ state.seq).is_multiple_of(4)
+        {
+            state.settle(Location::caller());
+        }
+    }
+
+    #[track_caller]
+    fn settle(&self) {
+        if self.fence_syncs() {
+            self.step();
+            self.state().settle(Location::caller());
+        }
     }
 
     #[track_caller]

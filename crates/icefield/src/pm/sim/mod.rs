@@ -10,6 +10,7 @@
 //!   stores after it, and each word of a bulk write, come or stay away freely. Lines are independent.
 //! - [`Model::Disk`]: per 8-byte word any version since the last sync, in no order against any other word.
 //! - Volatile words hold garbage in every image, crash or not.
+//!   A fence that may come later leaves its lines to the next `settle`.
 //! - A region's length is durable when `grow` returns, and so are punched pages.
 //!
 //! [`CrashPoint`] hands the images out; [`Sim::on_event`] gives the moments. The simulator keeps a shadow of every
@@ -37,6 +38,8 @@ use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::SyncMode;
 
 use self::arena::Arena;
 use self::image::ImageRegion;
@@ -73,6 +76,8 @@ pub struct SimOptions {
     pub seed: u64,
     /// What a crash may do.
     pub model: Model,
+    /// When writes shall be acknowledged, under [`Model::Disk`]; `Every` syncs now and then.
+    pub sync: SyncMode,
     /// Log stores, so that crash images can be taken and unrecorded stores be found. Without it the medium is fast and
     /// only good for looking.
     pub recording: bool,
@@ -107,6 +112,7 @@ impl Default for SimOptions {
         Self {
             seed: 0,
             model: Model::Pmem,
+            sync: SyncMode::Always,
             recording: true,
             counting: false,
             detecting: false,
@@ -185,6 +191,7 @@ impl Sim {
             .take(slot_bytes)
             .expect("address space for the simulated medium; lower `region_bytes`");
         state.model = options.model;
+        state.sync = options.sync;
         state.seed = options.seed;
         state.recording = options.recording;
         state.counting = options.counting;

@@ -9,7 +9,7 @@ use super::image::ImageRegion;
 use super::mutate::Mutator;
 use super::space::{CrashPoint, DirtyLine};
 use super::{Model, arena::SLOTS};
-use crate::pm::{LINE_BYTES, Region};
+use crate::pm::{LINE_BYTES, Region, SyncMode};
 
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
@@ -171,6 +171,9 @@ pub(super) struct State {
     /// `Medium::publish_created` was called.
     pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
+    /// Lines that some thread's fence has left to the next `settle`.
+    pub(super) left: Vec<(LineId, u64)>,
+    pub(super) sync: SyncMode,
     pub(super) seq: u64,
     pub(super) events: u64,
     pub(super) model: Model,
@@ -213,6 +216,7 @@ impl State {
         self.dirty.clear();
         self.published = false;
         self.threads.clear();
+        self.left.clear();
         self.seq = 0;
         self.events = 0;
         self.observer = None;

@@ -1,0 +1,78 @@
+//! Log epochs (§4.2): how often a root entry has migrated. A log record belongs to the epoch in which it was written,
+//! and an entry of level 1 says up to which epoch they have arrived there.
+//!
+//! The counter wraps around: epochs are compared within half of its range. An entry of level 1 that gets no records for
+//! long is told the epoch all the same once in a [round](LogEpoch::is_round), so that it never falls so far behind; a
+//! log record does not, for it is overwritten long before.
+
+const BITS: u32 = 48;
+const MASK: u64 = (1 << BITS) - 1;
+/// Epochs between two in which every entry of level 1 is told.
+const ROUND: u64 = 1 << 20;
+
+/// An epoch of a root entry, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogEpoch(u64);
+
+impl LogEpoch {
+    /// Before every epoch: that of records that nobody needs, and of entries where nothing has arrived.
+    pub(super) const NONE: Self = Self(0);
+    /// With which entries begin.
+    pub(super) const FIRST: Self = Self(1);
+
+    #[inline]
+    pub(super) fn of_bits(bits: u64) -> Self {
+        Self(bits & MASK)
+    }
+
+    /// 48 of them.
+    #[inline]
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn next(self) -> Self {
+        Self(((self.0 + 1) & MASK).max(Self::FIRST.0))
+    }
+
+    /// Whether it is later than another one; every epoch is later than none.
+    #[inline]
+    pub(super) fn is_after(self, other: Self) -> bool {
+        let ahead = self.0.wrapping_sub(other.0) & MASK;
+        self != Self::NONE && (other == Self::NONE || (1..=MASK / 2).contains(&ahead))
+    }
+
+    #[inline]
+    pub(super) fn or_later(self, other: Self) -> Self {
+        if other.is_after(self) { other } else { self }
+    }
+
+    /// Whether it is one in which every entry of level 1 is told.
+    #[inline]
+    pub(super) fn is_round(self) -> bool {
+        self.0.is_multiple_of(ROUND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_follow_one_another_around_the_wrap() {
+        let last = LogEpoch::of_bits(u64::MAX);
+        assert_eq!((last.next(), LogEpoch::NONE.next()), (LogEpoch::FIRST, LogEpoch::FIRST));
+        let mut epoch = LogEpoch::of_bits(MASK - 3);
+        for _ in 0..8 {
+            let next = epoch.next();
+            assert!(next.is_after(epoch) && !epoch.is_after(next) && !next.is_after(next));
+            assert!(next.is_after(LogEpoch::NONE) && !LogEpoch::NONE.is_after(next));
+            assert_eq!((epoch.or_later(next), next.or_later(epoch)), (next, next));
+            epoch = next;
+        }
+        let far = LogEpoch::of_bits(MASK - ROUND);
+        assert!(LogEpoch::FIRST.is_after(far) && !far.is_after(LogEpoch::FIRST));
+        assert!(LogEpoch::of_bits(ROUND).is_round() && !LogEpoch::of_bits(ROUND + 1).is_round());
+    }
+}

@@ -1,0 +1,221 @@
+//! Partitioning (§6.6): what belongs together in an entry. The hash of a key says so; or, for ranges, its place among
+//! all keys: then the upper half of what the table takes for a hash keeps their order, and only the lower one is
+//! hashed.
+
+use std::cmp::Ordering;
+
+use crate::key::{Form, Raw};
+use crate::pm::superblock::Identity;
+
+/// What puts records next to one another in a [`Plush`](crate::Plush).
+///
+/// ```
+/// use icefield::{Partition, Plush};
+/// let table = Plush::<u32, u64>::options().partition(Partition::Range).in_memory()?;
+/// (0..100).try_for_each(|key| table.put(key * 10, 1))?;
+/// assert_eq!(table.range(42, 2)?, [(50, 1), (60, 1)]);
+/// # Ok::<(), icefield::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partition {
+    /// Nothing but chance: the hashes of their keys. Every part of the table is as full as any other.
+    #[default]
+    Hash,
+    /// The order of their keys: numbers by size, bytes as in a dictionary, words of one's own types by their words.
+    /// [`Plush::range`](crate::Plush::range) reads them in order.
+    Range,
+}
+
+/// The superblock parameters that say how a table is partitioned: 1 for ranges, first rank, last rank.
+const PARTITION: usize = 6;
+
+/// How a type's keys are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// By their words.
+    Word,
+    /// Signed integers of so many bits.
+    Signed(u32),
+    /// Byte arrays in words.
+    Array,
+    /// Bytes, as in a dictionary.
+    Bytes,
+    /// Bytes, the last one first: integers of 16 bytes.
+    Little,
+}
+
+impl Order {
+    fn of(type_name: &str, is_word: bool) -> Self {
+        match (type_name, is_word) {
+            ("i8", true) => Self::Signed(8),
+            ("i16", true) => Self::Signed(16),
+            ("i32", true) => Self::Signed(32),
+            ("i64", true) => Self::Signed(64),
+            (name, true) if name.starts_with("[u8;") => Self::Array,
+            (_, true) => Self::Word,
+            ("u128", false) => Self::Little,
+            (_, false) => Self::Bytes,
+        }
+    }
+
+    /// A number that grows with the key: all of a word, the first eight bytes of others.
+    #[inline]
+    fn rank(self, key: &Raw<'_>) -> u64 {
+        let first_bytes = |bytes: &mut dyn Iterator<Item = &u8>| {
+            (0..8).fold(0, |rank, _| rank << 8 | bytes.next().map_or(0, |&byte| u64::from(byte)))
+        };
+        match self {
+            Self::Word => key.word(),
+            Self::Signed(bits) => key.word() ^ 1 << (bits - 1),
+            Self::Array => key.word().swap_bytes(),
+            Self::Bytes => first_bytes(&mut key.bytes().iter()),
+            Self::Little => first_bytes(&mut key.bytes().iter().rev()),
+        }
+    }
+
+    fn compare(self, a: &Raw<'_>, b: &Raw<'_>) -> Ordering {
+        match self {
+            Self::Bytes => a.bytes().cmp(b.bytes()),
+            Self::Little => a.bytes().iter().rev().cmp(b.bytes().iter().rev()),
+            _ => self.rank(a).cmp(&self.rank(b)),
+        }
+    }
+
+    /// The highest rank of a type.
+    fn last(self, type_name: &str) -> u64 {
+        match type_name {
+            "u8" | "i8" => u8::MAX.into(),
+            "u16" | "i16" => u16::MAX.into(),
+            "u32" | "i32" => u32::MAX.into(),
+            "bool" => 1,
+            "char" => char::MAX.into(),
+            _ => u64::MAX,
+        }
+    }
+}
+
+/// The ranks of two keys between which most others are expected to be; `None` for those that the type's own limits
+/// give.
+pub(super) type Bounds = Option<[u64; 2]>;
+
+/// The rank of a key, for [`Bounds`].
+pub(super) fn rank_of(type_name: &str, form: Form, key: &Raw<'_>) -> u64 {
+    Order::of(type_name, form == Form::Word).rank(key)
+}
+
+/// Where in a range-partitioned table a key belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ranges {
+    order: Order,
+    first: u64,
+    last: u64,
+    /// By how many bits a rank can be shifted to the left without losing any.
+    shift: u32,
+    /// 2^96 over the number of ranks, shifted likewise.
+    factor: u64,
+}
+
+impl Ranges {
+    fn new(order: Order, [first, last]: [u64; 2]) -> Self {
+        let width = last - first;
+        let shift = width.leading_zeros().min(63);
+        let factor = (1_u128 << 96) / (u128::from(width << shift) + 1);
+        let factor = u64::try_from(factor).unwrap_or(u64::MAX);
+        Self { order, first, last, shift, factor }
+    }
+
+    /// Writes down how a new table is partitioned.
+    pub(super) fn inscribe(identity: &mut Identity, partition: Partition, bounds: Bounds) {
+        if partition == Partition::Range {
+            let is_word = form_is_word(identity);
+            let order = Order::of(&identity.key_type, is_word);
+            let [first, last] = bounds.unwrap_or([0, order.last(&identity.key_type)]);
+            let params = [1, first.min(last), first.max(last)];
+            identity.params[PARTITION..PARTITION + 3].copy_from_slice(&params);
+        }
+    }
+
+    /// How a table is partitioned; `Err` when its superblock says the impossible.
+    pub(super) fn of(identity: &Identity) -> Result<Option<Self>, ()> {
+        let [kind, first, last] = [0, 1, 2].map(|at| identity.params[PARTITION + at]);
+        match kind {
+            0 => Ok(None),
+            1 if first <= last => {
+                let order = Order::of(&identity.key_type, form_is_word(identity));
+                Ok(Some(Self::new(order, [first, last])))
+            }
+            _ => Err(()),
+        }
+    }
+
+    /// The bounds, for a table that is to be like this one.
+    pub(super) fn bounds(self) -> [u64; 2] {
+        [self.first, self.last]
+    }
+
+    /// The upper half of what stands for a key's hash: grows with the key.
+    #[inline]
+    pub(super) fn place(self, key: &Raw<'_>) -> u64 {
+        let rank = self.order.rank(key).clamp(self.first, self.last) - self.first;
+        let scaled = u128::from(rank << self.shift) * u128::from(self.factor);
+        // Below 2^96, as the factor is no greater than 2^96 over the largest rank and one.
+        ((scaled >> 64) as u64) << 32
+    }
+
+    pub(super) fn compare(self, a: &Raw<'_>, b: &Raw<'_>) -> Ordering {
+        self.order.compare(a, b)
+    }
+}
+
+fn form_is_word(identity: &Identity) -> bool {
+    crate::record::types::key_is_word(identity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    fn is_monotone<K: Key + ?Sized>(ranges: Ranges, keys: &[K::Owned]) {
+        for pair in keys.windows(2) {
+            let [a, b] = [K::raw(K::arg(&pair[0])), K::raw(K::arg(&pair[1]))];
+            assert!(ranges.place(&a) <= ranges.place(&b), "{pair:?}");
+            assert_eq!(ranges.compare(&a, &b), Ordering::Less, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn places_keep_the_order() {
+        let full = |name, is_word| {
+            let order = Order::of(name, is_word);
+            Ranges::new(order, [0, order.last(name)])
+        };
+        is_monotone::<u64>(full("u64", true), &[0, 1, 7, 1 << 32, 1 << 63, u64::MAX]);
+        is_monotone::<i16>(full("i16", true), &[i16::MIN, -300, -1, 0, 1, 300, i16::MAX]);
+        is_monotone::<i64>(full("i64", true), &[i64::MIN, -1, 0, 1, i64::MAX]);
+        is_monotone::<char>(full("char", true), &['\0', 'a', 'z', 'é', char::MAX]);
+        is_monotone::<[u8; 3]>(
+            full("[u8; 3]", true),
+            &[[0; 3], [0, 0, 9], [0, 1, 0], [1, 0, 0], [255; 3]],
+        );
+        is_monotone::<u128>(full("u128", false), &[0, 255, 256, 1 << 64, 1 << 127, u128::MAX]);
+        let words = ["", "a", "aa", "abcdefgh", "abcdefghi", "abcdefgi", "b"].map(str::to_owned);
+        is_monotone::<str>(full("str", false), &words);
+    }
+
+    #[test]
+    fn places_fill_the_whole_of_the_halves() {
+        for last in [0, 1, 2, 999, 1000, 1 << 20, (1 << 32) - 1, 1 << 32, u64::MAX - 5, u64::MAX] {
+            let ranges = Ranges::new(Order::Word, [0, last]);
+            let place = |word| ranges.place(&Raw::Word(word));
+            assert_eq!(place(0), 0);
+            let top = place(last) >> 32;
+            let expected = (1_u128 << 32) - (1 << 32) / (u128::from(last) + 1);
+            assert!(u128::from(top) + 2 >= expected, "{last}: {top}");
+            assert_eq!(place(u64::MAX), place(last));
+        }
+        let shifted = Ranges::new(Order::Word, [1000, 1999]);
+        assert_eq!(shifted.place(&Raw::Word(3)), 0);
+        assert_eq!(shifted.place(&Raw::Word(1500)) >> 60, 8);
+    }
+}
