@@ -29,6 +29,12 @@ pub(super) fn detail(stats: &Stats, name: &str) -> Option<u64> {
     stats.details.iter().find(|(known, _)| *known == name).map(|(_, count)| *count)
 }
 
+/// Whether records are on the move because the table grows; `None` where the design does not tell.
+pub(super) fn is_moving(table: &dyn BenchTable) -> Option<bool> {
+    let stats = table.stats();
+    detail(&stats, "transferring").or(detail(&stats, "is_doubling")).map(|moving| moving == 1)
+}
+
 /// Records per slot.
 fn load_factor_of(stats: &Stats) -> Option<f64> {
     detail(stats, "slots")

@@ -1,8 +1,11 @@
 //! How long each call takes, with all threads at work and splits inside the window (DLHT Fig 15, Plush Fig 7).
+//!
+//! Of tables that tell when they are on the move, the inserts between the first and the last bucket moved are told
+//! apart.
 
 use std::time::Instant;
 
-use super::growth::{describe_space, detail};
+use super::growth::{describe_space, detail, is_moving};
 use crate::Outcome;
 use crate::args::Batch;
 use crate::keys::Tally;
@@ -10,7 +13,7 @@ use crate::machine::part;
 use crate::row::{Row, rounded};
 use crate::session::Session;
 use crate::stats::Histogram;
-use crate::table::{Call, Design};
+use crate::table::{BenchTable, Call, Design};
 
 /// The calls in order: each leaves the table as the next one needs it.
 pub(super) const CALLS: [(&str, Call); 7] = [
@@ -23,11 +26,20 @@ pub(super) const CALLS: [(&str, Call); 7] = [
     ("remove", Call::Remove),
 ];
 
+/// Inserts between two looks at whether the table is on the move.
+const LOOK: usize = 64;
+
+/// How long calls took: those while the table moved its records, and all others.
+struct Times {
+    still: Histogram,
+    moving: Histogram,
+}
+
 /// One call's results over all repeats.
 struct Measured {
     row: Row,
     mops: Vec<f64>,
-    times: Histogram,
+    times: Times,
 }
 
 pub(super) fn run(session: &mut Session) -> Outcome {
@@ -41,7 +53,9 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         }
         for mut one in measured.into_iter().flatten() {
             one.row.throughput(&one.mops);
-            describe(&mut one.row, &one.times);
+            describe_moving(&mut one.row, &one.times.moving);
+            one.times.still.merge(&one.times.moving);
+            describe(&mut one.row, &one.times.still);
             session.put(one.row)?;
         }
     }
@@ -64,15 +78,13 @@ fn one_table(
             let mut row = session.row("latency", design, session.medium(design));
             (row.op, row.threads, row.batch) = (name, Some(threads), Some(Batch::None));
             (row.keys, row.ops) = (Some(keys), Some(ops));
-            measured.push(Measured { row, mops: Vec::new(), times: Histogram::new() });
+            measured.push(Measured { row, mops: Vec::new(), times: Times::new() });
         }
         session.progress(&format!("latency {}: {name}, {threads} threads", design.name()));
         let phase = phase_keys(session, call, keys, ops, round);
         let splits_before = splits();
         let (time, parts) = session.run(&*placed.table, threads, |thread| {
-            let mut times = Histogram::new();
-            let keys = &phase[part(phase.len(), thread, threads)];
-            placed.table.run_timed(call, keys, &mut times).map(|tally| (tally, times))
+            timed_calls(&*placed.table, call, &phase[part(phase.len(), thread, threads)])
         });
         let one = &mut measured[i];
         one.mops.push(phase.len() as f64 / time.as_secs_f64() / 1e6);
@@ -80,7 +92,8 @@ fn one_table(
         for part in parts {
             let (tally, times) = part?;
             found.add(tally);
-            one.times.merge(&times);
+            one.times.still.merge(&times.still);
+            one.times.moving.merge(&times.moving);
         }
         describe_space(&mut one.row, &*placed.table);
         if let (Some(before), Some(after)) = (splits_before, splits()) {
@@ -89,6 +102,32 @@ fn one_table(
         session.check_call(design, &*placed.table, (call, &phase), found);
     }
     Ok(())
+}
+
+impl Times {
+    fn new() -> Self {
+        Self { still: Histogram::new(), moving: Histogram::new() }
+    }
+}
+
+/// Makes one call after the other, each timed.
+fn timed_calls(
+    table: &dyn BenchTable,
+    call: Call,
+    keys: &[u64],
+) -> icefield::Result<(Tally, Times)> {
+    let (mut tally, mut times) = (Tally::default(), Times::new());
+    let grows = matches!(call, Call::TryInsert | Call::Insert | Call::Put);
+    if !grows || is_moving(table).is_none() {
+        tally.add(table.run_timed(call, keys, &mut times.still)?);
+        return Ok((tally, times));
+    }
+    for keys in keys.chunks(LOOK) {
+        let moving = is_moving(table) == Some(true);
+        let times = if moving { &mut times.moving } else { &mut times.still };
+        tally.add(table.run_timed(call, keys, times)?);
+    }
+    Ok((tally, times))
 }
 
 /// Reads, updates and removals ask for loaded keys; each kind of insert brings new keys of its own.
@@ -121,6 +160,19 @@ fn describe(row: &mut Row, times: &Histogram) {
     row.max_ns = Some(times.max_ns());
     row.extra("samples", times.count());
     row.extra("timer_ns", rounded(timer_ns()));
+}
+
+/// The calls while the table moved its records, if there were any.
+fn describe_moving(row: &mut Row, times: &Histogram) {
+    if times.count() == 0 {
+        return;
+    }
+    let (middle, tail) = (times.quantile(0.50), times.quantile(0.999));
+    row.extra("moving_samples", times.count());
+    row.extra("moving_p50_ns", middle);
+    row.extra("moving_p999_ns", tail);
+    row.extra("moving_max_ns", times.max_ns());
+    row.extra("moving_tail_ratio", rounded(tail / middle.max(1.0)));
 }
 
 /// What reading the clock itself adds to each time.

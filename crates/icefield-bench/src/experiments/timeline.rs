@@ -17,7 +17,7 @@ use icefield::Result;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::growth::{describe_space, detail};
+use super::growth::{describe_space, is_moving};
 use crate::Outcome;
 use crate::args::{Batch, Medium};
 use crate::keys::Tally;
@@ -94,10 +94,6 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         }
     }
     Ok(())
-}
-
-fn is_moving(table: &dyn BenchTable) -> bool {
-    detail(&table.stats(), "transferring") == Some(1)
 }
 
 /// Processor time of this thread.
@@ -218,7 +214,7 @@ fn insert_all(table: &dyn BenchTable, keys: &[u64], began: Instant) -> Result<Se
         let done = table.run(Call::TryInsert, keys, Batch::Stream)?;
         seen.tally.add(done);
         seen.asked.add(Tally { hits: keys.len() as u64, sum: 0 });
-        seen.stamp(began, keys.len(), is_moving(table));
+        seen.stamp(began, keys.len(), is_moving(table) == Some(true));
     }
     Ok(seen)
 }

@@ -237,9 +237,9 @@ pub(super) const CLAIMS: &[Claim] = &[
             };
             faster(
                 rows,
-                (of("dash-eh"), of("dash-eh-cceh")),
+                (of("dash-eh"), of("cceh-like")),
                 2.7,
-                "mixed --tables dash-eh,dash-eh-cceh --batch none",
+                "mixed --tables dash-eh,cceh-like --batch none",
             )
         },
     },
@@ -251,9 +251,9 @@ pub(super) const CLAIMS: &[Claim] = &[
             beside(
                 rows,
                 &Pick::new("get-miss", "dash-eh", "none"),
-                "dash-eh-cceh",
+                "cceh-like",
                 2.4,
-                "get-miss --tables dash-eh,dash-eh-cceh --batch none --threads 1",
+                "get-miss --tables dash-eh,cceh-like --batch none --threads 1",
             )
         },
     },
@@ -327,7 +327,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         system: "Plush",
         says: "buckets allocated ahead are worth 1.36 times on inserts",
         source: "Fig 9",
-        judge: |rows| feature(rows, "put", ("prealloc", "none"), 1.36),
+        judge: |rows| feature(rows, "insert", ("prealloc", "none"), 1.36),
     },
     Claim {
         system: "Plush",

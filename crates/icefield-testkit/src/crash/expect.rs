@@ -15,32 +15,37 @@ pub(super) struct Expect {
     pub(super) ends: Vec<usize>,
     /// Either every key has its first value, or every key its last (a `clear` in flight).
     pub(super) together: bool,
-    /// The table was closed, and must say so.
-    pub(super) closed: bool,
+    /// Whether the table was closed, which it must tell; unknown while it is being opened or closed.
+    pub(super) closed: Option<bool>,
     /// There may be no table yet.
     pub(super) may_be_missing: bool,
 }
 
 impl Expect {
-    /// Every key exactly as the reference has it.
+    /// Nothing, of a table that is open.
+    fn open() -> Self {
+        Self { closed: Some(false), ..Self::default() }
+    }
+
+    /// Every key of an open table exactly as the reference has it.
     pub(super) fn exact(keys: &[u64], right: &Reference) -> Self {
-        let mut expect = Self::default();
+        let mut expect = Self::open();
         for &key in keys {
             expect.push([right.get(key)]);
         }
         expect
     }
 
-    /// Every key exactly as `got` has it.
+    /// Every key of an open table exactly as `got` has it.
     pub(super) fn only(got: &[Option<u64>]) -> Self {
-        let mut expect = Self::default();
+        let mut expect = Self::open();
         got.iter().for_each(|&value| expect.push([value]));
         expect
     }
 
     /// The reference, and `step` in flight: there or not.
     pub(super) fn in_flight(keys: &[u64], right: &Reference, step: &Step) -> Self {
-        let mut expect = Self::default();
+        let mut expect = Self::open();
         let mut after = right.clone();
         let mut passed: Vec<(u64, Option<u64>)> = Vec::new();
         match step {
@@ -97,7 +102,9 @@ impl Expect {
 
     /// The same after a recovery that has already told the first keys.
     pub(super) fn told(&self, got: &[Option<u64>]) -> Self {
-        let mut expect = Self { together: self.together, ..Self::default() };
+        // Whoever tells a key has opened the table.
+        let closed = if got.is_empty() { None } else { Some(false) };
+        let mut expect = Self { together: self.together, closed, ..Self::default() };
         for at in 0..self.ends.len() {
             match got.get(at) {
                 // The first and the last value count when all keys go together.

@@ -180,6 +180,7 @@ impl<'a, M: Machine> Run<'a, M> {
         let right = Reference::new();
         let mut expect = Expect::exact(&plan.keys, &right);
         expect.may_be_missing = true;
+        expect.closed = None;
         lock(&bench).expect = expect;
         watch::<M>(&sim, &bench);
         sim.begin_op();
@@ -266,15 +267,16 @@ impl<'a, M: Machine> Run<'a, M> {
     /// Closes the table: the shutdown's own crash points count as well.
     fn close(&mut self) -> Result<(), String> {
         self.sim.begin_op();
+        self.bench().expect.closed = None;
         drop(self.table.take());
-        let closed = Expect { closed: true, ..Expect::exact(&self.plan.keys, &self.right) };
+        let closed = Expect { closed: Some(true), ..Expect::exact(&self.plan.keys, &self.right) };
         self.look_with(closed)?;
         let image = self.sim.image();
         let mut bench = self.bench();
         let variation = mix(self.seed);
         let judged = bench.court.judge::<M>(&image, &bench.expect, variation, 1);
         // The next opening takes the mark away.
-        bench.expect.closed = false;
+        bench.expect.closed = None;
         judged.map(|_| ()).map_err(|what| format!("after a clean shutdown: {what}"))
     }
 

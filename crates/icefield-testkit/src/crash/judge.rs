@@ -129,8 +129,10 @@ impl Court {
             Err(Error::NotFound { .. }) if expect.may_be_missing => return Ok(None),
             Err(error) => return Err(format!("open: {error}")),
         };
-        if expect.closed && !table.was_closed() {
-            return Err("a clean shutdown was forgotten".into());
+        match (expect.closed, table.was_closed()) {
+            (Some(true), Some(false)) => return Err("a clean shutdown was forgotten".into()),
+            (Some(false), Some(true)) => return Err("an open table counts as closed".into()),
+            _ => {}
         }
         let check_first = variation.is_multiple_of(2);
         if check_first {

@@ -73,9 +73,9 @@ pub trait Machine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Whether opening found the table properly closed.
-    fn was_closed(&self) -> bool {
-        true
+    /// Whether opening found the table properly closed, if it tells.
+    fn was_closed(&self) -> Option<bool> {
+        None
     }
 
     /// All records, in any order.
@@ -113,8 +113,8 @@ impl<S: Subject> Machine for Whole<S> {
         S::create_tiny(sim, variant).map(Self)
     }
 
-    fn was_closed(&self) -> bool {
-        self.0.recovery().was_clean
+    fn was_closed(&self) -> Option<bool> {
+        Some(self.0.recovery().was_clean)
     }
 
     fn open(sim: Sim) -> Result<Self> {

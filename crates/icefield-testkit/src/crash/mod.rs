@@ -3,8 +3,8 @@
 //! A history runs on a tiny table; just before each fence, at each growth and after each return, the images that a
 //! crash could leave are opened with the table's ordinary `open` and judged: what was acknowledged or told is there,
 //! what was in flight is wholly there or wholly absent (batches: per key a prefix; `clear`: all or nothing), nothing is
-//! there twice or from nowhere, the table's own check is clean, and a crash during recovery changes nothing. Few images
-//! are enumerated, many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in
+//! there twice or from nowhere, the table's own check is clean, its report says whether it was closed, and a crash
+//! during recovery changes nothing. Few images are enumerated, many are sampled. Other histories crash in the middle of steps and go on, crash hundreds of times in
 //! a row, or run several threads.
 
 mod blobs;

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use super::Iceberg;
 use super::core::{Core, place_of};
-use super::fingerprints::{View, candidates_back};
-use super::layout::fingerprint;
+use super::fingerprints::candidates_back;
+use super::layout::{Shape, Slot, fingerprint};
 use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
@@ -62,22 +62,65 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// As [`Core::fetch_slot`], for a write.
+    /// Asks for all that an insert of this hash is likely to touch, at once: fingerprints, a slot, the words of its
+    /// back buckets.
     #[inline(always)]
-    pub(super) fn fetch_room(&self, isa: impl Isa, hash: u64) {
+    fn fetch_for_insert(&self, hash: u64) {
         let shape = self.shape();
         let bucket = shape.front(hash);
-        let line = self.front_line(bucket);
-        let View { candidates, empty } = line.view(isa, fingerprint(hash), self.front_mask());
-        let wanted = if candidates != 0 { candidates } else { empty };
-        if wanted != 0
-            && let Some(slot) = self.front_at(bucket, wanted.trailing_zeros())
-        {
+        prefetch_write(self.front_line(bucket).0);
+        if let Some(slot) = self.room_at(bucket) {
             prefetch_write(slot);
         }
-        if candidates == 0 {
+        self.fetch_words(shape.back(hash));
+    }
+
+    /// Looks at the fingerprints and tells which slot a write will look at because it may hold the key.
+    #[inline(always)]
+    fn candidate(&self, isa: impl Isa, shape: Shape, hash: u64) -> Option<&Slot> {
+        let bucket = shape.front(hash);
+        let line = self.front_line(bucket);
+        match line.candidates_on(isa, fingerprint(hash), self.front_mask()) {
+            0 => None,
+            candidates => self.front_at(bucket, candidates.trailing_zeros()),
+        }
+    }
+
+    /// Asks for all that a write of this hash will touch, as far as that can be told; `None` is a removal. Whether the
+    /// key is there takes a look at the fingerprints, where an insert's slot does not; one that expects no such key
+    /// does better without.
+    #[inline(always)]
+    pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<Mode>) {
+        let inserts = takes_room(mode);
+        if inserts {
+            self.fetch_for_insert(hash);
+        }
+        if mode == Some(Mode::TryInsert) {
+            return;
+        }
+        let shape = self.shape();
+        match self.candidate(isa, shape, hash) {
+            Some(slot) => prefetch_write(slot),
+            None if inserts => {}
+            None => self.fetch_words(shape.back(hash)),
+        }
+    }
+
+    /// As [`Core::fetch_for_write`] of a hash whose fingerprints are at hand, but for one slot, which it gives.
+    #[inline(always)]
+    fn fetch_all_but_one(&self, isa: impl Isa, hash: u64, mode: Option<Mode>) -> Option<&Slot> {
+        let shape = self.shape();
+        let candidate = self.candidate(isa, shape, hash);
+        if candidate.is_none() || takes_room(mode) {
             self.fetch_words(shape.back(hash));
         }
+        if !takes_room(mode) {
+            return candidate;
+        }
+        if let Some(slot) = candidate {
+            prefetch_write(slot);
+        }
+        self.room_at(shape.front(hash))
     }
 
     #[inline(always)]
@@ -207,7 +250,7 @@ where
     fn run_windows<'t>(&mut self, isa: impl Isa, writer: &mut Writer<'t, K, V, M>) -> Result<()> {
         let (mut hashes, mut ahead) = ([0; WINDOW], [0; WINDOW]);
         self.fetch_lines(0, &mut hashes);
-        self.fetch_rooms(isa, 0, &hashes);
+        self.fetch_slots(isa, 0, &hashes);
         self.fetch_lines(WINDOW, &mut ahead);
         for start in (0..self.count).step_by(WINDOW) {
             for (index, &hash) in (start..self.count).zip(&hashes) {
@@ -217,7 +260,7 @@ where
             }
             writer.flush();
             hashes = ahead;
-            self.fetch_rooms(isa, start + WINDOW, &hashes);
+            self.fetch_slots(isa, start + WINDOW, &hashes);
             self.fetch_lines(start + 2 * WINDOW, &mut ahead);
             writer.commit(&mut self.answer)?;
         }
@@ -234,13 +277,26 @@ where
         }
     }
 
-    /// Looks at those fingerprints, and asks for the slots that will be written.
+    /// Looks at those fingerprints, and asks for the slots that will be written: one hint right after the other, so that
+    /// as many of their page walks as possible are under way at a time.
     #[inline(always)]
-    fn fetch_rooms(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
-        for (_, &hash) in (start..self.count).zip(hashes) {
-            self.table.core.fetch_room(isa, hash);
+    fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
+        let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);
+        for (index, &hash) in (start..self.count).zip(hashes) {
+            let mode = (self.operation)(index).1.map(|(mode, _)| mode);
+            if let Some(slot) = self.table.core.fetch_all_but_one(isa, hash, mode) {
+                slots[found] = std::ptr::from_ref(slot);
+                found += 1;
+            }
         }
+        slots[..found].iter().for_each(|slot| prefetch_write(*slot));
     }
+}
+
+/// Whether such a write may take an empty slot; `None` is a removal.
+#[inline(always)]
+fn takes_room(mode: Option<Mode>) -> bool {
+    matches!(mode, Some(Mode::TryInsert | Mode::Upsert))
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {

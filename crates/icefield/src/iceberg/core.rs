@@ -1,7 +1,7 @@
 //! The table without its operations: yards, the DRAM beside them, how a key is found under its lock.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fingerprints::{BackWord, FrontLine, candidates_back, taken_back};
@@ -33,6 +33,8 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) overflow: Overflow,
     pub(super) front_lines: Lines,
     pub(super) back_words: ZeroedArray<AtomicU64>,
+    /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
+    pub(super) rooms: ZeroedArray<AtomicU8>,
     /// [`Shape`], a copy of the durable one, never ahead of it.
     pub(super) shape: AtomicU64,
     /// Writers pass it; steps close it.
@@ -187,6 +189,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         BackWord(&self.back_words[bucket as usize])
     }
 
+    /// Notes which slots of a front bucket are empty, for [`Core::room_at`].
+    #[inline(always)]
+    fn guess(&self, bucket: u64, empty: u64) {
+        // Relaxed: it decides nothing.
+        self.rooms[bucket as usize].store(empty.trailing_zeros() as u8, Relaxed);
+    }
+
+    /// [`Core::guess`], after a look at the fingerprints.
+    #[inline(always)]
+    pub(super) fn guess_room(&self, bucket: u64) {
+        self.guess(bucket, self.front_line(bucket).empty(self.front_mask()));
+    }
+
+    /// The slot of a front bucket that an insert will probably take; `None` when that is likely to be in the back yard.
+    /// From a byte for each bucket, which the processor has at hand sooner than their fingerprints.
+    #[inline(always)]
+    pub(super) fn room_at(&self, bucket: u64) -> Option<&Slot> {
+        self.pm.beside();
+        // Relaxed: a hint.
+        let slot = u32::from(self.rooms[bucket as usize].load(Relaxed));
+        if slot < self.yards.front { self.front_at(bucket, slot) } else { None }
+    }
+
     /// A slot of the front yard; `None` where there is none.
     #[inline(always)]
     pub(super) fn front_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
@@ -338,6 +363,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn claim(&self, shape: Shape, probe: &Probe<'_>, room: u64) -> Result<Located<'_>> {
         if room != 0 {
             let (bucket, slot) = (shape.front(probe.hash), room.trailing_zeros());
+            self.guess(bucket, room & (room - 1));
             let place = Place::Front(At::new(bucket, slot));
             return Ok(Located { place, slot: self.front_slot(bucket, slot)? });
         }
@@ -400,7 +426,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn release(&self, place: Place, hash: u64) {
         match place {
             Place::Side => {}
-            Place::Front(at) => self.front_line(at.bucket()).clear(at.slot()),
+            Place::Front(at) => {
+                self.front_line(at.bucket()).clear(at.slot());
+                // Not a look at the fingerprints, which would wait for the store just made.
+                let room = &self.rooms[at.bucket() as usize];
+                room.store(room.load(Relaxed).min(at.slot() as u8), Relaxed);
+            }
             Place::Back(at) => self.back_word(at.bucket()).clear(at.slot()),
             Place::Overflow(slot) => self.overflow.unlink(slot, hash),
         }

@@ -278,6 +278,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             |moved| target.publish(moved.number, moved.fingerprint),
             |moved| line.clear(moved.number),
         );
+        self.guess_room(bucket);
+        self.guess_room(bucket + half);
         target.unlock();
         line.unlock();
         Ok(())

@@ -292,8 +292,14 @@ pub(super) fn scan_place(bucket: u64) -> u64 {
 /// The one-byte hash by which buckets are searched. Its low seven bits are never all clear.
 #[inline]
 pub(super) fn fingerprint(hash: u64) -> u8 {
-    let low = (((hash >> 48 & 0x7FFF) * 127) >> 15) as u8 + 1;
-    low | (hash >> 56) as u8 & 0x80
+    fingerprint_of((hash >> 48) as u16)
+}
+
+/// [`fingerprint`], of the hash's highest bits.
+#[inline(always)]
+pub(super) fn fingerprint_of(end: u16) -> u8 {
+    let low = ((u32::from(end << 1) * 127) >> 16) as u8 + 1;
+    low | (end >> 8) as u8 & 0x80
 }
 
 #[cfg(test)]

@@ -237,8 +237,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             ("blob_bytes", blobs.used_bytes),
         ];
         let regions = [&core.table, &core.front, &core.back, core.overflow.region()];
-        // A line for each front bucket, a word for each back bucket, two bytes for the next doubling.
-        let beside = shape.buckets() * (64 + 8 + 2);
+        // A line and a byte for each front bucket, a word for each back bucket, two bytes for the next doubling.
+        let beside = shape.buckets() * (64 + 1 + 8 + 2);
         Stats {
             len_estimate: core.length.estimate(0),
             capacity: core.capacity(),

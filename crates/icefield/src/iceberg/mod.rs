@@ -18,7 +18,7 @@
 //!   them.
 //! - §3.1 fingerprints in DRAM, a line for each front bucket (`fingerprints`). 254 of them: a byte is never 0 in its
 //!   low seven bits, so that EMPTY and RESERVED are free, and so that the fingerprint which shares its byte with the
-//!   lock is still one.
+//!   lock is still one. Beside them a byte that guesses each bucket's next empty slot, for hints only (`core`, `batch`).
 //! - §3.2 operations (`op`). The paper inserts the slot and then the fingerprint in the front yard, the other way round
 //!   in the back yard; here a slot of the back yard is claimed with RESERVED, and every fingerprint is published when
 //!   its slot is durable: no read returns what a crash could take back.

@@ -76,8 +76,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     /// At once, and in few instructions and stores: the processor can do it while the fence of the caller's last write
     /// still waits, as long as its queues have room for all that lies between.
     #[inline(never)]
-    fn look_ahead(&self, hash: u64) {
-        self.core.fetch_room(Native::default(), hash);
+    fn look_ahead(&self, hash: u64, mode: Option<Mode>) {
+        self.core.fetch_for_write(Native::default(), hash, mode);
     }
 
     #[inline]
@@ -139,7 +139,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     }
 
     fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
-        self.look_ahead(probe.hash);
+        self.look_ahead(probe.hash, None);
         self.core.pm.writable()?;
         let locked = self.core.lock(probe.hash)?;
         let Some(found) = locked.find(probe)? else { return Ok(None) };

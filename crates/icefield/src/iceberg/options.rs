@@ -248,6 +248,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             overflow,
             front_lines: Lines::new(buckets as usize).map_err(no_memory)?,
             back_words: ZeroedArray::new(buckets as usize).map_err(no_memory)?,
+            rooms: ZeroedArray::sparse(buckets as usize).map_err(no_memory)?,
             shape: AtomicU64::new(Shape::first(0).word()),
             gate: Gate::default(),
             structure: Mutex::new(()),

@@ -3,12 +3,15 @@
 //!
 //! What it stores on the medium only repeats what may have been done, so that crashes inside it change nothing.
 
+use std::array;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
-use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
+use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, fingerprint_of};
 use crate::Result;
+use crate::base::group::{Isa, Kernel, dispatch};
 use crate::key::{Key, Value};
 use crate::pm::{Medium, Region};
 
@@ -17,6 +20,25 @@ const BUCKETS_AT_A_TIME: u64 = 1024;
 
 /// The fingerprint of a slot whose key cannot be read: taken, and found by nobody but `check`.
 pub(super) const UNREADABLE: u8 = 1;
+
+/// The pass over some buckets, for whichever instruction set there is.
+struct Adoption<'a, K: ?Sized, V: ?Sized, M> {
+    core: &'a Core<K, V, M>,
+    buckets: Range<u64>,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Adoption<'_, K, V, M> {
+    type Output = Result<i64>;
+
+    #[inline(always)]
+    fn run<I: Isa>(self, _: I) -> Result<i64> {
+        let mut records = 0;
+        for bucket in self.buckets {
+            records += self.core.adopt_buckets(bucket)?;
+        }
+        Ok(records)
+    }
+}
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes the table usable; tells how many unfinished steps there were.
@@ -27,7 +49,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.set_shape(shape.then(shape.depth(), Phase::Stable))?;
             return Ok(1);
         }
-        self.for_all_buckets(1 << shape.extent(), threads, |bucket| self.adopt_buckets(bucket))?;
+        self.for_all_buckets(1 << shape.extent(), threads, |buckets| {
+            dispatch(Adoption { core: self, buckets })
+        })?;
         self.adopt_overflow()?;
         self.length.add(0, i64::from(self.root()?.side.key(&self.pm) == SIDE_KEY));
         match shape.phase() {
@@ -35,20 +59,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Phase::Halving => self.finish_halving(shape)?,
             Phase::Doubling => {
                 self.resume_doubling(shape);
-                self.for_all_buckets(shape.buckets() / 2, threads, |bucket| {
-                    self.move_both(shape, bucket).map(|()| 0)
+                self.for_all_buckets(shape.buckets() / 2, threads, |mut buckets| {
+                    buckets.try_for_each(|bucket| self.move_both(shape, bucket)).map(|()| 0)
                 })?;
             }
         }
         Ok(1)
     }
 
-    /// Calls `visit` with every bucket and counts the records that it tells of.
+    /// Calls `visit` with all buckets, some at a time, and counts the records that it tells of.
     fn for_all_buckets(
         &self,
         buckets: u64,
         threads: usize,
-        visit: impl Fn(u64) -> Result<i64> + Sync,
+        visit: impl Fn(Range<u64>) -> Result<i64> + Sync,
     ) -> Result<()> {
         let next = AtomicU64::new(0);
         let work = || -> Result<()> {
@@ -59,9 +83,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                     self.length.add(0, records);
                     return Ok(());
                 }
-                for bucket in from..(from + BUCKETS_AT_A_TIME).min(buckets) {
-                    records += visit(bucket)?;
-                }
+                records += visit(from..(from + BUCKETS_AT_A_TIME).min(buckets))?;
             }
         };
         let helpers = threads.min((buckets / BUCKETS_AT_A_TIME) as usize).saturating_sub(1);
@@ -79,42 +101,67 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Gives the records of one bucket of each yard their fingerprints; tells how many there are.
+    #[inline(always)]
     fn adopt_buckets(&self, bucket: u64) -> Result<i64> {
         let [front, back] = self.yards.bucket_bytes();
         let (line, in_front) = self.bytes_for(&self.front, bucket * front, self.yards.front)?;
         self.front_line(bucket).adopt(line);
+        self.guess_room(bucket);
         let (words, in_back) = self.bytes_for(&self.back, bucket * back, self.yards.back)?;
         self.back_word(bucket).store(words[0]);
         Ok(in_front + in_back)
     }
 
     /// The fingerprints for the slots of a bucket, and how many records are known.
-    #[inline]
+    #[inline(always)]
     fn bytes_for(&self, region: &Region, offset: u64, slots: u32) -> Result<([u64; 8], i64)> {
         let slots: &[Slot] = region
             .slice_at(offset, slots as usize)
             .ok_or_else(|| self.corrupt(region, offset, "the file ends before the bucket"))?;
-        let (mut words, mut records) = ([0; 8], 0);
-        for (number, slot) in slots.iter().enumerate() {
-            if let Some((byte, known)) = self.byte_for(slot) {
-                words[number / 8] |= u64::from(byte) << (number % 8 * 8);
-                records += known;
-            }
+        if self.records.keys_are_words() {
+            Ok(self.bytes_for_words(slots))
+        } else {
+            Ok(self.bytes_for_references(slots))
         }
-        Ok((words, records))
     }
 
-    /// The fingerprint for a slot, and 1 if its record is known; `None` when it is empty.
-    #[inline]
-    fn byte_for(&self, slot: &Slot) -> Option<(u8, i64)> {
-        let key = slot.key(&self.pm);
-        if key == EMPTY_KEY {
-            return None;
+    /// [`Core::bytes_for`] where keys are words: without a branch for a slot, and in two passes, of which the first works
+    /// on several slots at once because no step waits for another's, and the second is one of vectors.
+    #[inline(always)]
+    fn bytes_for_words(&self, slots: &[Slot]) -> ([u64; 8], i64) {
+        let hash = self.records.hash;
+        let (mut ends, mut used) = ([0; 64], [0; 64]);
+        for (slot, (end, used)) in slots.iter().zip(ends.iter_mut().zip(&mut used)) {
+            let key = slot.key(&self.pm);
+            *end = (hash.word(key) >> 48) as u16;
+            *used = u8::from(key != EMPTY_KEY);
         }
-        match self.records.hash_of(&self.pm, key) {
-            Ok(hash) => Some((fingerprint(hash), 1)),
-            Err(_) => Some((UNREADABLE, 0)),
+        let mut bytes = [0; 64];
+        for ((byte, end), used) in bytes.iter_mut().zip(ends).zip(used) {
+            *byte = fingerprint_of(end) * used;
         }
+        let (words, _) = bytes.as_chunks();
+        let words =
+            array::from_fn(|word| words.get(word).map_or(0, |word| u64::from_le_bytes(*word)));
+        (words, used.into_iter().map(i64::from).sum())
+    }
+
+    /// [`Core::bytes_for`] where keys are references.
+    fn bytes_for_references(&self, slots: &[Slot]) -> ([u64; 8], i64) {
+        let (mut words, mut records) = ([0; 8], 0);
+        for (number, slot) in slots.iter().enumerate() {
+            let key = slot.key(&self.pm);
+            if key == EMPTY_KEY {
+                continue;
+            }
+            let (byte, known) = match self.records.hash_of(&self.pm, key) {
+                Ok(hash) => (fingerprint(hash), 1),
+                Err(_) => (UNREADABLE, 0),
+            };
+            words[number / 8] |= u64::from(byte) << (number % 8 * 8);
+            records += known;
+        }
+        (words, records)
     }
 
     fn adopt_overflow(&self) -> Result<()> {
@@ -156,6 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         pm.fence();
         for bucket in 0..shape.buckets() {
             self.front_line(bucket).forget();
+            self.guess_room(bucket);
             self.back_word(bucket).store(0);
         }
         self.overflow.forget();

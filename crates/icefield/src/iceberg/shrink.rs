@@ -99,6 +99,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             |falling| line.publish(falling.to, falling.fingerprint),
             |falling| above.clear(falling.from),
         );
+        self.guess_room(bucket);
         line.unlock();
         folded
     }

@@ -43,9 +43,10 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// A fault in the region of the slots.
     fn fault_in_slot(&self, detail: String) -> Error;
 
-    /// Asks for what a write of a key with this hash will touch, where that is worth it for a single one.
+    /// Asks for what a write of a key with this hash will touch, where that is worth it for a single one; `None` for a
+    /// removal.
     #[inline(always)]
-    fn look_ahead(&self, _hash: u64) {}
+    fn look_ahead(&self, _hash: u64, _mode: Option<Mode>) {}
 
     /// The value word of a key, without a lock. Good while the pin lasts.
     fn find_word(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>>;
@@ -127,7 +128,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// without locks already tells that it will not be needed.
     #[inline]
     fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
-        self.look_ahead(probe.hash);
+        self.look_ahead(probe.hash, Some(mode));
         self.pm().writable()?;
         let records = self.records();
         records.fits(probe.key, value)?;
