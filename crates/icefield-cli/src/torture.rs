@@ -3,6 +3,7 @@
 //! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays
 //! it and a shortened trace.
 
+mod join;
 mod memory;
 
 use std::path::PathBuf;
@@ -151,6 +152,8 @@ enum TableName {
     DashLh,
     Iceberg,
     Plush,
+    /// No map: `model`, `crash`, `kill`, `corrupt` and `faults`
+    Join,
     /// In memory: `model`, `linear` and `faults`
     Dlht,
     /// In memory: `model` only
@@ -201,11 +204,15 @@ pub fn run(args: &Args) -> Outcome {
     let common = args.kind.common();
     with_output(&common.json, |out| match arsenal(&name(&common.table), common.records.into()) {
         Some(arsenal) => torture(arsenal, &args.kind, common, out),
+        None if matches!(common.table, TableName::Join) => join::torture(&args.kind, common, out),
         None => memory::torture(&args.kind, common, common.records, out),
     })
 }
 
 fn child(table: TableName, records: Records, orders: &str) -> Outcome {
+    if matches!(table, TableName::Join) {
+        return icefield_testkit::join::child(orders).map(|()| true).map_err(Failure::Problem);
+    }
     let Some(arsenal) = arsenal(&name(&table), records.into()) else {
         return Err(Failure::Problem("a table in memory has nothing to be killed for".to_owned()));
     };

@@ -16,6 +16,9 @@ pub mod faulty;
 pub mod file_subject;
 pub mod history;
 pub mod iterate;
+// Instantiates scenarios, as the arsenal does.
+#[cfg(not(test))]
+pub mod join;
 pub mod kill;
 pub mod linear;
 pub mod model;

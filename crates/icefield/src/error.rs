@@ -140,6 +140,15 @@ pub enum Error {
     /// The design cannot do what was asked, on any machine.
     #[error("{0}")]
     Unsupported(String),
+    /// The delta store of a join index has as many entries as it may, and may not merge by itself.
+    #[error("the delta store is full: merge it, or let inserts do so")]
+    DeltaFull,
+    /// What a join index was to be built from could not be read.
+    #[error("the source of pairs: {detail}")]
+    Source {
+        /// What is wrong with it.
+        detail: String,
+    },
     /// An option or argument has a value that makes no sense.
     #[error("{option}: {detail}")]
     InvalidOption {

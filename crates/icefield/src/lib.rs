@@ -21,6 +21,7 @@
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Iceberg`] | IcebergHT | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Plush`] | Plush | a directory, or memory | any [`Key`] and [`Value`] |
+//! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | any [`Word`], any number of times; rows |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
 //! | [`DlhtMap`] | DLHT, records by reference | memory | anything |
@@ -36,6 +37,7 @@ mod any;
 mod dash;
 mod dlht;
 mod iceberg;
+mod join;
 mod plush;
 
 mod error;
@@ -59,6 +61,10 @@ pub use error::{Error, Result};
 #[doc(hidden)]
 pub use iceberg::{FrontLine, Yards};
 pub use iceberg::{Iceberg, IcebergOptions};
+pub use join::{
+    Bitmap, HashedJoinIndex, JoinIndex, JoinOptions, JoinSource, JoinStats, KeyHash, MergeKind,
+    MergeReport, OnFull,
+};
 pub use key::{Data, Form, Key, Raw, Value, Word};
 #[doc(hidden)]
 pub use plush::Shape;

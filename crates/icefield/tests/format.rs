@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use icefield::base::hash::{Hash, HashKind};
-use icefield::{DashEh, DashLh, Iceberg, Plush, Shape};
+use icefield::{DashEh, DashLh, Iceberg, JoinIndex, Plush, Shape};
 
 const SEED: [u64; 2] = [11, 22];
 
@@ -291,4 +291,68 @@ fn every_record_of_a_plush_is_where_the_document_says() {
     }
     println!("{in_levels} in the levels, {in_log} in the logs");
     assert!(in_levels > 4_000 && in_log > 100);
+}
+
+#[test]
+fn a_join_index_is_as_documented() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("index.ice");
+    let keys: Vec<u64> = (0..2_000).map(|n| n * 11).collect();
+    let payloads: Vec<u64> = (0..2_000).collect();
+    let options = JoinIndex::<u64>::options().hash_seed(SEED);
+    let index = options.build(&path, &keys, &payloads).expect("room");
+    index.insert(5, 50).expect("room");
+    index.remove(11).expect("room");
+    drop(index);
+    let (table, base, delta) = (
+        File::read(&path, "table.ice"),
+        File::read(&path, "base-1.ice"),
+        File::read(&path, "delta-1.ice"),
+    );
+    let hash = Hash::new(HashKind::Strong, SEED);
+    let sums = Hash::new(HashKind::Strong, SEED.map(|word| !word));
+    let sum = |words: &[u64]| {
+        sums.bytes(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
+    };
+    for root in [4096, 4160] {
+        assert_eq!([table.u64(root), table.u64(root + 16)], [1, 11]);
+        assert_eq!(table.u64(root + 8), base.u64(64));
+        let words: Vec<u64> = (0..7).map(|n| table.u64(root + 8 * n)).collect();
+        assert_eq!(table.u64(root + 56), sum(&words));
+    }
+    assert_eq!(table.u64(4224), 2 | sum(&[1, 2]) << 40);
+
+    assert_eq!((base.text(0, 8), base.u64(8), base.u64(32)), ("joinbase", 1, 2_000));
+    let (groups, wide) = (base.u64(40), base.u64(48));
+    assert_eq!((groups, wide), (2_000_u64.div_ceil(29), 0));
+    let area = |end: u64| end.next_multiple_of(4096);
+    let records = area(4096 + groups * 64);
+    let checksums = area(records + 2_000 * 16);
+    assert_eq!(base.0.len() as u64, area(checksums + checksums / 4096 * 8));
+    for block in 1..checksums / 4096 {
+        let bytes = &base.0[block as usize * 4096..][..4096];
+        assert_eq!(base.u64(checksums + block * 8), sums.bytes(bytes));
+    }
+    assert_eq!(base.u64(56), sums.bytes(&base.0[checksums as usize..]));
+    for (key, payload) in keys.iter().zip(&payloads) {
+        let hash = hash.word(*key);
+        let group = 4096 + ((u128::from(hash) * u128::from(groups)) >> 64) as u64 * 64;
+        let (first, bucket) = (base.u64(group) & ((1 << 48) - 1), hash as usize & 15);
+        let ends = &base.0[group as usize + 8..][..16];
+        let start = if bucket == 0 { 0 } else { ends[bucket - 1] };
+        let mut bucket = (first + u64::from(start)..first + u64::from(ends[bucket]))
+            .map(|record| records + record * 16);
+        assert!(bucket.any(|at| (base.u64(at), base.u64(at + 8)) == (*key, *payload)));
+        for word in 0..5 {
+            let bit = hash >> (4 + 6 * word) & 63;
+            assert_eq!(base.u64(group + 24 + 8 * word) >> bit & 1, 1);
+        }
+    }
+
+    for (number, words) in [[5, 50, 1], [11, 0, 2]].into_iter().enumerate() {
+        let at = number as u64 * 32;
+        assert_eq!([0, 8, 16].map(|word| delta.u64(at + word)), words);
+        let [key, payload, kind] = words;
+        assert_eq!(delta.u64(at + 24), sum(&[key, payload, kind, number as u64, 1]));
+    }
 }

@@ -7,7 +7,7 @@ use icefield::pm::superblock::{TABLE_REGION, checksum};
 use crate::rng::Rng;
 
 /// Files, or an image of them, that can be damaged.
-pub(super) trait Files {
+pub(crate) trait Files {
     fn names(&self) -> Vec<String>;
     fn bytes(&mut self, name: &str) -> Option<&mut Vec<u8>>;
     fn remove(&mut self, name: &str);
@@ -64,7 +64,7 @@ const SESSION: std::ops::Range<usize> = 3072..3096;
 const ROOT: std::ops::Range<usize> = 4096..4608;
 
 /// Damages `files` once and says how. `other` is another table of the same kind, to splice from.
-pub(super) fn damage(files: &mut impl Files, other: &mut impl Files, rng: &mut Rng) -> String {
+pub(crate) fn damage(files: &mut impl Files, other: &mut impl Files, rng: &mut Rng) -> String {
     let names = files.names();
     if names.is_empty() {
         return "nothing is left to damage".to_owned();

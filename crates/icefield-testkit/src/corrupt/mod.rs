@@ -1,8 +1,8 @@
 //! Damaged tables are opened and used. None of it may panic, hang, or answer with data that nobody wrote while the
 //! table calls itself clean.
 
-mod damage;
-mod probe;
+pub(crate) mod damage;
+pub(crate) mod probe;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Counts {
         self.examples.extend(other.examples);
     }
 
-    fn count(&mut self, outcome: Outcome, how: impl FnOnce() -> String) {
+    pub(crate) fn count(&mut self, outcome: Outcome, how: impl FnOnce() -> String) {
         self.mutations += 1;
         let example = match outcome {
             Outcome::Refused => return self.refused += 1,

@@ -23,7 +23,7 @@ pub(super) struct Known {
 
 /// What using a damaged table led to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// It did not open.
     Refused,
     /// It opened, and said somewhere that something is wrong.

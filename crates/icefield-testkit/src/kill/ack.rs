@@ -16,11 +16,11 @@ const FILE_BYTES: usize = 4096;
 /// Words before those of the threads.
 const HEAD_WORDS: usize = 8;
 /// Most threads of a child.
-pub(super) const MAX_THREADS: usize = (FILE_BYTES / 8 - HEAD_WORDS) / 2;
+pub(crate) const MAX_THREADS: usize = (FILE_BYTES / 8 - HEAD_WORDS) / 2;
 
 /// What the child is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     Starting,
     Creating,
     Opening,
@@ -30,13 +30,13 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    pub(super) const ALL: [Self; 6] =
+    pub(crate) const ALL: [Self; 6] =
         [Self::Starting, Self::Creating, Self::Opening, Self::Working, Self::Closing, Self::Closed];
 }
 
 /// The file, mapped.
 #[derive(Debug)]
-pub(super) struct Acks {
+pub(crate) struct Acks {
     words: NonNull<u8>,
 }
 
@@ -47,13 +47,13 @@ unsafe impl Sync for Acks {}
 
 impl Acks {
     /// Makes the file anew, all words zero.
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         std::fs::write(path, [0; FILE_BYTES])?;
         Self::open(path)
     }
 
     /// Maps the file.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if file.metadata()?.len() < FILE_BYTES as u64 {
             return Err(io::Error::new(
@@ -77,22 +77,22 @@ impl Acks {
         unsafe { &*self.words.as_ptr().cast::<AtomicU64>().add(index) }
     }
 
-    pub(super) fn set_stage(&self, stage: Stage) {
+    pub(crate) fn set_stage(&self, stage: Stage) {
         self.word(0).store(stage as u64, Ordering::Release);
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> Stage {
         let stage = self.word(0).load(Ordering::Acquire);
         Stage::ALL.into_iter().find(|known| *known as u64 == stage).unwrap_or(Stage::Starting)
     }
 
     /// Steps that `thread` has begun: it may have done anything of the last one.
-    pub(super) fn begun(&self, thread: usize) -> &AtomicU64 {
+    pub(crate) fn begun(&self, thread: usize) -> &AtomicU64 {
         self.word(HEAD_WORDS + 2 * thread)
     }
 
     /// Steps of `thread` that have returned.
-    pub(super) fn done(&self, thread: usize) -> &AtomicU64 {
+    pub(crate) fn done(&self, thread: usize) -> &AtomicU64 {
         self.word(HEAD_WORDS + 2 * thread + 1)
     }
 }

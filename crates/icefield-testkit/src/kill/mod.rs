@@ -5,7 +5,7 @@
 //! The child is the same program, started again with its orders; whoever runs [`scenario`] says how, and has the new
 //! process call [`child`].
 
-mod ack;
+pub(crate) mod ack;
 mod child;
 mod script;
 
@@ -89,7 +89,7 @@ impl Counts {
     }
 }
 
-fn stage_name(stage: Stage) -> &'static str {
+pub(crate) fn stage_name(stage: Stage) -> &'static str {
     match stage {
         Stage::Starting => "starting",
         Stage::Creating => "creating",

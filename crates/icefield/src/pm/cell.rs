@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::{Medium, arch};
+use crate::base::group::Isa;
 
 macro_rules! durable_cell {
     ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $bits:literal) => {
@@ -69,6 +70,33 @@ impl Cell128 {
     }
 }
 
+/// A line of eight durable words, in which keys are looked for all at once.
+#[repr(C, align(64))]
+pub struct CellLine(pub(super) [AtomicU64; 8]);
+
+impl CellLine {
+    /// One of the words; `word` is below 8.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, pm: &impl Medium, word: usize, order: Ordering) -> u64 {
+        pm.load64(&self.0[word & 7], order)
+    }
+
+    /// Stores one of the words; durable once the line is flushed and fenced.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, pm: &impl Medium, word: usize, value: u64, order: Ordering) {
+        pm.store64(&self.0[word & 7], value, order);
+    }
+
+    /// Bit `2 * i` says whether word `2 * i` is `key`; the odd bits mean nothing. Each word is loaded once.
+    #[inline(always)]
+    #[track_caller]
+    pub fn find_keys(&self, pm: &impl Medium, isa: impl Isa, key: u64) -> u32 {
+        pm.find_keys(isa, self, key)
+    }
+}
+
 macro_rules! volatile_cell {
     ($name:ident, $atomic:ident, $word:ident, $load:ident, $store:ident, $cas:ident, $bits:literal) => {
         #[doc = concat!("A ", $bits, "-bit word that lives on a medium but means nothing after a crash or a reopening.")]
@@ -126,6 +154,8 @@ unsafe impl Overlay for Cell32 {}
 unsafe impl Overlay for Cell64 {}
 // SAFETY: as for `Cell32`, two of them; aligned to 16.
 unsafe impl Overlay for Cell128 {}
+// SAFETY: as for `Cell32`, eight of them; aligned to 64.
+unsafe impl Overlay for CellLine {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Volatile32 {}
 // SAFETY: as for `Cell32`.

@@ -248,6 +248,12 @@ impl Io {
         rename_to_free_name(at, from, to).is_ok()
     }
 
+    /// Takes a file away, for good.
+    pub(crate) fn unlink(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<()> {
+        self.enter("unlink")?;
+        rustix::fs::unlinkat(at, name, AtFlags::empty())
+    }
+
     /// Removes a file.
     pub(crate) fn remove_file(&self, at: BorrowedFd<'_>, name: &OsStr) {
         self.enter_undo("remove_file");

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Cell128, Committed, LINE_BYTES, Region, SyncMode, arch};
+use super::{Cell128, CellLine, Committed, LINE_BYTES, Region, SyncMode, arch};
 use crate::Result;
+use crate::base::group::Isa;
 
 /// What a table's files survive, and what a fence costs for it.
 ///
@@ -98,6 +99,21 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room; nothing has changed
     /// then.
     fn grow(&self, region: &Region, bytes: u64) -> Result<()>;
+
+    /// As [`Medium::grow`], for a region whose length is known: takes no more than the bytes asked for, and what fills
+    /// their last page.
+    ///
+    /// # Errors
+    /// As [`Medium::grow`].
+    fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()>;
+
+    /// Takes a region out of the table, with its bytes; none of that name is no error. The next [`Medium::region`] of
+    /// the name makes an empty one. Who still has the old one goes on seeing what it held. On a medium that is open for
+    /// reading nothing is taken away, but the next call looks anew at what there is under the name.
+    ///
+    /// # Errors
+    /// The system call failed; the region may be there or not.
+    fn discard_region(&self, name: &'static str) -> Result<()>;
 
     /// Gives the pages that lie wholly inside the range back to the file system; they read as zero afterwards.
     ///
@@ -230,6 +246,15 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[track_caller]
     fn load128(&self, cell: &Cell128) -> [u64; 2] {
         arch::load128(cell)
+    }
+    /// Bit `2 * i` says whether word `2 * i` of `line` is `key`; the odd bits mean nothing.
+    #[inline(always)]
+    #[track_caller]
+    fn find_keys(&self, isa: impl Isa, line: &CellLine, key: u64) -> u32 {
+        let _ = isa;
+        let equal =
+            |word: usize| u32::from(self.load64(&line.0[word], Ordering::Relaxed) == key) << word;
+        equal(0) | equal(2) | equal(4) | equal(6)
     }
     /// Stores a durable word.
     #[track_caller]

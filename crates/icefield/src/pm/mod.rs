@@ -6,7 +6,8 @@
 //! - Every word that threads share lives in a typed cell ([`cell`]); every store to a cell names its medium, so that
 //!   the simulator sees it. A store that bypasses the cells is found by comparing the mapping with its shadow.
 //! - [`Cell32`] and [`Cell64`] are durable: what they hold after a crash is some value stored since they were last
-//!   persisted. A [`Cell128`] is two of them that readers load as one. [`Volatile32`] and [`Volatile64`] live on the medium for locality only: after a crash, *and after every
+//!   persisted. A [`Cell128`] is two of them that readers load as one, a [`CellLine`] eight in which keys are sought.
+//!   [`Volatile32`] and [`Volatile64`] live on the medium for locality only: after a crash, *and after every
 //!   reopening*, they hold anything, and the simulator sees to it that they do.
 //! - `flush` names lines, `fence` makes the lines that this thread flushed before it durable.
 //! - References on the medium are offsets or indices, checked against the region's length before use.
@@ -31,7 +32,7 @@ pub use mapped::{Mapped, MappedOptions};
 
 pub use commit::{Committed, SyncMode};
 
-pub use cell::{Cell32, Cell64, Cell128, Volatile32, Volatile64};
+pub use cell::{Cell32, Cell64, Cell128, CellLine, Volatile32, Volatile64};
 pub use medium::{Durability, Medium};
 pub use region::Region;
 

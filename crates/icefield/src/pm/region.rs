@@ -81,6 +81,11 @@ impl Region {
         self.base
     }
 
+    /// Whether there are other handles of this region.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.len) > 1
+    }
+
     /// Publishes a new length, for the medium that has just reserved the space.
     pub(crate) fn set_len(&self, len: u64) {
         debug_assert!(len <= self.max_bytes, "a region never grows past its reservation");

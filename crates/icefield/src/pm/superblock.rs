@@ -193,6 +193,82 @@ pub fn last_session(pm: &impl Medium, region: &Region) -> Result<u64> {
     Ok(session(pm, region)?.generation.load(pm, Ordering::Relaxed))
 }
 
+/// Writes those copies of the identity anew that are not whole; whether there was one. What a crash between the magics
+/// of a creation has left, or a damaged copy, while the other is good.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the region is too short, [`Error::Poisoned`] when the medium could not be synced.
+pub fn mend(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> {
+    let words = encode(identity)?;
+    let mut mended = false;
+    for copy in copies(pm, region)?.into_iter().filter(|copy| decode(&load(pm, copy)).is_err()) {
+        for (cell, word) in copy.iter().zip(words).skip(1) {
+            cell.store(pm, word, Ordering::Relaxed);
+        }
+        // P1: as in `seal`.
+        pm.persist(copy);
+        copy[0].store(pm, MAGIC, Ordering::Release);
+        pm.persist(&copy[0]);
+        mended = true;
+    }
+    pm.writable().map(|()| mended)
+}
+
+/// How the last session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// By [`end_session`], with so many records.
+    Clean(u64),
+    /// Not yet, or by a crash.
+    Open,
+    /// The words fit no session at all: they are damaged, or were torn apart when the session was ended.
+    Odd,
+}
+
+/// How the last session ended, or that it has not. Changes nothing.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the region is too short.
+pub fn session_end(pm: &impl Medium, region: &Region) -> Result<SessionEnd> {
+    let session = session(pm, region)?;
+    // Relaxed: words that their seal holds together.
+    let records = session.records.load(pm, Ordering::Relaxed);
+    let generation = session.generation.load(pm, Ordering::Relaxed);
+    Ok(match session.clean.load(pm, Ordering::Relaxed) {
+        0 => SessionEnd::Open,
+        seal if seal == clean_seal(generation, records) => SessionEnd::Clean(records),
+        _ => SessionEnd::Odd,
+    })
+}
+
+/// Whether both copies of the identity are whole, and nothing lies between them and the root words but the session's:
+/// what [`read`] does not look at, because one good copy suffices. Faults in words.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the region is too short.
+pub fn check(pm: &impl Medium, region: &Region) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (copy, offset) in copies(pm, region)?.into_iter().zip(COPIES) {
+        if decode(&load(pm, copy)).is_err() {
+            faults.push(format!(
+                "{TABLE_REGION}: the copy of the superblock at byte {offset} is damaged"
+            ));
+        }
+    }
+    let gaps = [
+        (COPIES[1] + COPY_BYTES as u64, SESSION_OFFSET),
+        (SESSION_OFFSET + size_of::<Session>() as u64, ROOT_OFFSET),
+    ];
+    for (start, end) in gaps {
+        let cells = region.slice_at::<Cell64>(start, (end - start) as usize / 8);
+        let cells = cells.ok_or_else(|| too_short(pm, region))?;
+        if let Some(at) = cells.iter().position(|cell| cell.load(pm, Ordering::Relaxed) != 0) {
+            faults.push(format!("{TABLE_REGION}: byte {} is not zero", start + at as u64 * 8));
+        }
+    }
+    Ok(faults)
+}
+
 /// Starts a session: from here on the table counts as not closed.
 ///
 /// # Errors

@@ -32,6 +32,8 @@ const HIDDEN_NAME_PART: usize = 200;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
+    /// Reading what no writer changes in place; locks nobody out.
+    ReadBeside,
     Write,
 }
 
@@ -293,7 +295,7 @@ fn remove_directory(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &O
 /// Locks a table's directory, or says who has it.
 fn lock_directory(io: &Io, directory: &OwnedFd, path: &Path, purpose: Purpose) -> Result<OwnedFd> {
     let lock_path = path.join(LOCK_FILE);
-    let access = if purpose == Purpose::Read { Access::Read } else { Access::WriteOrCreate };
+    let access = if purpose == Purpose::Write { Access::WriteOrCreate } else { Access::Read };
     let lock_file = io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), access).map_err(
         |errno| match errno {
             Errno::NOENT => {
@@ -305,6 +307,9 @@ fn lock_directory(io: &Io, directory: &OwnedFd, path: &Path, purpose: Purpose) -
             errno => error(&lock_path, errno, 0),
         },
     )?;
+    if purpose == Purpose::ReadBeside {
+        return Ok(lock_file);
+    }
     match io.try_lock(lock_file.as_fd(), purpose == Purpose::Write) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(Error::Locked { pid: holder(io, &lock_file) }),

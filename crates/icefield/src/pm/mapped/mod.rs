@@ -47,7 +47,8 @@ use std::sync::{Arc, Mutex};
 
 use super::arch::{self, Instruction};
 use super::io::{FaultPlan, Io, error, lock};
-use super::{Committed, Durability, Medium, Region, SyncMode};
+use super::{CellLine, Committed, Durability, Medium, Region, SyncMode};
+use crate::base::group::Isa;
 use crate::{Error, Result};
 use budget::Budget;
 use committer::Committer;
@@ -70,6 +71,9 @@ pub struct MappedOptions {
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
     /// then write no lines back and only fence.
     pub skip_flush: bool,
+    /// [`Mapped::open_read_only`] neither waits for a writer nor keeps one away: for tables that are never changed in
+    /// place, whose readers find out by themselves what they may trust.
+    pub beside_writer: bool,
 }
 
 /// What a flush and a fence do.
@@ -125,14 +129,15 @@ impl Mapped {
         Self::over(directory, io, &options, Permit::WRITABLE)
     }
 
-    /// Opens the table directory at `path` for reading. Other readers may have it open, a writer may not. Stores go to
-    /// private copies of the pages; nothing in the directory changes.
+    /// Opens the table directory at `path` for reading. Other readers may have it open; a writer may not, unless the
+    /// options say otherwise. Stores go to private copies of the pages; nothing in the directory changes.
     ///
     /// # Errors
     /// As [`Mapped::open`].
     pub fn open_read_only(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
-        let directory = Directory::open(&io, path.as_ref(), Purpose::Read)?;
+        let purpose = if options.beside_writer { Purpose::ReadBeside } else { Purpose::Read };
+        let directory = Directory::open(&io, path.as_ref(), purpose)?;
         Self::over(directory, io, &options, Permit::READ_ONLY)
     }
 
@@ -195,7 +200,7 @@ impl Mapped {
     }
 
     fn read_only(&self) -> bool {
-        self.directory.as_ref().is_some_and(|directory| directory.purpose() == Purpose::Read)
+        self.directory.as_ref().is_some_and(|directory| directory.purpose() != Purpose::Write)
     }
 
     fn backing(&self) -> Backing {
@@ -314,7 +319,28 @@ impl Medium for Mapped {
             return Ok(());
         }
         let file = self.file_of(region)?;
-        self.poison_if(file.grow(&self.setting(), &self.budget, bytes))
+        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))
+    }
+
+    fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()> {
+        if bytes <= region.len() {
+            return Ok(());
+        }
+        let file = self.file_of(region)?;
+        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, true))
+    }
+
+    fn discard_region(&self, name: &'static str) -> Result<()> {
+        let mut regions = lock(&self.regions);
+        if let Some(at) = regions.iter().position(|file| file.region().name() == name) {
+            // Handles keep the mapping, and with it the file's bytes.
+            let file = regions.swap_remove(at);
+            self.budget.give(file.region().len());
+        }
+        if self.read_only() {
+            return Ok(());
+        }
+        self.poison_if(region_file::remove(&self.setting(), name))
     }
 
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
@@ -455,6 +481,11 @@ impl Medium for Mapped {
     #[inline(always)]
     fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64 {
         cell.load(order)
+    }
+
+    #[inline(always)]
+    fn find_keys(&self, isa: impl Isa, line: &CellLine, key: u64) -> u32 {
+        isa.find_keys(&line.0, key)
     }
 
     #[inline(always)]

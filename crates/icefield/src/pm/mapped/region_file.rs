@@ -141,8 +141,14 @@ impl RegionFile {
         self.reservation.offset_of(start, bytes)
     }
 
-    /// Makes at least `bytes` usable.
-    pub(super) fn grow(&self, setting: &Setting<'_>, budget: &Budget, bytes: u64) -> Outcome<()> {
+    /// Makes at least `bytes` usable; not many more if `exactly`.
+    pub(super) fn grow(
+        &self,
+        setting: &Setting<'_>,
+        budget: &Budget,
+        bytes: u64,
+        exactly: bool,
+    ) -> Outcome<()> {
         let _one_at_a_time = lock(&self.growing);
         let len = self.region.len();
         if bytes <= len {
@@ -155,7 +161,7 @@ impl RegionFile {
         // More than was asked for, so that growing is rare; no more than that when there is no room for more.
         let generous = round_up(bytes, growth_step(bytes)).min(self.region.max_bytes());
         let exact = round_up(bytes, page_size() as u64).min(self.region.max_bytes());
-        for target in [generous, exact, bytes] {
+        for target in [if exactly { exact } else { generous }, exact, bytes] {
             if !budget.take(target - len) {
                 continue;
             }
@@ -335,6 +341,23 @@ fn open_file(
         synced.map_err(|errno| Failure { error: error(path, errno, 0), poisons: true })?;
     }
     Ok(Some(file))
+}
+
+/// Removes the file of a region, if there is one.
+pub(super) fn remove(setting: &Setting<'_>, name: &'static str) -> Outcome<()> {
+    check_name(name)?;
+    let Some(directory) = setting.directory else { return Ok(()) };
+    let path = setting.path.join(name);
+    match setting.io.unlink(directory.file(), OsStr::new(name)) {
+        Ok(()) => {}
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(error(&path, errno, 0).into()),
+    }
+    if setting.syncs_status {
+        let synced = setting.io.sync_directory(directory.file());
+        synced.map_err(|errno| Failure { error: error(&path, errno, 0), poisons: true })?;
+    }
+    Ok(())
 }
 
 /// What opening a region's file failed with: some answers mean that no table has put it there.

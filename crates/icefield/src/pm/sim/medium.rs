@@ -67,6 +67,15 @@ impl Sim {
         }
     }
 
+    /// A slot for a new region: one of a discarded region that nobody has any more, or the next.
+    fn new_slot(&self, state: &mut State, name: &'static str) -> usize {
+        let Some((slot, used)) = state.abandoned() else { return state.add_region(name) };
+        // SAFETY: inside the slot, and nobody has a region over it.
+        unsafe { self.slot(slot).write_bytes(0, used) };
+        state.regions_mut()[slot].name = name;
+        slot
+    }
+
     pub(super) fn slot(&self, slot: usize) -> NonNull<u8> {
         // SAFETY: slots are handed out by `State::add_region`, which keeps them inside the arena.
         unsafe { self.0.base.add(slot << self.0.slot_shift) }
@@ -261,7 +270,7 @@ impl Medium for Sim {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         let mut state = self.state();
         let slot = state.regions().iter().position(|region| region.name == name);
-        let slot = slot.unwrap_or_else(|| state.add_region(name));
+        let slot = slot.unwrap_or_else(|| self.new_slot(&mut state, name));
         let exempt = state.exempt.contains(&name);
         let region = &mut state.regions_mut()[slot];
         if let Some(known) = &region.region {
@@ -301,6 +310,27 @@ impl Medium for Sim {
         }
         state.lengthen(slot, len as usize);
         region.set_len(len);
+        Ok(())
+    }
+
+    #[track_caller]
+    fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()> {
+        self.grow(region, bytes)
+    }
+
+    #[track_caller]
+    fn discard_region(&self, name: &'static str) -> Result<()> {
+        let site = Location::caller();
+        self.step();
+        let mut state = self.state();
+        if state.regions().iter().all(|region| region.name != name) {
+            return Ok(());
+        }
+        if state.recording {
+            let thread = state.thread();
+            state.event(EventKind::Punch, thread, site);
+        }
+        state.discard(name);
         Ok(())
     }
 

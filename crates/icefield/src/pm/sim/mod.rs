@@ -229,7 +229,7 @@ impl Sim {
         let sim = Self::new(options);
         {
             let mut state = sim.state();
-            for region in &image.regions {
+            for region in image.regions.iter().filter(|region| !region.name.is_empty()) {
                 let len = region.bytes.len();
                 assert!(
                     len <= 1 << sim.0.slot_shift,

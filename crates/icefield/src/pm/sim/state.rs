@@ -121,6 +121,8 @@ pub(super) struct RegionState {
     /// Loads may run ahead of the medium here.
     pub(super) exempt: bool,
     pub(super) line_reads: u64,
+    /// How long it was when it was discarded.
+    pub(super) gone: Option<usize>,
 }
 
 impl RegionState {
@@ -133,6 +135,7 @@ impl RegionState {
         self.lines.clear();
         self.exempt = false;
         self.line_reads = 0;
+        self.gone = None;
     }
 
     /// Notes that the words of the range are used through volatile cells, or no longer are.
@@ -204,7 +207,7 @@ impl State {
     }
 
     pub(super) fn used_bytes(&self) -> impl Iterator<Item = usize> {
-        self.regions().iter().map(|region| region.len)
+        self.regions().iter().map(|region| region.len.max(region.gone.unwrap_or(0)))
     }
 
     /// Forgets everything, keeping the memory for the next medium.
@@ -222,6 +225,30 @@ impl State {
         self.observer = None;
         self.mutator = Mutator::default();
         self.cost.reset();
+    }
+
+    /// Takes a region out of every image. Its slot keeps the bytes for as long as anybody has the region.
+    pub(super) fn discard(&mut self, name: &str) {
+        let Some(slot) = self.regions().iter().position(|region| region.name == name) else {
+            return;
+        };
+        let whole = self.regions[slot].len / LINE_BYTES * LINE_BYTES;
+        self.punch(slot, 0, whole);
+        let region = &mut self.regions[slot];
+        region.gone = Some(std::mem::take(&mut region.len));
+        region.name = "";
+        region.persistent.clear();
+        region.shadow.clear();
+    }
+
+    /// A discarded region's slot that nobody looks at any more, and how many of its bytes were in use.
+    pub(super) fn abandoned(&mut self) -> Option<(usize, usize)> {
+        let unused = |region: &RegionState| !region.region.as_ref().is_some_and(Region::is_shared);
+        let slot =
+            self.regions().iter().position(|region| region.gone.is_some() && unused(region))?;
+        let used = self.regions[slot].gone.unwrap_or(0);
+        self.regions[slot].empty();
+        Some((slot, used))
     }
 
     /// A new, empty region; its slot.

@@ -54,6 +54,14 @@ impl Medium for Plain {
         Ok(())
     }
 
+    fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()> {
+        self.grow(region, bytes)
+    }
+
+    fn discard_region(&self, _: &'static str) -> Result<()> {
+        Err(Error::Unsupported("nobody discards a blob store's regions".into()))
+    }
+
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
         assert!(offset + bytes <= region.len());
         // SAFETY: inside the region; nobody uses what is punched.

@@ -1,0 +1,242 @@
+//! What is done to an index, and the naive list of pairs that says what must come of it.
+
+use std::sync::Mutex;
+
+use icefield::pm::Medium;
+use icefield::{Error, JoinIndex, JoinSource, MergeKind, Result};
+
+use crate::rng::Rng;
+
+/// Payloads that steps draw from: few, so that pairs repeat.
+const PAYLOADS: u64 = 4;
+
+/// One call.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Adds pairs, one by one when it is one.
+    Insert(Vec<(u64, u64)>),
+    /// Removes a key.
+    Remove(u64),
+    /// Removes one pair.
+    RemovePair(u64, u64),
+    /// Makes the next generation.
+    Merge,
+    /// Probes for keys, in every way.
+    Probe(Vec<u64>),
+}
+
+/// Why a step is not what it should be.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The index failed.
+    Error(Error),
+    /// It answered wrongly.
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Error(error) => write!(f, "{error}"),
+            Self::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: T,
+) -> std::result::Result<(), Trouble> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Trouble::Wrong(format!("{what}: {found:?} where {expected:?} is right")))
+}
+
+/// A key: mostly one of few, now and then an extreme one.
+fn key(rng: &mut Rng, keys: u64) -> u64 {
+    match rng.below(24) {
+        0 => u64::MAX,
+        1 => 1 << 63,
+        _ => rng.below(keys),
+    }
+}
+
+fn pair(rng: &mut Rng, keys: u64) -> (u64, u64) {
+    (key(rng, keys), rng.below(PAYLOADS))
+}
+
+/// Some pairs to build an index of: sometimes none, sometimes many of one key.
+pub(super) fn first_pairs(rng: &mut Rng, keys: u64, most: u64) -> Pairs {
+    let count = if rng.one_in(6) { 0 } else { rng.below(most) };
+    let skewed = rng.one_in(4);
+    let pairs = (0..count).map(|_| match skewed && !rng.one_in(3) {
+        true => (1, rng.below(PAYLOADS)),
+        false => pair(rng, keys),
+    });
+    let mut pairs = Pairs(pairs.collect());
+    pairs.0.sort_unstable();
+    pairs
+}
+
+impl Step {
+    /// A random step.
+    pub(super) fn draw(rng: &mut Rng, keys: u64) -> Self {
+        match rng.below(16) {
+            0..5 => Self::Insert(vec![pair(rng, keys)]),
+            5..7 => Self::Insert((0..rng.below(9)).map(|_| pair(rng, keys)).collect()),
+            7..9 => Self::Remove(key(rng, keys)),
+            9..12 => {
+                let (key, payload) = pair(rng, keys);
+                Self::RemovePair(key, payload)
+            }
+            12 => Self::Merge,
+            _ => Self::Probe((0..rng.below(150)).map(|_| key(rng, 2 * keys)).collect()),
+        }
+    }
+
+    /// The states that a crash during the step may leave, `before` among them: a batch is cut off somewhere.
+    pub(super) fn outcomes(&self, before: &Pairs) -> Vec<Pairs> {
+        let mut states = vec![before.clone()];
+        match self {
+            Self::Insert(pairs) => {
+                let cut = |count| {
+                    let mut state = before.clone();
+                    state.apply(&Self::Insert(pairs[..count].to_vec()));
+                    state
+                };
+                states.extend((1..=pairs.len()).map(cut));
+            }
+            step => {
+                let mut after = before.clone();
+                after.apply(step);
+                states.push(after);
+            }
+        }
+        states
+    }
+
+    /// Does the step, and compares what it says.
+    pub(super) fn run<M: Medium>(
+        &self,
+        index: &JoinIndex<u64, M>,
+        before: &Pairs,
+    ) -> std::result::Result<(), Trouble> {
+        match self {
+            Self::Insert(pairs) => match pairs[..] {
+                [(key, payload)] => index.insert(key, payload)?,
+                _ => index.insert_batch(pairs)?,
+            },
+            Self::Remove(key) => {
+                expect("remove", index.remove(*key)?, before.of(*key).count() as u64)?;
+            }
+            Self::RemovePair(key, payload) => {
+                let known = before.0.contains(&(*key, *payload));
+                expect("remove_pair", index.remove_pair(*key, *payload)?, known)?;
+            }
+            Self::Merge => {
+                let report = index.merge()?;
+                if report.kind != MergeKind::Nothing {
+                    expect("pairs merged", report.pairs, before.0.len() as u64)?;
+                }
+            }
+            Self::Probe(keys) => before.probe(index, keys)?,
+        }
+        Ok(())
+    }
+}
+
+/// The pairs that there must be, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pairs(pub(super) Vec<(u64, u64)>);
+
+impl Pairs {
+    /// What an index has.
+    pub(super) fn of_index<M: Medium>(index: &JoinIndex<u64, M>) -> Result<Self> {
+        let mut pairs = Vec::new();
+        index.for_each(|key, payload| pairs.push((key, payload)))?;
+        pairs.sort_unstable();
+        Ok(Self(pairs))
+    }
+
+    fn of(&self, key: u64) -> impl Iterator<Item = u64> + '_ {
+        let start = self.0.partition_point(|&(known, _)| known < key);
+        self.0[start..].iter().take_while(move |(known, _)| *known == key).map(|pair| pair.1)
+    }
+
+    pub(super) fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Insert(pairs) => {
+                self.0.extend(pairs);
+                self.0.sort_unstable();
+            }
+            Step::Remove(key) => self.0.retain(|(known, _)| known != key),
+            Step::RemovePair(key, payload) => {
+                if let Ok(at) = self.0.binary_search(&(*key, *payload)) {
+                    self.0.remove(at);
+                }
+            }
+            Step::Merge | Step::Probe(_) => {}
+        }
+    }
+
+    /// Probes in every way.
+    fn probe<M: Medium>(
+        &self,
+        index: &JoinIndex<u64, M>,
+        keys: &[u64],
+    ) -> std::result::Result<(), Trouble> {
+        let mut joined: Vec<(usize, u64)> = Vec::new();
+        for (position, &key) in keys.iter().enumerate() {
+            joined.extend(self.of(key).map(|payload| (position, payload)));
+        }
+        expect("probe_count", index.probe_count(keys)?, joined.len() as u64)?;
+        let found = Mutex::new(Vec::new());
+        index.probe(keys, |position, payload| {
+            found
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .push((position, payload));
+        })?;
+        let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        found.sort_unstable();
+        expect("probe", found, joined)?;
+        let there = |&at: &usize| self.of(keys[at]).next().is_some();
+        let (semi, anti) = (index.semi(keys)?, index.anti(keys)?);
+        expect("semi", semi.ones().collect(), (0..keys.len()).filter(there).collect::<Vec<_>>())?;
+        expect("anti", anti.ones().count(), keys.len() - semi.ones().count())
+    }
+
+    /// Compares everything with what an index has, and checks it.
+    pub(super) fn compare<M: Medium>(
+        &self,
+        index: &JoinIndex<u64, M>,
+    ) -> std::result::Result<(), Trouble> {
+        expect("pairs", &Self::of_index(index)?, self)?;
+        expect("len", index.len(), self.0.len() as u64)?;
+        let report = index.check()?;
+        expect("check", report.faults, Vec::new())
+    }
+}
+
+impl JoinSource for Pairs {
+    fn read(
+        &self,
+        part: usize,
+        parts: usize,
+        show: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
+    ) -> Result<()> {
+        for pairs in self.0.chunks(7).skip(part).step_by(parts) {
+            let (keys, payloads): (Vec<u64>, Vec<u64>) = pairs.iter().copied().unzip();
+            show(&keys, &payloads)?;
+        }
+        Ok(())
+    }
+}

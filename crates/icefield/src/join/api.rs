@@ -1,0 +1,462 @@
+//! The operations of an index.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::bitmap::Bitmap;
+use super::delta::Change;
+use super::layout::BASES;
+use super::merge::MergeReport;
+use super::options::JoinOptions;
+use super::probe::{Count, Show};
+use super::{JoinIndex, JoinStats};
+use crate::key::Word;
+use crate::pm::Medium;
+use crate::table::{BackupReport, RecoveryReport};
+use crate::{Error, Result};
+
+/// Buckets whose lengths are told one by one in [`JoinStats::bucket_sizes`]; the last counts all longer ones.
+const SIZES: usize = 33;
+/// Groups that are looked at for the statistics, at most.
+const SAMPLED_GROUPS: usize = 1 << 16;
+
+impl<K: Word> JoinIndex<K> {
+    /// How an index is built or opened, step by step.
+    ///
+    /// ```
+    /// let options = icefield::JoinIndex::<i64>::options().threads(1).verify(true);
+    /// let index = options.build_in_memory(&[-1, -1], &[0, 1])?;
+    /// assert_eq!(index.probe_count(&[-1, 1])?, 2);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn options() -> JoinOptions<K> {
+        JoinOptions::default()
+    }
+
+    /// Builds an index of `keys`, each with the payload at the same position, at `path`.
+    ///
+    /// ```
+    /// let directory = tempfile::tempdir()?;
+    /// let index = icefield::JoinIndex::build(directory.path().join("orders.ice"), &[7_u64, 7], &[0, 1])?;
+    /// assert_eq!(index.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`JoinOptions::build`].
+    pub fn build(path: impl AsRef<Path>, keys: &[K], payloads: &[u64]) -> Result<Self> {
+        Self::options().build(path, keys, payloads)
+    }
+
+    /// Opens the index at `path`.
+    ///
+    /// ```
+    /// use icefield::JoinIndex;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// drop(JoinIndex::build(&path, &[7_u64, 7], &[0, 1])?);
+    /// assert_eq!(JoinIndex::<u64>::open(&path)?.probe_count(&[7])?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`JoinOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    /// Opens the index at `path` for reading only.
+    ///
+    /// ```
+    /// use icefield::{Error, JoinIndex};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// let writer = JoinIndex::build(&path, &[7_u64], &[0])?;
+    /// let reader = JoinIndex::<u64>::open_read_only(&path)?;
+    /// assert!(matches!(reader.insert(8, 1), Err(Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`JoinOptions::open`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open_read_only(path)
+    }
+
+    /// Builds an index in anonymous memory, gone when it is dropped.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1_u32, 2], &[10, 20])?;
+    /// assert_eq!(index.probe_count(&[2])?, 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`JoinOptions::build_in_memory`].
+    pub fn in_memory(keys: &[K], payloads: &[u64]) -> Result<Self> {
+        Self::options().build_in_memory(keys, payloads)
+    }
+}
+
+impl<K: Word, M: Medium> JoinIndex<K, M> {
+    /// How many pairs of a probe key and an equal key of the index there are: the result's length of an inner join.
+    /// Duplicates count, on both sides.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// assert_eq!(index.probe_count(&[2, 2, 3])?, 4);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn probe_count(&self, keys: &[K]) -> Result<u64> {
+        let counts = self.core.view().probe(keys, self.core.threads(), Count::default)?;
+        Ok(counts.into_iter().map(|Count(count)| count).sum())
+    }
+
+    /// Calls `visit` with the position of a probe key and the payload of an equal key, for all such pairs, in no order,
+    /// and from several threads at once. `visit` may use the index as it likes.
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// let rows = Mutex::new(Vec::new());
+    /// index.probe(&[2, 3], |position, payload| rows.lock().unwrap().push((position, payload)))?;
+    /// let mut rows = rows.into_inner()?;
+    /// rows.sort();
+    /// assert_eq!(rows, [(0, 20), (0, 21)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]; some pairs may have been shown then.
+    pub fn probe(&self, keys: &[K], visit: impl Fn(usize, u64) + Sync) -> Result<()> {
+        self.core.view().probe(keys, self.core.threads(), || Show(&visit)).map(drop)
+    }
+
+    /// Which probe keys are in the index: a semi-join.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// assert_eq!(index.semi(&[2, 3])?.to_bytes(), [0b01]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn semi(&self, keys: &[K]) -> Result<Bitmap> {
+        self.core.view().mark(keys, self.core.threads())
+    }
+
+    /// Which probe keys are not in the index: an anti-join.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// assert_eq!(index.anti(&[2, 3])?.to_bytes(), [0b10]);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn anti(&self, keys: &[K]) -> Result<Bitmap> {
+        Ok(self.semi(keys)?.inverted())
+    }
+
+    /// Adds a pair; one that is there already is there twice then. Durable and visible when it returns.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
+    /// index.insert(1, 11)?;
+    /// assert_eq!(index.probe_count(&[1])?, 2);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DeltaFull`] when the delta store has as many changes as it may and shall not merge,
+    /// [`Error::ReadOnly`], [`Error::Locked`], [`Error::NoSpace`], [`Error::NoMemory`], [`Error::Poisoned`]. What
+    /// merges first may also fail with [`Error::Corrupt`].
+    pub fn insert(&self, key: K, payload: u64) -> Result<()> {
+        self.core.change(&[Change::Insert(key.to_word(), payload)]).map(drop)
+    }
+
+    /// Adds pairs, many with one fence. Durable and visible when it returns; after a crash or an error in between,
+    /// those up to some pair of the batch are there.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
+    /// index.insert_batch(&[(1, 11), (2, 20)])?;
+    /// assert_eq!(index.len(), 3);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_batch(&self, pairs: &[(K, u64)]) -> Result<()> {
+        let change = |&(key, payload): &(K, u64)| Change::Insert(key.to_word(), payload);
+        for pairs in pairs.chunks(super::log::WINDOW) {
+            self.core.change(&pairs.iter().map(change).collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// Removes all pairs of a key; tells how many there were.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// assert_eq!((index.remove(2)?, index.remove(2)?), (2, 0));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn remove(&self, key: K) -> Result<u64> {
+        self.core.change(&[Change::Remove(key.to_word())])
+    }
+
+    /// Removes one pair, and only one if it is there several times; tells whether it was there.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
+    /// assert!(index.remove_pair(2, 21)? && !index.remove_pair(2, 21)?);
+    /// assert_eq!(index.probe_count(&[2])?, 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn remove_pair(&self, key: K, payload: u64) -> Result<bool> {
+        self.core.change(&[Change::RemovePair(key.to_word(), payload)]).map(|pairs| pairs > 0)
+    }
+
+    /// Makes the next generation, of the present one and its delta store, while probes go on; other changes wait. Tells
+    /// whether that was done bucket by bucket or by building anew. A crash before its end leaves the present generation
+    /// and its delta store. There are two generations on the medium for a moment.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
+    /// index.remove_pair(2, 21)?;
+    /// assert_eq!(index.merge()?.pairs, 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the present generation is damaged; [`Error::NoSpace`], [`Error::NoMemory`],
+    /// [`Error::ReadOnly`], [`Error::Locked`], [`Error::Poisoned`]. The present generation stays.
+    pub fn merge(&self) -> Result<MergeReport> {
+        self.core.merge()
+    }
+
+    /// Shows every pair to `visit`, in no order.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;
+    /// let mut payloads = 0;
+    /// index.for_each(|_, payload| payloads += payload)?;
+    /// assert_eq!(payloads, 41);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], also where a key is no `K`; some pairs may have been shown then.
+    pub fn for_each(&self, mut visit: impl FnMut(K, u64)) -> Result<()> {
+        let view = self.core.view();
+        view.for_each(&mut |keys, payloads| {
+            for (&key, &payload) in keys.iter().zip(payloads) {
+                let key = K::from_word(key).ok_or_else(|| {
+                    let detail = format!("the key {key:#x} is no {}", K::TYPE);
+                    Error::corrupt(view.frame.pm.path().join(view.base.region.name()), 0, detail)
+                })?;
+                visit(key, payload);
+            }
+            Ok(())
+        })
+    }
+
+    /// How many pairs there are.
+    ///
+    /// ```
+    /// assert_eq!(icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?.len(), 2);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.core.view().len()
+    }
+
+    /// Whether there are no pairs.
+    ///
+    /// ```
+    /// assert!(icefield::JoinIndex::<u64>::in_memory(&[], &[])?.is_empty());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of the present generation, from 1: one more with each merge, and with each build at the same place.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
+    /// index.insert(2, 20)?;
+    /// index.merge()?;
+    /// assert_eq!(index.generation(), 2);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.core.view().root.generation
+    }
+
+    /// Tells indexes apart, whatever their paths; generations of one index have the same.
+    ///
+    /// ```
+    /// let [one, other] = [(); 2].map(|()| icefield::JoinIndex::in_memory(&[1], &[10]).unwrap());
+    /// assert_ne!(one.uuid(), other.uuid());
+    /// ```
+    #[must_use]
+    pub fn uuid(&self) -> u128 {
+        let [high, low] = self.core.view().frame.identity.uuid;
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    /// How many threads a probe or merge may use from now on.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
+    /// index.set_threads(1);
+    /// assert_eq!(index.threads(), 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    pub fn set_threads(&self, threads: usize) {
+        // Relaxed: a setting.
+        self.core.threads.store(threads.max(1), Relaxed);
+    }
+
+    /// How many threads a probe or merge may use.
+    ///
+    /// ```
+    /// let options = icefield::JoinIndex::<u64>::options().threads(3);
+    /// assert_eq!(options.build_in_memory(&[], &[])?.threads(), 3);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.core.threads()
+    }
+
+    /// The directory of the index; made up for one in memory.
+    ///
+    /// ```
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// assert_eq!(icefield::JoinIndex::build(&path, &[1], &[10])?.path(), path);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> std::path::PathBuf {
+        self.core.view().frame.pm.path().to_owned()
+    }
+
+    /// What the opening found.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
+    /// assert!(index.recovery().was_clean);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// Returns when all changes are durable: at once, as they are when their calls return.
+    ///
+    /// ```
+    /// icefield::JoinIndex::in_memory(&[1], &[10])?.sync()?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn sync(&self) -> Result<()> {
+        self.core.sync()
+    }
+
+    /// Copies the index into a new directory at `path`; changes wait meanwhile, probes do not.
+    ///
+    /// ```
+    /// use icefield::JoinIndex;
+    /// let directory = tempfile::tempdir()?;
+    /// let index = JoinIndex::build(directory.path().join("orders.ice"), &[1_u64], &[10])?;
+    /// index.backup(directory.path().join("copy.ice"))?;
+    /// assert_eq!(JoinIndex::<u64>::open(directory.path().join("copy.ice"))?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`]; [`Error::Unsupported`] for an index in memory.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
+        self.core.while_still(|view| {
+            let started = Instant::now();
+            let bytes = view.frame.pm.backup_to(path.as_ref())?;
+            Ok(BackupReport { bytes, pause: started.elapsed() })
+        })
+    }
+
+    /// What the index is made of: counts, and the lengths of the buckets in a sample of 65536 groups.
+    ///
+    /// ```
+    /// let keys: Vec<u64> = (0..100_000).collect();
+    /// let stats = icefield::JoinIndex::in_memory(&keys, &keys)?.stats()?;
+    /// assert_eq!((stats.pairs, stats.delta_changes), (100_000, 0));
+    /// assert!(stats.file_bytes < 1_850_000 && stats.filter_bits_per_key == 11);
+    /// assert!(stats.filter_pass_rate < 0.01);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn stats(&self) -> Result<JoinStats> {
+        let view = self.core.view();
+        let (pm, layout) = (&view.frame.pm, view.base.layout());
+        let areas = view.base.areas(pm)?;
+        let mut stats = JoinStats {
+            pairs: view.len(),
+            base_pairs: layout.records,
+            delta_changes: view.changes(),
+            delta_limit: view.delta_limit,
+            generation: view.root.generation,
+            groups: layout.groups,
+            wide_groups: layout.wide,
+            filter_bits_per_key: view.bits.get(),
+            file_bytes: view.base.region.len(),
+            dram_bytes: view.dram_bytes(),
+            durability: Some(pm.durability()),
+            bucket_sizes: vec![0; SIZES],
+            filter_pass_rate: 0.0,
+        };
+        let step = areas.groups.len().div_ceil(SAMPLED_GROUPS).max(1);
+        let mut sampled = 0;
+        for line in areas.groups.iter().step_by(step) {
+            for bucket in 0..super::layout::BUCKETS {
+                let extent = areas.extent(pm, line, bucket);
+                stats.bucket_sizes[((extent.end - extent.start) as usize).min(SIZES - 1)] += 1;
+            }
+            stats.filter_pass_rate += super::base::pass_rate(pm, line);
+            sampled += 1;
+        }
+        stats.filter_pass_rate /= f64::from(sampled.max(1));
+        Ok(stats)
+    }
+
+    /// The regions that a generation's records can be in, for tests that damage them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn region_names() -> [&'static str; 2] {
+        BASES
+    }
+}

@@ -1,0 +1,261 @@
+//! A sealed generation: found, bounded, read, verified.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::layout::{
+    BASES, BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FILTER_WORDS, FIRST_MASK, FIRST_WORD,
+    GROUP_BYTES, LINE_RECORDS, Layout, RECORD_BYTES, Record, Root, Sealed, WIDE, WIDE_BYTES,
+    bucket_of, corrupt, filter_bit, share_of, short,
+};
+use crate::base::hash::Hash;
+use crate::pm::{Cell64, CellLine, Medium, Region};
+use crate::{Error, Result};
+
+/// The files of one generation, never changed again.
+pub(super) struct Base {
+    pub(super) region: Region,
+    pub(super) sealed: Sealed,
+    /// One bit for each block that was found whole; empty where nobody asks.
+    verified: Box<[AtomicU64]>,
+}
+
+/// The areas of a generation, for whoever reads much.
+#[derive(Clone, Copy)]
+pub(super) struct Areas<'a> {
+    pub(super) groups: &'a [CellLine],
+    pub(super) lines: &'a [CellLine],
+    wide: &'a [Cell64],
+    pub(super) records: u64,
+}
+
+/// The records of a bucket: where they begin, and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// The words that said so cannot be: nothing is in it then.
+    pub(super) bad: bool,
+}
+
+impl Base {
+    /// The generation that `root` names.
+    pub(super) fn open(
+        pm: &impl Medium,
+        root: &Root,
+        uuid: [u64; 2],
+        sums: &Hash,
+        limit: u64,
+        verify: bool,
+    ) -> Result<Self> {
+        let region = pm.region(BASES[root.slot()], limit)?;
+        let sealed = Sealed::read(pm, &region, sums)?;
+        if sealed.generation != root.generation
+            || sealed.uuid != uuid
+            || sealed.sum(sums) != root.header_sum
+        {
+            return Err(corrupt(pm, &region, 8, "the file is of another index or generation"));
+        }
+        let words = if verify { sealed.layout.blocks().div_ceil(64) } else { 0 };
+        let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
+        let base = Self { region, sealed, verified };
+        if verify {
+            base.verify_sums(pm, sums)?;
+        }
+        Ok(base)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        self.sealed.layout
+    }
+
+    /// The areas, which the header has been found to have room for.
+    pub(super) fn areas(&self, pm: &impl Medium) -> Result<Areas<'_>> {
+        let layout = self.layout();
+        let lines = layout.records.div_ceil(LINE_RECORDS);
+        let groups = self.region.slice_at(Layout::GROUPS_AT, layout.groups as usize);
+        let lines = self.region.slice_at(layout.records_at(), lines as usize);
+        let wide_words = layout.wide * WIDE_BYTES / 8;
+        let wide = self.region.slice_at(layout.wide_at(), wide_words as usize);
+        match (groups, lines, wide) {
+            (Some(groups), Some(lines), Some(wide)) => {
+                Ok(Areas { groups, lines, wide, records: layout.records })
+            }
+            _ => Err(short(pm, &self.region)),
+        }
+    }
+
+    /// The records one by one.
+    pub(super) fn pairs(&self, pm: &impl Medium) -> Result<&[Record]> {
+        let layout = self.layout();
+        let pairs = self.region.slice_at(layout.records_at(), layout.records as usize);
+        pairs.ok_or_else(|| short(pm, &self.region))
+    }
+
+    /// The bytes of a range of the file.
+    pub(super) fn bytes(&self, pm: &impl Medium, offset: u64, bytes: u64) -> Result<&[u8]> {
+        // SAFETY: sealed, and then never written again: by the builder before this generation was named, or by another
+        // process, which has the lock that keeps others from writing.
+        let bytes = unsafe { pm.read_bytes(&self.region, offset, bytes as usize) };
+        bytes.ok_or_else(|| short(pm, &self.region))
+    }
+
+    /// The bytes of a range of records.
+    pub(super) fn record_bytes(&self, pm: &impl Medium, range: Range<u64>) -> Result<&[u8]> {
+        let at = self.layout().records_at() + range.start * RECORD_BYTES;
+        self.bytes(pm, at, (range.end - range.start) * RECORD_BYTES)
+    }
+
+    /// Fails unless the area of checksums is whole.
+    pub(super) fn verify_sums(&self, pm: &impl Medium, sums: &Hash) -> Result<()> {
+        let layout = self.layout();
+        let area = self.bytes(pm, layout.sums_at(), layout.sums_bytes())?;
+        if sums.bytes(area) == self.sealed.sums_sum {
+            return Ok(());
+        }
+        Err(corrupt(pm, &self.region, layout.sums_at(), "the area of checksums is damaged"))
+    }
+
+    /// Fails unless a block is whole. The header's is, once it was read.
+    pub(super) fn verify_block(&self, pm: &impl Medium, sums: &Hash, block: u64) -> Result<()> {
+        let offset = block * BLOCK_BYTES;
+        let at = self.layout().sums_at() + block * 8;
+        let sum = self.region.at::<Cell64>(at).ok_or_else(|| short(pm, &self.region))?;
+        if sums.bytes(self.bytes(pm, offset, BLOCK_BYTES)?) == sum.load(pm, Relaxed) {
+            return Ok(());
+        }
+        Err(corrupt(pm, &self.region, offset, "a block's checksum is wrong"))
+    }
+
+    /// Fails unless all blocks of a range of the file are whole, looking at each once.
+    fn verify(&self, pm: &impl Medium, sums: &Hash, range: Range<u64>) -> Result<()> {
+        for block in range.start / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES) {
+            let Some(word) = self.verified.get(block as usize / 64) else { continue };
+            let bit = 1 << (block % 64);
+            // Relaxed: whoever does not see it looks again.
+            if word.load(Relaxed) & bit == 0 {
+                self.verify_block(pm, sums, block)?;
+                word.fetch_or(bit, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails unless all that a probe for `hash` reads is whole.
+    pub(super) fn verify_probe(&self, pm: &impl Medium, sums: &Hash, hash: u64) -> Result<()> {
+        let (layout, areas) = (self.layout(), self.areas(pm)?);
+        let group = share_of(hash, layout.groups);
+        let at = Layout::GROUPS_AT + group * GROUP_BYTES;
+        self.verify(pm, sums, at..at + GROUP_BYTES)?;
+        let Some(line) = areas.groups.get(group as usize) else { return Ok(()) };
+        if line.load(pm, FIRST_WORD, Relaxed) & WIDE != 0 {
+            let at =
+                layout.wide_at() + line.load(pm, ENDS_WORD, Relaxed).min(layout.wide) * WIDE_BYTES;
+            self.verify(pm, sums, at..at + WIDE_BYTES)?;
+        }
+        let extent = areas.extent(pm, line, bucket_of(hash));
+        if extent.bad {
+            return Err(self.impossible(pm, group));
+        }
+        if extent.start < extent.end && passes(pm, line, hash) {
+            let start = layout.records_at() + extent.start * RECORD_BYTES;
+            let end = layout.records_at() + extent.end * RECORD_BYTES;
+            self.verify(pm, sums, start..end)?;
+        }
+        Ok(())
+    }
+
+    /// A group whose words cannot be.
+    #[cold]
+    pub(super) fn impossible(&self, pm: &impl Medium, group: u64) -> Error {
+        let offset = Layout::GROUPS_AT + group * GROUP_BYTES;
+        corrupt(pm, &self.region, offset, "a group's line is damaged")
+    }
+
+    /// Shows the payloads of a key, in no order, until `visit` says no; fails where words cannot be.
+    pub(super) fn payloads(
+        &self,
+        pm: &impl Medium,
+        hash: u64,
+        key: u64,
+        mut visit: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
+        let (areas, pairs) = (self.areas(pm)?, self.pairs(pm)?);
+        let group = share_of(hash, self.layout().groups);
+        let line = areas.groups.get(group as usize).ok_or_else(|| self.impossible(pm, group))?;
+        if !passes(pm, line, hash) {
+            return Ok(());
+        }
+        let extent = areas.extent(pm, line, bucket_of(hash));
+        if extent.bad {
+            return Err(self.impossible(pm, group));
+        }
+        for pair in &pairs[extent.start as usize..extent.end as usize] {
+            let [found, payload] = pair.load(pm);
+            if found == key && !visit(payload) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a group's filter lets a hash pass.
+#[inline(always)]
+pub(super) fn passes(pm: &impl Medium, group: &CellLine, hash: u64) -> bool {
+    let mut bits = 1;
+    for word in 0..FILTER_WORDS {
+        bits &= group.load(pm, FILTER_WORD + word, Relaxed) >> filter_bit(hash, word);
+    }
+    bits & 1 == 1
+}
+
+impl Areas<'_> {
+    /// Where a bucket's records are; within the records in any case.
+    #[inline(always)]
+    pub(super) fn extent(&self, pm: &impl Medium, group: &CellLine, bucket: usize) -> Extent {
+        let first = group.load(pm, FIRST_WORD, Relaxed);
+        if first & WIDE != 0 {
+            return self.wide_extent(pm, group, bucket);
+        }
+        // The byte before the first end is the zero at the top of the first word.
+        let end_at = |byte: usize| group.load(pm, byte / 8, Relaxed) >> (8 * (byte % 8)) & 0xFF;
+        let first = first & FIRST_MASK;
+        self.bounded(first + end_at(7 + bucket), first + end_at(8 + bucket))
+    }
+
+    #[inline(always)]
+    fn bounded(&self, start: u64, end: u64) -> Extent {
+        let bad = start > end || end > self.records;
+        if bad { Extent { start: 0, end: 0, bad } } else { Extent { start, end, bad } }
+    }
+
+    #[cold]
+    fn wide_extent(&self, pm: &impl Medium, group: &CellLine, bucket: usize) -> Extent {
+        let number = group.load(pm, ENDS_WORD, Relaxed) as usize;
+        let at = number.saturating_mul((WIDE_BYTES / 8) as usize).saturating_add(bucket);
+        match self.wide.get(at..at.saturating_add(2)) {
+            Some([start, end]) => self.bounded(start.load(pm, Relaxed), end.load(pm, Relaxed)),
+            _ => Extent { start: 0, end: 0, bad: true },
+        }
+    }
+
+    /// Where all records of a group are.
+    pub(super) fn group_extent(&self, pm: &impl Medium, group: &CellLine) -> Extent {
+        let (first, last) = (self.extent(pm, group, 0), self.extent(pm, group, BUCKETS - 1));
+        match first.bad || last.bad || first.start > last.end {
+            true => Extent { start: 0, end: 0, bad: true },
+            false => Extent { start: first.start, end: last.end, bad: false },
+        }
+    }
+}
+
+/// The share of absent keys that a group's filter lets pass.
+pub(super) fn pass_rate(pm: &impl Medium, group: &CellLine) -> f64 {
+    let filled = |word: usize| {
+        let bits = group.load(pm, FILTER_WORD + word, Relaxed).count_ones();
+        f64::from(bits) / 64.0
+    };
+    (0..FILTER_WORDS).map(filled).product()
+}

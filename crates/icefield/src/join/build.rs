@@ -1,0 +1,501 @@
+//! Building a generation: count, scatter, settle, seal.
+//!
+//! 1. *Count* (first reading). How many records fall into each share of the hashes, per part of the source: a histogram
+//!    of 2048 counters for each part. From these the number of groups, and the exact place of every (part, share).
+//! 2. *Scatter* (second reading). Each pair goes to its share's place in the file, sixteen at a time through a buffer,
+//!    without an atomic operation: no two parts share a range.
+//! 3. *Settle*. Share by share, which fit into a cache: records are counted into buckets, the groups' lines follow from
+//!    the counts, and the records are permuted within their share until each is in its bucket. Persisted as it fills.
+//! 4. *Seal*. Wide groups, checksums of all blocks, header.
+//!
+//! Beside the file this takes the histograms, a buffer of 256 bytes a share for each thread, and 16 bytes a bucket of
+//! the share that a thread settles: no record is in DRAM but those in the buffers.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::layout::{
+    BASES, BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FILTER_WORDS, FIRST_WORD, GROUP_BYTES,
+    Layout, MAX_RECORDS, NARROW_RECORDS, RECORD_BYTES, Record, Root, Sealed, WIDE, WIDE_BYTES,
+    WIDE_WORDS, bucket_of, filter_bit, share_of, short,
+};
+use super::parallel::{Tasks, in_parallel, threads_for};
+use super::plan::FilterBits;
+use super::source::JoinSource;
+use crate::base::hash::Hash;
+use crate::pm::{Cell64, CellLine, Medium, Region};
+use crate::{Error, Result};
+
+/// Shares that the first reading distinguishes.
+const FINE_SHARES: usize = 2048;
+/// Records of a share that is settled at a time.
+const SHARE_RECORDS: u64 = 1 << 14;
+/// Records that are written to a share at once: 256 bytes, which media write as one block.
+const CHUNK: usize = 16;
+/// Parts of the source for each thread, so that none waits long for the last.
+const PARTS: usize = 4;
+/// Records that are worth another thread.
+const RECORDS_PER_THREAD: usize = 1 << 15;
+/// Blocks summed at a time.
+const SUMMED_BLOCKS: u64 = 256;
+
+/// Where and how a generation is made.
+pub(super) struct Site<'a, M> {
+    pub(super) pm: &'a M,
+    pub(super) hash: &'a Hash,
+    /// What checksums are made with.
+    pub(super) sums: &'a Hash,
+    pub(super) uuid: [u64; 2],
+    /// The number of the new generation.
+    pub(super) generation: u64,
+    pub(super) bits: FilterBits,
+    pub(super) threads: usize,
+    /// Bytes that its file may have.
+    pub(super) limit: u64,
+}
+
+/// A group with more records than its line can tell the ends of.
+pub(super) struct WideGroup {
+    pub(super) group: u64,
+    /// Where each bucket begins, and where the last one ends.
+    pub(super) bounds: [u64; WIDE_WORDS],
+}
+
+/// The second reading of a source is not the first again.
+#[cold]
+fn other_reading() -> Error {
+    Error::Source { detail: "its second reading was not the first again".into() }
+}
+
+/// The records of plain words as bytes: what the cells hold that they go to.
+pub(super) fn as_bytes<const N: usize>(records: &[[u64; N]]) -> &[u8] {
+    // SAFETY: words have no padding, and every byte is a valid `u8`.
+    unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) }
+}
+
+/// How many records each part of the source has for each share, then where in the file those begin.
+struct Places {
+    parts: usize,
+    shares: usize,
+    /// Of part `p` and share `s` at `p * shares + s`.
+    counts: Vec<u64>,
+}
+
+impl Places {
+    fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The same of fewer shares: a power of two of neighbours become one.
+    fn coarsen(&mut self, shares: usize) {
+        let together = self.shares / shares.max(1);
+        self.counts = self.counts.chunks(together).map(|counts| counts.iter().sum()).collect();
+        self.shares = shares;
+    }
+
+    /// Where each share begins, and where the last one ends.
+    fn starts(&self) -> Vec<u64> {
+        let mut starts = vec![0; self.shares + 1];
+        for (at, count) in self.counts.iter().enumerate() {
+            starts[at % self.shares + 1] += count;
+        }
+        for share in 0..self.shares {
+            starts[share + 1] += starts[share];
+        }
+        starts
+    }
+
+    /// The range of each share that a part fills.
+    fn ranges(&self, part: usize, starts: &[u64]) -> Vec<Range<u64>> {
+        let range = |share: usize| {
+            let count = |part: usize| self.counts[part * self.shares + share];
+            let before: u64 = (0..part).map(count).sum();
+            starts[share] + before..starts[share] + before + count(part)
+        };
+        (0..self.shares).map(range).collect()
+    }
+}
+
+impl<M: Medium> Site<'_, M> {
+    /// Builds a generation of all pairs of `source`. Durable, and not yet named, when it returns.
+    pub(super) fn build(&self, source: &dyn JoinSource) -> Result<Root> {
+        let mut places = self.count(source)?;
+        let records = places.total();
+        if records >= MAX_RECORDS {
+            return Err(Error::Unsupported("a join index of 2^48 pairs or more".into()));
+        }
+        let shares = records.div_ceil(SHARE_RECORDS).next_power_of_two();
+        let shares = shares.min(FINE_SHARES as u64);
+        places.coarsen(shares as usize);
+        let groups = shares * self.bits.groups(records).div_ceil(shares);
+        let layout = Layout { records, groups, wide: 0 };
+        let region = self.new_file(layout.bytes())?;
+        let starts = places.starts();
+        self.scatter(source, &places, &starts, &region, layout)?;
+        let wide = self.settle(&starts, &region, layout)?;
+        self.seal(&region, layout, wide)
+    }
+
+    /// An empty file for the generation, with space for so many bytes.
+    pub(super) fn new_file(&self, bytes: u64) -> Result<Region> {
+        let name = BASES[(self.generation & 1) as usize];
+        // What an earlier attempt may have left.
+        self.pm.discard_region(name)?;
+        let region = self.pm.region(name, self.limit)?;
+        self.pm.grow_exactly(&region, bytes)?;
+        Ok(region)
+    }
+
+    fn count(&self, source: &dyn JoinSource) -> Result<Places> {
+        let parts = if self.threads > 1 { self.threads * PARTS } else { 1 };
+        let tasks = Tasks::new(parts);
+        let counted = in_parallel(self.threads, || {
+            let mut counted = Vec::new();
+            while let Some(part) = tasks.take() {
+                let mut counts = vec![0_u64; FINE_SHARES];
+                source.read(part, parts, &mut |keys, _| {
+                    for &key in keys {
+                        counts[share_of(self.hash.word(key), FINE_SHARES as u64) as usize] += 1;
+                    }
+                    Ok(())
+                })?;
+                counted.push((part, counts));
+            }
+            Ok(counted)
+        })?;
+        let mut counts = vec![0; parts * FINE_SHARES];
+        for (part, counted) in counted.into_iter().flatten() {
+            counts[part * FINE_SHARES..][..FINE_SHARES].copy_from_slice(&counted);
+        }
+        Ok(Places { parts, shares: FINE_SHARES, counts })
+    }
+
+    fn scatter(
+        &self,
+        source: &dyn JoinSource,
+        places: &Places,
+        starts: &[u64],
+        region: &Region,
+        layout: Layout,
+    ) -> Result<()> {
+        let tasks = Tasks::new(places.parts);
+        in_parallel(self.threads, || {
+            let mut scatter = Scatter::new(self, region, layout.records_at(), places.shares);
+            while let Some(part) = tasks.take() {
+                scatter.begin(places.ranges(part, starts));
+                source.read(part, places.parts, &mut |keys, payloads| {
+                    if keys.len() != payloads.len() {
+                        let detail = "it showed other numbers of keys and payloads".into();
+                        return Err(Error::Source { detail });
+                    }
+                    for (&key, &payload) in keys.iter().zip(payloads) {
+                        scatter.push(key, payload)?;
+                    }
+                    Ok(())
+                })?;
+                scatter.end()?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Puts every record of every share into its bucket; gives the wide groups.
+    fn settle(&self, starts: &[u64], region: &Region, layout: Layout) -> Result<Vec<WideGroup>> {
+        let tasks = Tasks::new(starts.len() - 1);
+        let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
+        let pairs = region.slice_at::<Record>(layout.records_at(), layout.records as usize);
+        let pairs = pairs.ok_or_else(|| short(self.pm, region))?;
+        let groups_each = layout.groups / (starts.len() as u64 - 1);
+        let wide = in_parallel(threads, || {
+            let mut settler = Settler::default();
+            while let Some(share) = tasks.take() {
+                let records = &pairs[starts[share] as usize..starts[share + 1] as usize];
+                let first_group = share as u64 * groups_each;
+                settler.begin(first_group, groups_each as usize, starts[share]);
+                settler.count(self, records, layout.groups)?;
+                settler.permute(self, records, layout.groups)?;
+                // P2: the records are in their buckets. The fences are apart for media that sync ranges.
+                self.pm.flush(records.as_ptr().cast(), size_of_val(records));
+                self.pm.fence();
+                settler.write_lines(self, region)?;
+            }
+            Ok(settler.wide)
+        })?;
+        let mut wide: Vec<_> = wide.into_iter().flatten().collect();
+        wide.sort_unstable_by_key(|wide| wide.group);
+        self.pm.writable()?;
+        Ok(wide)
+    }
+
+    /// Writes what follows the records, and the header.
+    pub(super) fn seal(
+        &self,
+        region: &Region,
+        layout: Layout,
+        wide: Vec<WideGroup>,
+    ) -> Result<Root> {
+        let layout = Layout { wide: wide.len() as u64, ..layout };
+        self.pm.grow_exactly(region, layout.bytes())?;
+        let lines = region.slice_at::<CellLine>(Layout::GROUPS_AT, layout.groups as usize);
+        let lines = lines.ok_or_else(|| short(self.pm, region))?;
+        for (number, WideGroup { group, bounds }) in wide.iter().enumerate() {
+            let at = layout.wide_at() + number as u64 * WIDE_BYTES;
+            // SAFETY: a part of the file that is this thread's alone.
+            unsafe { self.pm.write_bytes(region, at, as_bytes(&[*bounds])) };
+            lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
+            self.pm.flush_object(&lines[*group as usize]);
+            self.flush(region, at, WIDE_BYTES);
+        }
+        // P3: what the checksums are of is durable.
+        self.pm.fence();
+        let sums_sum = self.sum_blocks(region, layout)?;
+        let (generation, uuid) = (self.generation, self.uuid);
+        let sealed = Sealed { generation, uuid, layout, sums_sum };
+        sealed.write(self.pm, region, self.sums)?;
+        let header_sum = sealed.sum(self.sums);
+        Ok(Root { generation, header_sum, filter_bits: self.bits.get() })
+    }
+
+    /// Writes the checksum of each block but the header's; gives that of the checksums.
+    fn sum_blocks(&self, region: &Region, layout: Layout) -> Result<u64> {
+        let blocks = layout.blocks();
+        let cells = region.slice_at::<Cell64>(layout.sums_at(), blocks as usize);
+        let cells = cells.ok_or_else(|| short(self.pm, region))?;
+        let tasks = Tasks::new(blocks.div_ceil(SUMMED_BLOCKS) as usize);
+        let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
+        in_parallel(threads, || {
+            while let Some(task) = tasks.take() {
+                let first = task as u64 * SUMMED_BLOCKS;
+                let last = blocks.min(first + SUMMED_BLOCKS);
+                for block in first.max(1)..last {
+                    let bytes = self.read(region, block * BLOCK_BYTES, BLOCK_BYTES)?;
+                    cells[block as usize].store(self.pm, self.sums.bytes(bytes), Relaxed);
+                }
+                self.flush(region, layout.sums_at() + first * 8, (last - first) * 8);
+                self.pm.fence();
+            }
+            Ok(())
+        })?;
+        Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
+    }
+
+    fn read<'r>(&self, region: &'r Region, offset: u64, bytes: u64) -> Result<&'r [u8]> {
+        // SAFETY: the threads that wrote it have been waited for, and nobody writes it any more.
+        let bytes = unsafe { self.pm.read_bytes(region, offset, bytes as usize) };
+        bytes.ok_or_else(|| short(self.pm, region))
+    }
+
+    pub(super) fn flush(&self, region: &Region, offset: u64, bytes: u64) {
+        // The start is inside the region: its caller has just written there.
+        self.pm.flush(region.base().as_ptr().wrapping_add(offset as usize), bytes as usize);
+    }
+}
+
+/// One thread's buffers on the way to the shares.
+struct Scatter<'a, M> {
+    site: &'a Site<'a, M>,
+    region: &'a Region,
+    records_at: u64,
+    chunks: Vec<[[u64; 2]; CHUNK]>,
+    fill: Vec<u8>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl<'a, M: Medium> Scatter<'a, M> {
+    fn new(site: &'a Site<'a, M>, region: &'a Region, records_at: u64, shares: usize) -> Self {
+        let (chunks, fill) = (vec![[[0; 2]; CHUNK]; shares], vec![0; shares]);
+        Self { site, region, records_at, chunks, fill, ranges: Vec::new() }
+    }
+
+    /// Goes on with a part that has these ranges.
+    fn begin(&mut self, ranges: Vec<Range<u64>>) {
+        self.ranges = ranges;
+    }
+
+    #[inline(always)]
+    fn push(&mut self, key: u64, payload: u64) -> Result<()> {
+        let share = share_of(self.site.hash.word(key), self.fill.len() as u64) as usize;
+        let fill = usize::from(self.fill[share]);
+        self.chunks[share][fill] = [key, payload];
+        self.fill[share] = fill as u8 + 1;
+        if fill + 1 == CHUNK { self.write(share) } else { Ok(()) }
+    }
+
+    fn write(&mut self, share: usize) -> Result<()> {
+        let records = usize::from(std::mem::take(&mut self.fill[share]));
+        let range = &mut self.ranges[share];
+        if range.end - range.start < records as u64 {
+            return Err(other_reading());
+        }
+        let at = self.records_at + range.start * RECORD_BYTES;
+        range.start += records as u64;
+        let bytes = as_bytes(&self.chunks[share][..records]);
+        // SAFETY: the range is this part's alone, the part this thread's, and nothing reads it before the threads end.
+        unsafe { self.site.pm.write_bytes(self.region, at, bytes) };
+        Ok(())
+    }
+
+    /// Writes what is left of the part, which must be as long as it was the first time.
+    fn end(&mut self) -> Result<()> {
+        for share in 0..self.fill.len() {
+            if self.fill[share] > 0 {
+                self.write(share)?;
+            }
+            if !self.ranges[share].is_empty() {
+                return Err(other_reading());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One thread's workplace for settling shares.
+#[derive(Default)]
+struct Settler {
+    first_group: u64,
+    /// The share's first record.
+    first_record: u64,
+    /// Where each bucket of the share begins, and where the last one ends.
+    starts: Vec<u64>,
+    /// Where the next record of each bucket goes.
+    heads: Vec<u64>,
+    /// The groups' lines.
+    lines: Vec<[u64; 8]>,
+    wide: Vec<WideGroup>,
+}
+
+impl Settler {
+    fn begin(&mut self, first_group: u64, groups: usize, first_record: u64) {
+        self.first_group = first_group;
+        self.first_record = first_record;
+        self.starts.clear();
+        self.starts.resize(groups * BUCKETS + 1, 0);
+        self.lines.clear();
+        self.lines.resize(groups, [0; 8]);
+    }
+
+    /// The group of a hash in this share, and the bucket.
+    #[inline(always)]
+    fn place(&self, hash: u64, groups: u64) -> (usize, usize) {
+        let group = share_of(hash, groups).wrapping_sub(self.first_group) as usize;
+        (group, group.wrapping_mul(BUCKETS).wrapping_add(bucket_of(hash)))
+    }
+
+    fn count<M: Medium>(
+        &mut self,
+        site: &Site<'_, M>,
+        records: &[Record],
+        groups: u64,
+    ) -> Result<()> {
+        let filtered = site.bits.is_filter();
+        for pair in records {
+            let hash = site.hash.word(pair.load(site.pm)[0]);
+            let (group, bucket) = self.place(hash, groups);
+            let (Some(line), Some(count)) =
+                (self.lines.get_mut(group), self.starts.get_mut(bucket + 1))
+            else {
+                return Err(other_reading());
+            };
+            *count += 1;
+            set_filter(line, hash, filtered);
+        }
+        for bucket in 1..self.starts.len() {
+            self.starts[bucket] += self.starts[bucket - 1];
+        }
+        if !filtered {
+            self.lines.iter_mut().for_each(open_filter);
+        }
+        Ok(())
+    }
+
+    /// Moves each record to its bucket: the one in hand takes the next place of its bucket, and what was there is in
+    /// hand next, until a record's place is the one that was taken first.
+    fn permute<M: Medium>(
+        &mut self,
+        site: &Site<'_, M>,
+        records: &[Record],
+        groups: u64,
+    ) -> Result<()> {
+        self.heads.clear();
+        self.heads.extend_from_slice(&self.starts);
+        for bucket in 0..self.starts.len() - 1 {
+            while self.heads[bucket] < self.starts[bucket + 1] {
+                let home = self.heads[bucket] as usize;
+                let mut hand = records[home].load(site.pm);
+                loop {
+                    let (_, target) = self.place(site.hash.word(hand[0]), groups);
+                    let Some(head) = self.heads.get_mut(target) else {
+                        return Err(other_reading());
+                    };
+                    let at = *head as usize;
+                    *head += 1;
+                    if target == bucket {
+                        records[home].store(site.pm, hand);
+                        break;
+                    }
+                    let place = records.get(at).ok_or_else(other_reading)?;
+                    let next = place.load(site.pm);
+                    place.store(site.pm, hand);
+                    hand = next;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes and persists the groups' lines.
+    fn write_lines<M: Medium>(&mut self, site: &Site<'_, M>, region: &Region) -> Result<()> {
+        for (group, line) in self.lines.iter_mut().enumerate() {
+            let mut bounds = [0; WIDE_WORDS];
+            for (bound, start) in bounds.iter_mut().zip(&self.starts[group * BUCKETS..]) {
+                *bound = self.first_record + start;
+            }
+            let group = self.first_group + group as u64;
+            if let Some(wide) = set_bounds(line, group, bounds) {
+                self.wide.push(wide);
+            }
+        }
+        let at = Layout::GROUPS_AT + self.first_group * GROUP_BYTES;
+        // SAFETY: the share's lines are this thread's alone.
+        unsafe { site.pm.write_bytes(region, at, as_bytes(&self.lines)) };
+        site.flush(region, at, self.lines.len() as u64 * GROUP_BYTES);
+        site.pm.fence();
+        Ok(())
+    }
+}
+
+/// Lets the filter of a group's line know a hash.
+#[inline(always)]
+pub(super) fn set_filter(line: &mut [u64; 8], hash: u64, filtered: bool) {
+    if filtered {
+        for word in 0..FILTER_WORDS {
+            line[FILTER_WORD + word] |= 1 << filter_bit(hash, word);
+        }
+    }
+}
+
+/// Lets everything pass.
+pub(super) fn open_filter(line: &mut [u64; 8]) {
+    line[FILTER_WORD..].fill(u64::MAX);
+}
+
+/// Writes into a group's line where its buckets are; gives the group if that does not fit. Its number among the wide
+/// ones is written when it is known.
+pub(super) fn set_bounds(
+    line: &mut [u64; 8],
+    group: u64,
+    bounds: [u64; WIDE_WORDS],
+) -> Option<WideGroup> {
+    let first = bounds[0];
+    line[FIRST_WORD] = first;
+    line[ENDS_WORD..FILTER_WORD].fill(0);
+    if bounds[BUCKETS] - first > NARROW_RECORDS {
+        line[FIRST_WORD] |= WIDE;
+        return Some(WideGroup { group, bounds });
+    }
+    for (bucket, bound) in bounds[1..].iter().enumerate() {
+        line[ENDS_WORD + bucket / 8] |= (bound - first) << (8 * (bucket % 8));
+    }
+    None
+}

@@ -1,0 +1,167 @@
+//! Looking for broken invariants.
+
+use super::JoinIndex;
+use super::base::passes;
+use super::layout::{BUCKETS, DELTAS, Root, Sealed, Watermark, bucket_of, share_of, watermark};
+use super::log;
+use super::view::{Frame, View};
+use crate::key::Word;
+use crate::pm::superblock::{self, SessionEnd};
+use crate::pm::{CellLine, Medium};
+use crate::table::CheckReport;
+use crate::{Error, Result};
+
+/// Faults of one kind that are told one by one.
+const TOLD: usize = 20;
+
+impl<K: Word, M: Medium> JoinIndex<K, M> {
+    /// Checks every block's checksum and every invariant of the header in the documentation of this type, and changes
+    /// nothing. Any bit that was flipped in the files of an index that is closed, or has no changes in its delta store,
+    /// is found. Takes the time of reading the index.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[7, 8], &[70, 80])?;
+    /// assert!(index.check()?.is_clean());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the files are too short to be looked at.
+    pub fn check(&self) -> Result<CheckReport> {
+        self.core.while_still(|view| {
+            let mut report = CheckReport { records: view.len(), ..CheckReport::default() };
+            let faults = &mut report.faults;
+            check_superblock(&view.frame, faults)?;
+            check_files(view, self.core.threads(), faults);
+            if faults.is_empty() {
+                check_groups(view, faults)?;
+                check_delta(view, faults)?;
+            }
+            Ok(report)
+        })
+    }
+}
+
+/// I1: what names the index is whole, twice.
+fn check_superblock<M: Medium>(frame: &Frame<M>, faults: &mut Vec<String>) -> Result<()> {
+    let Frame { pm, table, sums, .. } = frame;
+    faults.extend(superblock::check(pm, table)?.into_iter().map(|fault| format!("I1: {fault}")));
+    if !Root::is_settled(pm, table, sums)? {
+        faults.push("I1: the copies of the root words differ, or one is damaged".into());
+    }
+    if let Some(at) = Root::stray(pm, table) {
+        faults.push(format!("I1: byte {at} behind the root words is not zero"));
+    }
+    if superblock::session_end(pm, table)? == SessionEnd::Odd {
+        faults.push("I1: the words of the last session do not belong together".into());
+    }
+    Ok(())
+}
+
+/// I2: the file is as long as its header says, and every block is what it was when it was sealed.
+fn check_files<M: Medium>(view: &View<M>, threads: usize, faults: &mut Vec<String>) {
+    let Frame { pm, sums, .. } = &*view.frame;
+    let (region, layout) = (&view.base.region, view.base.layout());
+    if region.len() != layout.bytes() {
+        let (found, expected) = (region.len(), layout.bytes());
+        faults.push(format!("I2: {} has {found} bytes, not {expected}", region.name()));
+    }
+    match Sealed::read(pm, region, sums) {
+        Ok(sealed) if sealed.sum(sums) == view.root.header_sum => {}
+        Ok(_) => faults.push("I2: the header is another one".into()),
+        Err(error) => faults.push(format!("I2: {error}")),
+    }
+    if let Some(at) = Sealed::stray(pm, region) {
+        faults.push(format!("I2: byte {at} of the header's block is not zero"));
+    }
+    if view.verify_all(threads).is_err() {
+        // One by one, to name them.
+        let bad = |block: &u64| view.base.verify_block(pm, sums, *block).is_err();
+        let blocks: Vec<u64> = (1..layout.blocks()).filter(bad).take(TOLD).collect();
+        match blocks.is_empty() {
+            true => faults.push("I2: the area of checksums is damaged".into()),
+            false => faults.push(format!("I2: {}: damaged blocks {blocks:?}", region.name())),
+        }
+    }
+}
+
+/// I3, I4: buckets follow one another, and records are where their hashes say; filters know them.
+fn check_groups<M: Medium>(view: &View<M>, faults: &mut Vec<String>) -> Result<()> {
+    let pm = &view.frame.pm;
+    let areas = view.base.areas(pm)?;
+    let mut next = 0;
+    for (number, line) in areas.groups.iter().enumerate() {
+        for bucket in 0..BUCKETS {
+            let extent = areas.extent(pm, line, bucket);
+            if extent.bad || extent.start != next {
+                faults.push(format!(
+                    "I3: bucket {bucket} of group {number} does not begin at record {next}"
+                ));
+            }
+            next = extent.end;
+            check_bucket(view, line, (number as u64, bucket), extent.start..extent.end, faults)?;
+            if faults.len() > TOLD {
+                return Ok(());
+            }
+        }
+    }
+    if next != areas.records {
+        faults.push(format!("I3: buckets end at record {next} of {}", areas.records));
+    }
+    Ok(())
+}
+
+fn check_bucket<M: Medium>(
+    view: &View<M>,
+    line: &CellLine,
+    place: (u64, usize),
+    records: std::ops::Range<u64>,
+    faults: &mut Vec<String>,
+) -> Result<()> {
+    let Frame { pm, hash, .. } = &*view.frame;
+    let pairs = view.base.pairs(pm)?;
+    for record in records {
+        let [key, _] = pairs[record as usize].load(pm);
+        let hash = hash.word(key);
+        if (share_of(hash, view.base.layout().groups), bucket_of(hash)) != place {
+            faults.push(format!("I4: record {record} is in another key's bucket"));
+        }
+        if !passes(pm, line, hash) {
+            faults.push(format!("I4: the filter does not know record {record}"));
+        }
+    }
+    Ok(())
+}
+
+/// I5: the delta log has no gap, and nothing follows on it; the pairs are as many as have been counted.
+fn check_delta<M: Medium>(view: &View<M>, faults: &mut Vec<String>) -> Result<()> {
+    let Frame { pm, sums, limit, .. } = &*view.frame;
+    let region = pm.region(DELTAS[view.root.slot()], *limit)?;
+    let tail = log::replay(pm, &region, sums, view.root.generation, view.changes(), |_| Ok(()));
+    match tail {
+        Ok(tail) if tail.records > view.changes() && pm.writable().is_ok() => {
+            faults.push("I5: the delta log has records that the delta store does not have".into());
+        }
+        // What a crash has left behind is removed by the next writer.
+        Ok(tail) if tail.stray > 0 && pm.writable().is_ok() => {
+            faults.push("I5: something follows on the delta log".into());
+        }
+        Ok(_) => {}
+        Err(error @ Error::Corrupt { .. }) => faults.push(format!("I5: {error}")),
+        Err(error) => return Err(error),
+    }
+    let mark = watermark(pm, &view.frame.table, sums, view.root.generation)?;
+    // Beside a writer, it may be that of a newer generation.
+    if mark == Watermark::Odd && view.frame.root()?.generation == view.root.generation {
+        faults.push("I5: the number of delta records that is kept is damaged".into());
+    }
+    let mut pairs = 0;
+    view.for_each(&mut |keys, _| {
+        pairs += keys.len() as u64;
+        Ok(())
+    })?;
+    if pairs != view.len() {
+        faults.push(format!("I5: {pairs} pairs where {} were counted", view.len()));
+    }
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! One opened index: the generation that probes use, and the one writer.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Instant;
+
+use super::delta::Change;
+use super::layout::{Root, set_watermark};
+use super::log::{Log, Tail, WINDOW};
+use super::merge::{MergeKind, MergeReport, Next, report};
+use super::plan::FilterBits;
+use super::source::JoinSource;
+use super::view::{ChangeEffect, Frame, View};
+use crate::pm::{Medium, Region, superblock};
+use crate::{Error, Result};
+
+/// What an insert does when the delta store is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnFull {
+    /// Merges first, however long that takes.
+    #[default]
+    Merge,
+    /// Answers [`Error::DeltaFull`].
+    Refuse,
+}
+
+/// How to get a medium that may be changed, for an index that was opened beside whoever changes it.
+pub(super) type Upgrade<M> = Box<dyn Fn() -> Result<Arc<Frame<M>>> + Send + Sync>;
+
+/// An opened index.
+pub(super) struct Core<M: Medium> {
+    /// What probes use. Held for the time of a clone.
+    present: RwLock<Arc<View<M>>>,
+    /// `None` until the first change.
+    writer: Mutex<Option<Writer<M>>>,
+    upgrade: Option<Upgrade<M>>,
+    pub(super) threads: AtomicUsize,
+    on_full: OnFull,
+}
+
+/// Who may change the index. Holds what only one may have.
+struct Writer<M> {
+    view: Arc<View<M>>,
+    log: Log,
+}
+
+impl<M: Medium> Core<M> {
+    pub(super) fn new(
+        view: Arc<View<M>>,
+        upgrade: Option<Upgrade<M>>,
+        threads: usize,
+        on_full: OnFull,
+    ) -> Self {
+        Self {
+            present: RwLock::new(view),
+            writer: Mutex::new(None),
+            upgrade,
+            threads: AtomicUsize::new(threads),
+            on_full,
+        }
+    }
+
+    /// The present generation; stays as it is while it is held.
+    pub(super) fn view(&self) -> Arc<View<M>> {
+        Arc::clone(&self.present.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn show(&self, view: &Arc<View<M>>) {
+        *self.present.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(view);
+    }
+
+    /// How many threads an operation may use.
+    pub(super) fn threads(&self) -> usize {
+        // Relaxed: a setting.
+        self.threads.load(Relaxed)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Writer<M>>> {
+        // A writer is taken out while anything is done that could leave it half-changed.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a session with a generation that was loaded for writing; how much a crash had left to settle.
+    pub(super) fn begin(&self, view: Arc<View<M>>, region: Region, tail: &Tail) -> Result<u64> {
+        let mut writer = self.writer();
+        let (begun, settled) = self.begun(view, region, tail)?;
+        *writer = Some(begun);
+        Ok(settled)
+    }
+
+    fn begun(&self, view: Arc<View<M>>, region: Region, tail: &Tail) -> Result<(Writer<M>, u64)> {
+        let frame = &view.frame;
+        let stray = u64::from(tail.stray > 0);
+        let settled = Root::is_settled(&frame.pm, &frame.table, &frame.sums)?;
+        superblock::begin_session(&frame.pm, &frame.table)?;
+        let mended = superblock::mend(&frame.pm, &frame.table, &frame.identity)?;
+        if !settled {
+            view.root.publish(&frame.pm, &frame.table, &frame.sums)?;
+        }
+        view.discard_others()?;
+        let log = view.log(region, tail)?;
+        self.show(&view);
+        Ok((Writer { view, log }, stray + u64::from(!settled) + u64::from(mended)))
+    }
+
+    /// Begins a session with a new index.
+    pub(super) fn begin_new(&self, log: Log) {
+        *self.writer() = Some(Writer { view: self.view(), log });
+    }
+
+    /// Lets `change` have the writer, which is made one if nobody has been.
+    fn with_writer<T>(&self, change: impl FnOnce(&mut Writer<M>) -> Result<T>) -> Result<T> {
+        let mut writer = self.writer();
+        if writer.is_none() {
+            let Some(upgrade) = &self.upgrade else { return Err(Error::ReadOnly) };
+            *writer = Some(self.take_over(upgrade()?)?);
+        }
+        let writer = writer.as_mut().ok_or(Error::ReadOnly)?;
+        writer.view.frame.pm.writable()?;
+        change(writer)
+    }
+
+    /// Goes on with a medium that may be changed.
+    fn take_over(&self, frame: Arc<Frame<M>>) -> Result<Writer<M>> {
+        let (view, region, tail) = View::load(&frame, frame.root()?)?;
+        self.begun(Arc::new(view), region, &tail).map(|(writer, _)| writer)
+    }
+
+    /// Makes changes durable, then visible; gives how many pairs were added or removed. Fewer than all are made when it
+    /// fails in between.
+    pub(super) fn change(&self, changes: &[Change]) -> Result<u64> {
+        self.with_writer(|writer| {
+            let (mut pairs, mut rest) = (0, changes);
+            while !rest.is_empty() {
+                let room = writer.view.delta_limit.saturating_sub(writer.log.records());
+                if room == 0 {
+                    match self.on_full {
+                        OnFull::Merge => self.merge_with(writer).map(drop)?,
+                        OnFull::Refuse => return Err(Error::DeltaFull),
+                    }
+                    continue;
+                }
+                let count = rest.len().min(WINDOW).min(room as usize);
+                let (now, later) = rest.split_at(count);
+                pairs += writer.change(now)?;
+                rest = later;
+            }
+            Ok(pairs)
+        })
+    }
+
+    pub(super) fn merge(&self) -> Result<MergeReport> {
+        self.with_writer(|writer| self.merge_with(writer))
+    }
+
+    fn merge_with(&self, writer: &mut Writer<M>) -> Result<MergeReport> {
+        let started = Instant::now();
+        let changes = writer.log.records();
+        if changes == 0 {
+            return Ok(report(MergeKind::Nothing, 0, &writer.view, started));
+        }
+        let (kind, next) = cleaned_up(&writer.view, writer.view.merge(self.threads()))?;
+        self.go_on(writer, next);
+        Ok(report(kind, changes, &writer.view, started))
+    }
+
+    /// Replaces all pairs by those of `source`.
+    pub(super) fn rebuild(&self, source: &dyn JoinSource, bits: FilterBits) -> Result<()> {
+        self.with_writer(|writer| {
+            let view = &writer.view;
+            let next = cleaned_up(view, view.replace(source, bits, self.threads()))?;
+            self.go_on(writer, next);
+            Ok(())
+        })
+    }
+
+    /// Shows the generation that has been named, and takes the old one away.
+    fn go_on(&self, writer: &mut Writer<M>, next: Next<M>) {
+        let Next { view, log } = next;
+        self.show(&view);
+        *writer = Writer { view, log };
+        // What stays is taken away by the next merge or opening.
+        let _ = writer.view.discard_others();
+    }
+
+    /// Returns when everything that was written is durable, which it is when the call that wrote it returns.
+    pub(super) fn sync(&self) -> Result<()> {
+        let view = self.view();
+        view.frame.pm.fence();
+        match view.frame.pm.writable() {
+            Err(Error::ReadOnly) => Ok(()),
+            answer => answer,
+        }
+    }
+
+    /// Runs `copy` while nobody changes anything.
+    pub(super) fn while_still<T>(&self, copy: impl FnOnce(&View<M>) -> Result<T>) -> Result<T> {
+        let _still = self.writer();
+        copy(&self.view())
+    }
+}
+
+impl<M: Medium> Writer<M> {
+    /// Makes at most a window of changes, which do not concern one another (insertions never do); nothing is done for
+    /// those that would change nothing.
+    fn change(&mut self, changes: &[Change]) -> Result<u64> {
+        let frame = Arc::clone(&self.view.frame);
+        let mut made: Vec<(Change, ChangeEffect)> = Vec::with_capacity(changes.len());
+        let mut pairs = 0;
+        for &change in changes {
+            let effect = self.view.effect(change)?;
+            if effect.pairs > 0 {
+                made.push((change, effect));
+                pairs += effect.pairs;
+            }
+        }
+        if made.is_empty() {
+            return Ok(0);
+        }
+        self.view.reserve(made.len())?;
+        let logged: Vec<Change> = made.iter().map(|(change, _)| *change).collect();
+        self.log.append(&frame.pm, &frame.sums, &logged)?;
+        let (generation, records) = (self.view.root.generation, self.log.records());
+        set_watermark(&frame.pm, &frame.table, &frame.sums, generation, records)?;
+        self.view.apply(&made)?;
+        Ok(pairs)
+    }
+}
+
+/// Gives back what a next generation has taken that came to nothing.
+fn cleaned_up<M: Medium, T>(present: &View<M>, made: Result<T>) -> Result<T> {
+    // Poisoned, it may have been named all the same: then the next opening sees to it.
+    if made.is_err() && present.frame.pm.writable().is_ok() {
+        let _ = present.discard_others();
+    }
+    made
+}
+
+impl<M: Medium> Drop for Core<M> {
+    fn drop(&mut self) {
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Writer { view, log }) = writer {
+            let Frame { pm, table, .. } = &*view.frame;
+            if pm.writable().is_ok() {
+                // Should it fail, the next opening finds an index that was not closed.
+                let _ = superblock::end_session(pm, table, log.records());
+            }
+            pm.close();
+        }
+    }
+}

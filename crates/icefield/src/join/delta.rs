@@ -1,0 +1,276 @@
+//! The delta store in DRAM: what was added to a generation and what was taken from it, found by key.
+//!
+//! An entry adds a pair, hides one pair of the base, or hides all pairs of a key in the base. Entries of a key do not
+//! depend on their order: whoever takes away what an entry added kills that entry, and hiding a whole key kills those
+//! that hide single pairs. So a key's pairs are those of the base that are not hidden, and those that living entries
+//! add. Entries of keys with equal hash bits form a chain.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::layout::{BUCKETS, bucket_of, share_of};
+use crate::base::hash::Hash;
+use crate::base::memory::ZeroedArray;
+use crate::{Error, Result};
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+/// The most entries there can be.
+pub(super) const MAX_ENTRIES: u64 = 1 << 31;
+
+/// What is asked of a delta store; what its log keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Adds a pair.
+    Insert(u64, u64),
+    /// Removes all pairs of a key.
+    Remove(u64),
+    /// Removes one pair.
+    RemovePair(u64, u64),
+}
+
+impl Change {
+    pub(super) fn key(self) -> u64 {
+        match self {
+            Self::Insert(key, _) | Self::Remove(key) | Self::RemovePair(key, _) => key,
+        }
+    }
+}
+
+/// What an entry does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Adds the pair.
+    Add,
+    /// Hides one pair of the base with this payload.
+    Hide,
+    /// Hides all pairs of the key in the base; the payload says how many there are.
+    HideAll,
+    /// Nothing any more.
+    Dead,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    key: u64,
+    payload: u64,
+    next: u32,
+    effect: Effect,
+}
+
+/// The entries, and where the chains begin.
+#[derive(Default)]
+pub(super) struct Delta {
+    entries: Vec<Entry>,
+    heads: Vec<u32>,
+}
+
+/// What the delta store says of one key.
+#[derive(Default)]
+pub(super) struct KeyDelta {
+    pub(super) hides_all: bool,
+    /// How many pairs of the base with these payloads are hidden.
+    pub(super) hidden: HashMap<u64, u64>,
+    pub(super) added: Vec<u64>,
+}
+
+impl KeyDelta {
+    /// Whether a pair of the base is there; one that is hidden is hidden once.
+    pub(super) fn shows(&mut self, payload: u64) -> bool {
+        if self.hides_all {
+            return false;
+        }
+        match self.hidden.get_mut(&payload).filter(|count| **count > 0) {
+            Some(count) => {
+                *count -= 1;
+                false
+            }
+            None => true,
+        }
+    }
+}
+
+/// An entry on its way into the next generation, with the bucket that it is about.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    /// Group times buckets, and bucket.
+    pub(super) place: u64,
+    pub(super) hash: u64,
+    pub(super) key: u64,
+    pub(super) payload: u64,
+    pub(super) effect: Effect,
+}
+
+impl Delta {
+    fn head(&self, hash: u64) -> usize {
+        // The top bits, which choose the group, are no better than others.
+        (hash >> 20) as usize & (self.heads.len() - 1)
+    }
+
+    fn chain(&self, hash: u64) -> impl Iterator<Item = usize> + '_ {
+        let first = if self.heads.is_empty() { NONE } else { self.heads[self.head(hash)] };
+        let mut at = first;
+        std::iter::from_fn(move || {
+            let index = at as usize;
+            at = self.entries.get(index)?.next;
+            Some(index)
+        })
+    }
+
+    /// What there is about a key, added to `into`, which is empty.
+    pub(super) fn look_up(&self, hash: u64, key: u64, into: &mut KeyDelta) {
+        for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
+            match entry.effect {
+                Effect::Add => into.added.push(entry.payload),
+                Effect::Hide => *into.hidden.entry(entry.payload).or_default() += 1,
+                Effect::HideAll => into.hides_all = true,
+                Effect::Dead => {}
+            }
+        }
+    }
+
+    /// Makes room for so many entries more.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], and nothing has changed.
+    pub(super) fn reserve(&mut self, hash: &Hash, more: usize) -> Result<()> {
+        let needed = self.entries.len() + more;
+        let no_memory = |bytes: usize| move |_| Error::NoMemory { needed_bytes: bytes as u64 };
+        self.entries.try_reserve(more).map_err(no_memory(more * size_of::<Entry>()))?;
+        if needed <= self.heads.len() {
+            return Ok(());
+        }
+        let count = needed.next_power_of_two().max(64);
+        let mut heads = Vec::new();
+        heads.try_reserve_exact(count).map_err(no_memory(count * size_of::<u32>()))?;
+        heads.resize(count, NONE);
+        self.heads = heads;
+        for at in 0..self.entries.len() {
+            let head = self.head(hash.word(self.entries[at].key));
+            self.entries[at].next = self.heads[head];
+            self.heads[head] = at as u32;
+        }
+        Ok(())
+    }
+
+    /// Does a change; there is room for an entry. `in_base` says how many pairs of the key the base has, for a key that
+    /// is removed.
+    pub(super) fn apply(&mut self, change: Change, hash: u64, in_base: u64) {
+        match change {
+            Change::Insert(key, payload) => self.push(hash, key, payload, Effect::Add),
+            Change::Remove(key) => {
+                self.kill(hash, usize::MAX, |entry| entry.key == key);
+                if in_base > 0 {
+                    self.push(hash, key, in_base, Effect::HideAll);
+                }
+            }
+            Change::RemovePair(key, payload) => {
+                let added = |entry: &Entry| {
+                    entry.effect == Effect::Add && (entry.key, entry.payload) == (key, payload)
+                };
+                if self.kill(hash, 1, added) == 0 {
+                    self.push(hash, key, payload, Effect::Hide);
+                }
+            }
+        }
+    }
+
+    /// Ends at most `most` entries; how many there were.
+    fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
+        let found: Vec<usize> =
+            self.chain(hash).filter(|&at| which(&self.entries[at])).take(most).collect();
+        for &at in &found {
+            self.entries[at].effect = Effect::Dead;
+        }
+        found.len()
+    }
+
+    fn push(&mut self, hash: u64, key: u64, payload: u64, effect: Effect) {
+        let head = self.head(hash);
+        let entry = Entry { key, payload, next: self.heads[head], effect };
+        self.heads[head] = self.entries.len() as u32;
+        self.entries.push(entry);
+    }
+
+    /// The living entries, each with its bucket among `groups` groups, in the order of buckets.
+    pub(super) fn placed(&self, hash: &Hash, groups: u64) -> Vec<Placed> {
+        /// Entries are sorted share by share, so that each share fits into a cache.
+        const SHARES: usize = 1024;
+        let living = || self.entries.iter().filter(|entry| entry.effect != Effect::Dead);
+        // By group, so that none is in two shares.
+        let share = |group: u64| (group * SHARES as u64 / groups) as usize;
+        let mut ends = vec![0_usize; SHARES + 1];
+        for entry in living() {
+            ends[share(share_of(hash.word(entry.key), groups)) + 1] += 1;
+        }
+        for share in 0..SHARES {
+            ends[share + 1] += ends[share];
+        }
+        let nothing = Placed { place: 0, hash: 0, key: 0, payload: 0, effect: Effect::Dead };
+        let mut placed = vec![nothing; ends[SHARES]];
+        let mut next = ends.clone();
+        for &Entry { key, payload, effect, .. } in living() {
+            let hash = hash.word(key);
+            let group = share_of(hash, groups);
+            let place = group * BUCKETS as u64 + bucket_of(hash) as u64;
+            let at = &mut next[share(group)];
+            placed[*at] = Placed { place, hash, key, payload, effect };
+            *at += 1;
+        }
+        for share in 0..SHARES {
+            placed[ends[share]..ends[share + 1]].sort_unstable_by_key(|placed| placed.place);
+        }
+        placed
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        let entries = self.entries.capacity() * size_of::<Entry>();
+        (entries + self.heads.capacity() * size_of::<u32>()) as u64
+    }
+}
+
+/// Which keys the delta store may say something of: two bits of a word for each. Bits are set before the call that
+/// needs them returns, and never cleared.
+pub(super) struct DeltaFilter {
+    words: ZeroedArray<AtomicU64>,
+}
+
+impl DeltaFilter {
+    /// For so many entries, of 16 bits each. Untouched, it takes no memory.
+    pub(super) fn new(entries: u64) -> Result<Self> {
+        let words = entries.div_ceil(4).max(1) as usize;
+        let words = ZeroedArray::sparse(words)
+            .map_err(|_| Error::NoMemory { needed_bytes: words as u64 * 8 })?;
+        Ok(Self { words })
+    }
+
+    /// The word of a hash.
+    #[inline(always)]
+    pub(super) fn word(&self, hash: u64) -> &AtomicU64 {
+        // In bounds: a share of as many.
+        &self.words[share_of(hash, self.words.len() as u64) as usize]
+    }
+
+    #[inline(always)]
+    fn bits(hash: u64) -> u64 {
+        1 << (hash & 63) | 1 << (hash >> 6 & 63)
+    }
+
+    pub(super) fn set(&self, hash: u64) {
+        // Relaxed: set under the store's lock before the entry is there; who learnt of the entry from the call that
+        // made it has the bits, too.
+        self.word(hash).fetch_or(Self::bits(hash), Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn may_know(&self, hash: u64) -> bool {
+        let bits = Self::bits(hash);
+        self.word(hash).load(Relaxed) & bits == bits
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+}

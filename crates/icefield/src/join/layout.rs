@@ -1,0 +1,443 @@
+//! What lies where: the files of a generation, the lines of its groups, the words that name the present generation.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crate::base::hash::Hash;
+use crate::pm::cell::Overlay;
+use crate::pm::superblock::{ROOT_OFFSET, TABLE_REGION};
+use crate::pm::{Cell64, CellLine, Medium, Region};
+use crate::{Error, Result};
+
+/// The regions of generations with even and odd numbers.
+pub(super) const BASES: [&str; 2] = ["base-0.ice", "base-1.ice"];
+/// Their delta logs.
+pub(super) const DELTAS: [&str; 2] = ["delta-0.ice", "delta-1.ice"];
+
+/// The unit of checksums, and what areas are aligned to.
+pub(super) const BLOCK_BYTES: u64 = 4096;
+/// Bytes of a record: key and payload.
+pub(super) const RECORD_BYTES: u64 = 16;
+/// Records in a line.
+pub(super) const LINE_RECORDS: u64 = 4;
+/// Bytes of a group.
+pub(super) const GROUP_BYTES: u64 = 64;
+/// Buckets of a group.
+pub(super) const BUCKETS: usize = 16;
+/// Words of a group's filter.
+pub(super) const FILTER_WORDS: usize = 5;
+/// Records of a group beyond which its ends do not fit into its line.
+pub(super) const NARROW_RECORDS: u64 = 255;
+/// Words of a wide group: where its buckets begin, and where the last one ends.
+pub(super) const WIDE_WORDS: usize = BUCKETS + 1;
+/// Bytes that a wide group takes in the wide area.
+pub(super) const WIDE_BYTES: u64 = 192;
+/// More records than an index can have.
+pub(super) const MAX_RECORDS: u64 = 1 << 48;
+
+const _: () =
+    assert!(WIDE_WORDS as u64 * 8 <= WIDE_BYTES && WIDE_BYTES.is_multiple_of(GROUP_BYTES));
+const _: () = assert!(8 + BUCKETS + FILTER_WORDS * 8 == GROUP_BYTES as usize);
+const _: () = assert!(size_of::<CellLine>() as u64 == GROUP_BYTES);
+
+/// The word of a group's line in which its first record and [`WIDE`] are.
+pub(super) const FIRST_WORD: usize = 0;
+/// The first word of a group's line with ends; in a wide group, the word with its number among the wide ones.
+pub(super) const ENDS_WORD: usize = 1;
+/// The first word of a group's filter.
+pub(super) const FILTER_WORD: usize = 3;
+/// The group's ends are in the wide area. The byte above stays zero: it is the end of the bucket before the first.
+pub(super) const WIDE: u64 = 1 << 48;
+/// The first record of a group.
+pub(super) const FIRST_MASK: u64 = MAX_RECORDS - 1;
+
+/// A pair on the medium.
+#[repr(C)]
+pub(super) struct Record(pub(super) [Cell64; 2]);
+
+// SAFETY: repr(C), cells only.
+unsafe impl Overlay for Record {}
+
+impl Record {
+    pub(super) fn load(&self, pm: &impl Medium) -> [u64; 2] {
+        // Relaxed: written before this thread learnt of it.
+        [self.0[0].load(pm, Relaxed), self.0[1].load(pm, Relaxed)]
+    }
+
+    pub(super) fn store(&self, pm: &impl Medium, pair: [u64; 2]) {
+        for (cell, word) in self.0.iter().zip(pair) {
+            // Relaxed: nobody trusts it before it is sealed.
+            cell.store(pm, word, Relaxed);
+        }
+    }
+}
+
+/// The bits of a hash that set a key's filter bits: one in each word.
+#[inline(always)]
+pub(super) fn filter_bit(hash: u64, word: usize) -> u32 {
+    (hash >> (4 + 6 * word)) as u32 & 63
+}
+
+/// The bucket of a hash, in its group.
+#[inline(always)]
+pub(super) fn bucket_of(hash: u64) -> usize {
+    hash as usize & (BUCKETS - 1)
+}
+
+/// Which of `count` equal shares of all hashes this one is in. Shares of shares nest: with `count = a * b`, it is the
+/// share among `a`, times `b`, and something.
+#[inline(always)]
+pub(super) fn share_of(hash: u64, count: u64) -> u64 {
+    ((u128::from(hash) * u128::from(count)) >> 64) as u64
+}
+
+/// Where the areas of a generation's file begin: header, groups, records, wide groups, checksums of the blocks before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) records: u64,
+    pub(super) groups: u64,
+    pub(super) wide: u64,
+}
+
+impl Layout {
+    /// Where the groups' lines begin.
+    pub(super) const GROUPS_AT: u64 = BLOCK_BYTES;
+
+    /// Where the records begin.
+    pub(super) fn records_at(&self) -> u64 {
+        (Self::GROUPS_AT + self.groups * GROUP_BYTES).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Where the wide groups begin.
+    pub(super) fn wide_at(&self) -> u64 {
+        (self.records_at() + self.records * RECORD_BYTES).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Where the checksums begin; one word for each block before.
+    pub(super) fn sums_at(&self) -> u64 {
+        (self.wide_at() + self.wide * WIDE_BYTES).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Blocks that have checksums, the header's among them.
+    pub(super) fn blocks(&self) -> u64 {
+        self.sums_at() / BLOCK_BYTES
+    }
+
+    /// Bytes of the checksums.
+    pub(super) fn sums_bytes(&self) -> u64 {
+        (self.blocks() * 8).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// Bytes of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sums_at() + self.sums_bytes()
+    }
+
+    /// Whether the numbers can be: everything computed from them is far from overflowing then.
+    fn is_possible(&self) -> bool {
+        self.records < MAX_RECORDS
+            && (1..MAX_RECORDS).contains(&self.groups)
+            && self.wide <= self.groups
+    }
+}
+
+/// Marks a sealed generation.
+const MAGIC: u64 = u64::from_le_bytes(*b"joinbase");
+
+/// The header's words that say something; the rest of the block is zero.
+#[repr(C)]
+pub(super) struct Header {
+    magic: Cell64,
+    generation: Cell64,
+    uuid: [Cell64; 2],
+    records: Cell64,
+    groups: Cell64,
+    wide: Cell64,
+    /// Of the area of checksums.
+    sums_sum: Cell64,
+    /// Of the words before.
+    sum: Cell64,
+    rest: [Cell64; (BLOCK_BYTES / 8 - 9) as usize],
+}
+
+// SAFETY: repr(C), cells only.
+unsafe impl Overlay for Header {}
+
+const _: () = assert!(size_of::<Header>() as u64 == BLOCK_BYTES);
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sealed {
+    pub(super) generation: u64,
+    pub(super) uuid: [u64; 2],
+    pub(super) layout: Layout,
+    pub(super) sums_sum: u64,
+}
+
+impl Sealed {
+    fn words(&self) -> [u64; 8] {
+        let Layout { records, groups, wide } = self.layout;
+        let [first, second] = self.uuid;
+        [MAGIC, self.generation, first, second, records, groups, wide, self.sums_sum]
+    }
+
+    /// The checksum of the header, by which the root names it.
+    pub(super) fn sum(&self, sums: &Hash) -> u64 {
+        words_sum(sums, &self.words())
+    }
+
+    /// Writes and persists the header of a file whose other blocks are durable.
+    pub(super) fn write(&self, pm: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
+        let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
+        let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
+        let cells = [
+            (&header.generation, generation),
+            (&header.uuid[0], first),
+            (&header.uuid[1], second),
+            (&header.records, records),
+            (&header.groups, groups),
+            (&header.wide, wide),
+            (&header.sums_sum, sums_sum),
+            (&header.sum, self.sum(sums)),
+            (&header.magic, magic),
+        ];
+        for (cell, word) in cells {
+            // Relaxed: the checksum holds them together.
+            cell.store(pm, word, Relaxed);
+        }
+        // P4: the file is what its header says.
+        pm.persist(header);
+        pm.writable()
+    }
+
+    /// Reads a header, believing nothing.
+    pub(super) fn read(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
+        let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
+        let load = |cell: &Cell64| cell.load(pm, Relaxed);
+        let sealed = Self {
+            generation: load(&header.generation),
+            uuid: [load(&header.uuid[0]), load(&header.uuid[1])],
+            layout: Layout {
+                records: load(&header.records),
+                groups: load(&header.groups),
+                wide: load(&header.wide),
+            },
+            sums_sum: load(&header.sums_sum),
+        };
+        let fault = |offset, detail: &str| Err(corrupt(pm, region, offset, detail));
+        if load(&header.magic) != MAGIC {
+            return fault(0, "no sealed generation of a join index");
+        }
+        if load(&header.sum) != sealed.sum(sums) {
+            return fault(64, "the header's checksum is wrong");
+        }
+        if !sealed.layout.is_possible() {
+            return fault(32, "the header's numbers are impossible");
+        }
+        if region.len() < sealed.layout.bytes() {
+            let detail = format!("the file ends before byte {}", sealed.layout.bytes());
+            return fault(region.len(), &detail);
+        }
+        Ok(sealed)
+    }
+
+    /// The first word of the header's block that should be zero and is not, as its offset.
+    pub(super) fn stray(pm: &impl Medium, region: &Region) -> Option<u64> {
+        let header = region.at::<Header>(0)?;
+        let at = header.rest.iter().position(|cell| cell.load(pm, Relaxed) != 0)?;
+        Some(72 + at as u64 * 8)
+    }
+}
+
+/// The present generation, as the root words name it: two copies of a line each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Root {
+    /// Its number; its files are those of this number's parity.
+    pub(super) generation: u64,
+    /// The checksum of its header.
+    pub(super) header_sum: u64,
+    /// Bits of the filter for each key that the index was planned with; 0: no filter.
+    pub(super) filter_bits: u64,
+}
+
+/// A copy: generation, header's checksum, filter bits, zero, zero, zero, zero, checksum.
+type RootCopy = [Cell64; 8];
+const ROOT_COPIES: [u64; 2] = [ROOT_OFFSET, ROOT_OFFSET + 64];
+
+impl Root {
+    fn words(&self) -> [u64; 7] {
+        [self.generation, self.header_sum, self.filter_bits, 0, 0, 0, 0]
+    }
+
+    /// Which of the two regions of a kind are its.
+    pub(super) fn slot(&self) -> usize {
+        (self.generation & 1) as usize
+    }
+
+    /// Makes this the present generation: the commit point of a build or merge. Its files are durable before.
+    pub(super) fn publish(&self, pm: &impl Medium, table: &Region, sums: &Hash) -> Result<()> {
+        for offset in ROOT_COPIES {
+            let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(pm, table))?;
+            let words = self.words();
+            for (cell, word) in copy.iter().zip(words) {
+                cell.store(pm, word, Relaxed);
+            }
+            // Release: nothing relies on it; the checksum tells whether the words belong together.
+            copy[7].store(pm, words_sum(sums, &words), Release);
+            // P5, commit point: from the first copy on, a crash leaves the new generation.
+            pm.persist(copy);
+            pm.writable()?;
+        }
+        Ok(())
+    }
+
+    fn copies(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<[Option<Self>; 2]> {
+        let mut found = [None; 2];
+        for (found, offset) in found.iter_mut().zip(ROOT_COPIES) {
+            let copy = table.at::<RootCopy>(offset).ok_or_else(|| short(pm, table))?;
+            let words: [u64; 8] = std::array::from_fn(|at| copy[at].load(pm, Relaxed));
+            let [generation, header_sum, filter_bits, .., sum] = words;
+            let root = Self { generation, header_sum, filter_bits };
+            let whole = words[..7] == root.words() && sum == words_sum(sums, &words[..7]);
+            *found = whole.then_some(root);
+        }
+        Ok(found)
+    }
+
+    /// The present generation; the newer one, when the copies differ.
+    pub(super) fn read(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<Self> {
+        let copies = Self::copies(pm, table, sums)?;
+        let newest = copies.into_iter().flatten().max_by_key(|root| root.generation);
+        newest.ok_or_else(|| {
+            corrupt(pm, table, ROOT_OFFSET, "no whole copy of the words that name the generation")
+        })
+    }
+
+    /// Whether both copies say the same, as they do but for a crash between them.
+    pub(super) fn is_settled(pm: &impl Medium, table: &Region, sums: &Hash) -> Result<bool> {
+        let [first, second] = Self::copies(pm, table, sums)?;
+        Ok(first.is_some() && first == second)
+    }
+
+    /// The first word behind the copies and the watermark that is not zero, as its offset.
+    pub(super) fn stray(pm: &impl Medium, table: &Region) -> Option<u64> {
+        let start = WATERMARK + 8;
+        let count = table.len().saturating_sub(start) / 8;
+        let cells = table.slice_at::<Cell64>(start, count as usize)?;
+        let at = cells.iter().position(|cell| cell.load(pm, Relaxed) != 0)?;
+        Some(start + at as u64 * 8)
+    }
+}
+
+/// Where the number of delta records is kept: a word that is stored when they are durable and never flushed, so that it
+/// is never too high, and right where nothing worse happens than the death of a process.
+const WATERMARK: u64 = ROOT_COPIES[1] + 64;
+/// Bits of the number; above are some of a checksum.
+const WATERMARK_BITS: u32 = 40;
+
+/// What the watermark says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watermark {
+    /// So many delta records were durable once.
+    Records(u64),
+    /// It is none that this generation has had.
+    Odd,
+}
+
+fn watermark_word(sums: &Hash, generation: u64, records: u64) -> u64 {
+    match records {
+        0 => 0,
+        _ => records | words_sum(sums, &[generation, records]) << WATERMARK_BITS,
+    }
+}
+
+/// Keeps the number of delta records.
+pub(super) fn set_watermark(
+    pm: &impl Medium,
+    table: &Region,
+    sums: &Hash,
+    generation: u64,
+    records: u64,
+) -> Result<()> {
+    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
+    cell.store(pm, watermark_word(sums, generation, records), Relaxed);
+    Ok(())
+}
+
+/// Forgets the number, before another generation is named.
+pub(super) fn reset_watermark(pm: &impl Medium, table: &Region) -> Result<()> {
+    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
+    cell.store(pm, 0, Relaxed);
+    pm.persist(cell);
+    pm.writable()
+}
+
+/// The number of delta records that was kept.
+pub(super) fn watermark(
+    pm: &impl Medium,
+    table: &Region,
+    sums: &Hash,
+    generation: u64,
+) -> Result<Watermark> {
+    let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
+    let word = cell.load(pm, Relaxed);
+    let records = word & ((1 << WATERMARK_BITS) - 1);
+    Ok(match word == watermark_word(sums, generation, records) {
+        true => Watermark::Records(records),
+        false => Watermark::Odd,
+    })
+}
+
+/// The checksum of some words.
+pub(super) fn words_sum(sums: &Hash, words: &[u64]) -> u64 {
+    let mut bytes = [0; 64];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    sums.bytes(&bytes[..words.len() * 8])
+}
+
+/// A fault found in a region.
+#[cold]
+pub(super) fn corrupt(pm: &impl Medium, region: &Region, offset: u64, detail: &str) -> Error {
+    Error::corrupt(pm.path().join(region.name()), offset, detail)
+}
+
+/// A region that ends too early.
+#[cold]
+pub(super) fn short(pm: &impl Medium, region: &Region) -> Error {
+    let detail = if region.name() == TABLE_REGION {
+        "the superblock ends too early"
+    } else {
+        "the file ends too early"
+    };
+    corrupt(pm, region, region.len(), detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_nest() {
+        for hash in [0, 1, u64::MAX, 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210] {
+            for (a, b) in [(1, 7), (512, 698), (2048, 3), (3, 5)] {
+                assert_eq!(share_of(hash, a * b) / b, share_of(hash, a));
+            }
+        }
+    }
+
+    #[test]
+    fn areas_follow_one_another() {
+        for records in [0, 1, 255, 256, 10_000_000] {
+            for (groups, wide) in [(1, 0), (1, 1), (357_143, 20)] {
+                let layout = Layout { records, groups, wide };
+                assert!(layout.is_possible());
+                assert!(layout.records_at() >= Layout::GROUPS_AT + groups * GROUP_BYTES);
+                assert!(layout.wide_at() >= layout.records_at() + records * RECORD_BYTES);
+                assert!(layout.sums_at() >= layout.wide_at() + wide * WIDE_BYTES);
+                assert!(layout.bytes() >= layout.sums_at() + layout.blocks() * 8);
+                assert!(layout.bytes().is_multiple_of(BLOCK_BYTES));
+            }
+        }
+    }
+}

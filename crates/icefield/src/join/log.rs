@@ -1,0 +1,218 @@
+//! The delta log: the changes of a generation in the order in which they were made, so that the delta store outlives
+//! its process.
+//!
+//! A record is four words: key, payload, kind, checksum over these, the record's number and the generation. It counts
+//! if its checksum fits, and no record before it is missing. The kind's word also says how many records before it were
+//! persisted with it: of these any may be missing after a crash, so a gap is the end of the log; a gap that a later
+//! record knows to have been durable is damage.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::delta::Change;
+use super::layout::{DELTAS, corrupt, short, words_sum};
+use crate::base::hash::Hash;
+use crate::pm::{Cell64, Medium, Region};
+use crate::{Error, Result};
+
+/// Records that are persisted by one fence.
+pub(super) const WINDOW: usize = 1024;
+/// Bytes of a record.
+const RECORD_BYTES: u64 = 32;
+/// The log grows by at least, and at most, so much at a time.
+const GROWTH: (u64, u64) = (4096, 16 << 20);
+
+const INSERT: u64 = 1;
+const REMOVE: u64 = 2;
+const REMOVE_PAIR: u64 = 3;
+/// Where in the kind's word the number of records persisted with this one and before it begins.
+const BACK_SHIFT: u32 = 8;
+
+/// A record on the medium.
+type Slot = [Cell64; 4];
+
+/// The log of the present generation.
+pub(super) struct Log {
+    region: Region,
+    generation: u64,
+    /// How many records there are.
+    tail: u64,
+}
+
+/// What a reading of a log found.
+pub(super) struct Tail {
+    /// How many records there are.
+    pub(super) records: u64,
+    /// How many words behind them are not zero: what a crash has left of others.
+    pub(super) stray: u64,
+}
+
+fn encode(change: Change) -> [u64; 3] {
+    match change {
+        Change::Insert(key, payload) => [key, payload, INSERT],
+        Change::Remove(key) => [key, 0, REMOVE],
+        Change::RemovePair(key, payload) => [key, payload, REMOVE_PAIR],
+    }
+}
+
+fn decode([key, payload, kind]: [u64; 3]) -> Option<Change> {
+    match kind & 0xFF {
+        INSERT => Some(Change::Insert(key, payload)),
+        REMOVE => Some(Change::Remove(key)),
+        REMOVE_PAIR => Some(Change::RemovePair(key, payload)),
+        _ => None,
+    }
+}
+
+fn sum_of(sums: &Hash, words: [u64; 3], number: u64, generation: u64) -> u64 {
+    let [key, payload, kind] = words;
+    words_sum(sums, &[key, payload, kind, number, generation])
+}
+
+/// The record numbered `number` if it is whole, with how many before it were persisted together with it.
+fn read(
+    pm: &impl Medium,
+    sums: &Hash,
+    slot: &Slot,
+    number: u64,
+    generation: u64,
+) -> Option<(Change, u64)> {
+    // Relaxed: the checksum tells whether the words belong together.
+    let [key, payload, kind, sum] = std::array::from_fn(|word| slot[word].load(pm, Relaxed));
+    let words = [key, payload, kind];
+    let back = kind >> BACK_SHIFT;
+    if kind == 0 || sum != sum_of(sums, words, number, generation) || back > number {
+        return None;
+    }
+    decode(words).map(|change| (change, back))
+}
+
+/// The region of a generation's log.
+pub(super) fn region(pm: &impl Medium, generation: u64, limit: u64) -> Result<Region> {
+    pm.region(DELTAS[(generation & 1) as usize], limit)
+}
+
+fn slots<'r>(pm: &impl Medium, region: &'r Region) -> Result<&'r [Slot]> {
+    let count = region.len() / RECORD_BYTES;
+    region.slice_at(0, count as usize).ok_or_else(|| short(pm, region))
+}
+
+/// Shows the changes of a log, oldest first. There are `expected` at least.
+pub(super) fn replay(
+    pm: &impl Medium,
+    region: &Region,
+    sums: &Hash,
+    generation: u64,
+    expected: u64,
+    mut visit: impl FnMut(Change) -> Result<()>,
+) -> Result<Tail> {
+    let slots = slots(pm, region)?;
+    let mut records = 0;
+    while let Some(slot) = slots.get(records as usize) {
+        if let Some((change, _)) = read(pm, sums, slot, records, generation) {
+            visit(change)?;
+        } else if let Some(later) = witness(pm, slots, sums, generation, records) {
+            // A writer may have been faster than this reader: then the record is there by now.
+            if read(pm, sums, slot, records, generation).is_some() {
+                continue;
+            }
+            let detail =
+                format!("delta record {records} is damaged: it was durable before record {later}");
+            return Err(corrupt(pm, region, records * RECORD_BYTES, &detail));
+        } else {
+            break;
+        }
+        records += 1;
+    }
+    if records < expected {
+        let detail = format!("delta record {records} of {expected} is damaged");
+        return Err(corrupt(pm, region, records * RECORD_BYTES, &detail));
+    }
+    let rest = slots[records as usize..].iter().flatten();
+    let stray = rest.filter(|cell| cell.load(pm, Relaxed) != 0).count() as u64;
+    Ok(Tail { records, stray })
+}
+
+/// A record that was begun when the missing one was durable.
+fn witness(
+    pm: &impl Medium,
+    slots: &[Slot],
+    sums: &Hash,
+    generation: u64,
+    missing: u64,
+) -> Option<u64> {
+    (missing + 1..slots.len() as u64).find(|&number| {
+        let slot = &slots[number as usize];
+        slot[2].load(pm, Relaxed) != 0
+            && read(pm, sums, slot, number, generation)
+                .is_some_and(|(_, back)| number - back > missing)
+    })
+}
+
+impl Log {
+    /// The log of a generation, with the records that were found in it. Removes what a crash has left behind them.
+    pub(super) fn resume(
+        pm: &impl Medium,
+        region: Region,
+        generation: u64,
+        tail: &Tail,
+    ) -> Result<Self> {
+        if tail.stray > 0 {
+            let rest = &slots(pm, &region)?[tail.records as usize..];
+            for cell in rest.iter().flatten().filter(|cell| cell.load(pm, Relaxed) != 0) {
+                cell.store(pm, 0, Relaxed);
+            }
+            pm.flush(rest.as_ptr().cast(), size_of_val(rest));
+            // P6: no record of a lost window follows on one to come.
+            pm.fence();
+            pm.writable()?;
+        }
+        Ok(Self { region, generation, tail: tail.records })
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        self.tail
+    }
+
+    /// Appends changes, at most a window; durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], and nothing has changed; [`Error::Poisoned`].
+    pub(super) fn append(
+        &mut self,
+        pm: &impl Medium,
+        sums: &Hash,
+        changes: &[Change],
+    ) -> Result<()> {
+        let end = (self.tail + changes.len() as u64) * RECORD_BYTES;
+        if end > self.region.len() {
+            self.grow(pm, end)?;
+        }
+        let (first, last) = (self.tail as usize, self.tail as usize + changes.len());
+        let slots = slots(pm, &self.region)?;
+        let slots = slots.get(first..last).ok_or_else(|| short(pm, &self.region))?;
+        for (back, (slot, &change)) in slots.iter().zip(changes).enumerate() {
+            let [key, payload, kind] = encode(change);
+            let words = [key, payload, kind | (back as u64) << BACK_SHIFT];
+            let sum = sum_of(sums, words, self.tail + back as u64, self.generation);
+            for (cell, word) in slot.iter().zip([words[0], words[1], words[2], sum]) {
+                // Relaxed: the checksum holds them together.
+                cell.store(pm, word, Relaxed);
+            }
+        }
+        pm.flush(slots.as_ptr().cast(), size_of_val(slots));
+        // P1, commit point: from here on a crash keeps the changes.
+        pm.fence();
+        pm.writable()?;
+        self.tail = last as u64;
+        Ok(())
+    }
+
+    fn grow(&self, pm: &impl Medium, end: u64) -> Result<()> {
+        let step = (self.region.len() / 2).clamp(GROWTH.0, GROWTH.1);
+        let generous = (self.region.len() + step).max(end).next_multiple_of(4096);
+        match pm.grow_exactly(&self.region, generous) {
+            Err(Error::NoSpace { .. }) => pm.grow_exactly(&self.region, end),
+            grown => grown,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Building and opening.
+
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::build::Site;
+use super::core::{Core, OnFull, Upgrade};
+use super::hashed::KeyHash;
+use super::layout::Root;
+use super::log;
+use super::plan::FilterBits;
+use super::source::{JoinSource, Slices};
+use super::view::{Frame, View};
+use super::{DESIGN, JoinIndex};
+use crate::base::hash::{HashKind, random_seed};
+use crate::key::Word;
+use crate::pm::superblock::{self, Identity, SessionEnd};
+use crate::pm::{Durability, FaultPlan, Mapped, MappedOptions, Medium};
+use crate::table::RecoveryReport;
+use crate::{Error, Result};
+
+/// How often an opening beside a writer is tried again when that has merged meanwhile.
+const ATTEMPTS: u32 = 100;
+
+/// What a reader found: a view, and what its opening tells.
+type Found = (Arc<View<Mapped>>, RecoveryReport);
+
+/// How a [`JoinIndex`] is built or opened: a builder, from [`JoinIndex::options`].
+///
+/// ```
+/// use icefield::{JoinIndex, OnFull};
+/// let directory = tempfile::tempdir()?;
+/// let index = JoinIndex::<u64>::options()
+///     .threads(2)
+///     .filter_bits_per_key(16)
+///     .delta_limit(1000)
+///     .on_full(OnFull::Refuse)
+///     .build(directory.path().join("orders.ice"), &[7, 7, 8], &[0, 1, 2])?;
+/// assert_eq!(index.probe_count(&[7, 9])?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct JoinOptions<K> {
+    durability: Durability,
+    max_bytes: Option<u64>,
+    threads: Option<usize>,
+    filter_bits: Option<u32>,
+    delta_limit: Option<u64>,
+    on_full: OnFull,
+    verify: bool,
+    hash: HashKind,
+    hash_seed: Option<[u64; 2]>,
+    faults: Option<Arc<FaultPlan>>,
+    /// What the caller's hash function makes of certain bytes, for keys that are hashes.
+    token: Option<u64>,
+    key: PhantomData<fn(&K)>,
+}
+
+impl<K> Clone for JoinOptions<K> {
+    fn clone(&self) -> Self {
+        Self { faults: self.faults.clone(), ..*self }
+    }
+}
+
+impl<K> Default for JoinOptions<K> {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Auto,
+            max_bytes: None,
+            threads: None,
+            filter_bits: None,
+            delta_limit: None,
+            on_full: OnFull::Merge,
+            verify: false,
+            hash: HashKind::Strong,
+            hash_seed: None,
+            faults: None,
+            token: None,
+            key: PhantomData,
+        }
+    }
+}
+
+impl<K: Word> JoinOptions<K> {
+    /// What the index survives; see [`Durability`]. `Disk` syncs once for each piece that a thread has finished.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// No file of the index grows once all of them together have this many bytes; a merge needs room for two
+    /// generations.
+    #[must_use]
+    pub fn max_bytes(mut self, bytes: u64) -> Self {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// How many threads a build, a merge or a probe may use; all that the machine has by default. Small work is done by
+    /// fewer.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// Bits of the filter for each key, from 2 to 64, or 0 for no filter: for an index that is built. The cost model
+    /// chooses 11. More bits let fewer absent keys pass, make buckets shorter, and the file longer: a key takes 64
+    /// bytes divided by the records of a group, which are 320 divided by the bits.
+    #[must_use]
+    pub fn filter_bits_per_key(mut self, bits: u32) -> Self {
+        self.filter_bits = Some(bits);
+        self
+    }
+
+    /// How many changes the delta store takes, at most, before it must be merged. A quarter of the base by default, and
+    /// 1024 at least.
+    #[must_use]
+    pub fn delta_limit(mut self, changes: u64) -> Self {
+        self.delta_limit = Some(changes.max(1));
+        self
+    }
+
+    /// What a change does when the delta store is full.
+    #[must_use]
+    pub fn on_full(mut self, on_full: OnFull) -> Self {
+        self.on_full = on_full;
+        self
+    }
+
+    /// Whether probes verify the checksum of each block of the file, when they read it for the first time. They fail
+    /// with [`Error::Corrupt`] then, instead of answering wrongly. Costs another hash and another look at each line
+    /// that is read.
+    #[must_use]
+    pub fn verify(mut self, verify: bool) -> Self {
+        self.verify = verify;
+        self
+    }
+
+    /// The hash function of a new index.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn hash(mut self, kind: HashKind) -> Self {
+        self.hash = kind;
+        self
+    }
+
+    /// The hash seed of a new index; random by default, which keeps adversaries from choosing colliding keys.
+    #[must_use]
+    pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
+        self.hash_seed = Some(seed);
+        self
+    }
+
+    /// System calls to fail, for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
+        self.faults = Some(faults);
+        self
+    }
+
+    /// Builds an index of pairs of key and payload at `path`. It appears there all at once, complete. An index that is
+    /// there already is replaced by a next generation of it, and stays as it is should the building fail.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] unless there is a payload for each key; [`Error::NoSpace`], [`Error::Io`],
+    /// [`Error::Locked`]; [`Error::TypeMismatch`] or [`Error::AlreadyExists`] when something else is there.
+    pub fn build(
+        &self,
+        path: impl AsRef<Path>,
+        keys: &[K],
+        payloads: &[u64],
+    ) -> Result<JoinIndex<K>> {
+        let slices = Slices { keys, payloads };
+        slices.matched()?;
+        self.build_from(path, &slices)
+    }
+
+    /// As [`build`](Self::build), of the pairs of a source: whatever does not fit into memory twice, or once.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and what the source fails with.
+    pub fn build_from(
+        &self,
+        path: impl AsRef<Path>,
+        source: &dyn JoinSource,
+    ) -> Result<JoinIndex<K>> {
+        let path = path.as_ref();
+        match self.open(path) {
+            Ok(index) => {
+                index.core.rebuild(source, FilterBits::chosen(self.filter_bits)?)?;
+                Ok(index)
+            }
+            Err(Error::NotFound { .. }) => {
+                self.build_on_frame(Mapped::create(path, self.mapped())?, source)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Builds an index in anonymous memory, gone when it is dropped.
+    ///
+    /// # Errors
+    /// No memory, or [`Error::InvalidOption`].
+    pub fn build_in_memory(&self, keys: &[K], payloads: &[u64]) -> Result<JoinIndex<K>> {
+        let slices = Slices { keys, payloads };
+        slices.matched()?;
+        self.build_in_memory_from(&slices)
+    }
+
+    /// As [`build_in_memory`](Self::build_in_memory), of the pairs of a source.
+    ///
+    /// # Errors
+    /// As [`build_in_memory`](Self::build_in_memory), and what the source fails with.
+    pub fn build_in_memory_from(&self, source: &dyn JoinSource) -> Result<JoinIndex<K>> {
+        let durability = match self.durability {
+            Durability::PmemForced => Durability::PmemForced,
+            _ => Durability::Memory,
+        };
+        let pm = Mapped::anonymous(MappedOptions { durability, ..self.mapped() })?;
+        self.build_on_frame(pm, source)
+    }
+
+    /// Opens the index at `path` in milliseconds, whatever its size, beside any number of others. The first change
+    /// makes this the one that may change it; a second such gets [`Error::Locked`] for its change, and goes on reading
+    /// the generation that it has opened.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`], [`Error::Io`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<JoinIndex<K>> {
+        let path = path.as_ref();
+        let (view, recovery) = self.find(path)?;
+        let core = Core::new(view, Some(self.upgrade(path)), self.thread_count(), self.on_full);
+        Ok(JoinIndex { core, recovery, key: PhantomData })
+    }
+
+    /// Opens the index at `path` for reading only.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<JoinIndex<K>> {
+        let (view, recovery) = self.find(path.as_ref())?;
+        let core = Core::new(view, None, self.thread_count(), self.on_full);
+        Ok(JoinIndex { core, recovery, key: PhantomData })
+    }
+
+    /// Builds an index on a medium that has none.
+    #[doc(hidden)]
+    pub fn build_on<M: Medium>(&self, pm: M, source: &dyn JoinSource) -> Result<JoinIndex<K, M>> {
+        self.build_on_frame(pm, source)
+    }
+
+    /// Opens the index on a medium, for changes too.
+    #[doc(hidden)]
+    pub fn open_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
+        let started = Instant::now();
+        let frame = Arc::new(self.frame(pm)?);
+        let (view, region, tail) = View::load(&frame, frame.root()?)?;
+        let view = Arc::new(view);
+        let mut recovery = report(&view, started)?;
+        let core = Core::new(Arc::clone(&view), None, self.thread_count(), self.on_full);
+        recovery.resolved = core.begin(view, region, &tail)?;
+        recovery.open_time = started.elapsed();
+        Ok(JoinIndex { core, recovery, key: PhantomData })
+    }
+
+    /// Opens the index on a medium, for reading only: nothing is settled that a crash has left.
+    #[doc(hidden)]
+    pub fn look_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
+        let started = Instant::now();
+        let frame = Arc::new(self.frame(pm)?);
+        let (view, ..) = View::load(&frame, frame.root()?)?;
+        let recovery = report(&view, started)?;
+        let core = Core::new(Arc::new(view), None, self.thread_count(), self.on_full);
+        Ok(JoinIndex { core, recovery, key: PhantomData })
+    }
+
+    /// The same for keys that are hashes.
+    pub(super) fn with_hash(&self, token: u64) -> JoinOptions<KeyHash> {
+        JoinOptions {
+            durability: self.durability,
+            max_bytes: self.max_bytes,
+            threads: self.threads,
+            filter_bits: self.filter_bits,
+            delta_limit: self.delta_limit,
+            on_full: self.on_full,
+            verify: self.verify,
+            hash: self.hash,
+            hash_seed: self.hash_seed,
+            faults: self.faults.clone(),
+            token: Some(token),
+            key: PhantomData,
+        }
+    }
+
+    fn mapped(&self) -> MappedOptions {
+        MappedOptions {
+            durability: self.durability,
+            max_bytes: self.max_bytes,
+            faults: self.faults.clone(),
+            ..MappedOptions::default()
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        self.max_bytes.unwrap_or(1 << 40).clamp(1 << 20, 1 << 44)
+    }
+
+    fn thread_count(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.unwrap_or_else(all)
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            design: DESIGN.into(),
+            key_type: K::TYPE.into(),
+            value_type: <u64 as Word>::TYPE.into(),
+            hash_id: self.hash.id(),
+            hash_seed: self.hash_seed.unwrap_or_else(random_seed),
+            params: std::array::from_fn(|at| if at == 0 { self.token.unwrap_or(0) } else { 0 }),
+            uuid: random_seed(),
+        }
+    }
+
+    /// The frame of an index that is there.
+    fn frame<M: Medium>(&self, pm: M) -> Result<Frame<M>> {
+        let (table, identity) = superblock::read(&pm)?;
+        let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;
+        View::check_type(&frame, DESIGN, K::TYPE)?;
+        if self.token.is_some_and(|token| token != frame.identity.params[0]) {
+            let detail = "not the function that the index was built with".into();
+            return Err(Error::InvalidOption { option: "hash", detail });
+        }
+        Ok(frame)
+    }
+
+    fn build_on_frame<M: Medium>(&self, pm: M, source: &dyn JoinSource) -> Result<JoinIndex<K, M>> {
+        const { assert!(K::IS_KEY, "floats cannot be keys: equal values may have different bits") };
+        let started = Instant::now();
+        let bits = FilterBits::chosen(self.filter_bits)?;
+        let table = superblock::create(&pm)?;
+        let identity = self.identity();
+        let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;
+        let frame = Arc::new(frame);
+        let Frame { pm, table, identity, hash, sums, limit, .. } = &*frame;
+        let (uuid, limit, threads) = (identity.uuid, *limit, self.thread_count());
+        let site = Site { pm, hash, sums, uuid, generation: 1, bits, threads, limit };
+        let root: Root = site.build(source)?;
+        root.publish(pm, table, sums)?;
+        let view = Arc::new(View::fresh(&frame, root)?);
+        let region = log::region(pm, root.generation, limit)?;
+        let log = view.log(region, &log::Tail { records: 0, stray: 0 })?;
+        superblock::begin_session(pm, table)?;
+        // P0, commit point of creation: there is an index.
+        superblock::seal(pm, table, identity)?;
+        pm.publish_created()?;
+        let mut recovery = report(&view, started)?;
+        recovery.was_clean = true;
+        let core = Core::new(view, None, threads, self.on_full);
+        core.begin_new(log);
+        Ok(JoinIndex { core, recovery, key: PhantomData })
+    }
+
+    /// The generation at `path` for reading, beside whoever writes.
+    fn find(&self, path: &Path) -> Result<Found> {
+        let started = Instant::now();
+        let (mut failed, mut attempts) = (None, 0);
+        loop {
+            let options = MappedOptions { beside_writer: true, ..self.mapped() };
+            let frame = Arc::new(self.frame(Mapped::open_read_only(path, options)?)?);
+            let root = frame.root()?;
+            let loaded = View::load(&frame, root);
+            attempts += 1;
+            // Files are taken away after the root words have named others: what is named still was there.
+            let present = frame.root()?.generation == root.generation;
+            match loaded {
+                Ok((view, ..)) if present => {
+                    let recovery = report(&view, started)?;
+                    return Ok((Arc::new(view), recovery));
+                }
+                Err(error) if failed == Some(root.generation) || attempts > ATTEMPTS => {
+                    return Err(error);
+                }
+                Err(_) => failed = Some(root.generation),
+                Ok(_) if attempts > ATTEMPTS => {
+                    return Err(Error::Locked { pid: 0 });
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn upgrade(&self, path: &Path) -> Upgrade<Mapped> {
+        let (options, path): (Self, PathBuf) = (self.clone(), path.to_owned());
+        Box::new(move || {
+            let frame = options.frame(Mapped::open(&path, options.mapped())?)?;
+            Ok(Arc::new(frame))
+        })
+    }
+}
+
+/// What an opening found.
+fn report<M: Medium>(view: &View<M>, started: Instant) -> Result<RecoveryReport> {
+    let end = superblock::session_end(&view.frame.pm, &view.frame.table)?;
+    Ok(RecoveryReport {
+        was_clean: matches!(end, SessionEnd::Clean(_)),
+        generation: view.root.generation,
+        resolved: 0,
+        open_time: started.elapsed(),
+    })
+}

@@ -1,0 +1,249 @@
+//! What probes see: one generation, its base and its delta store.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use super::base::Base;
+use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, Placed};
+use super::layout::{Root, Watermark, watermark};
+use super::log::{self, Log, Tail};
+use super::plan::FilterBits;
+use crate::base::hash::{Hash, HashKind};
+use crate::pm::superblock::{self, Identity, SessionEnd};
+use crate::pm::{Medium, Region};
+use crate::record::opening::impossible;
+use crate::{Error, Result};
+
+/// Delta records that are always allowed, however small the base.
+const LEAST_LIMIT: u64 = 1024;
+/// The delta store's share of the base, unless somebody says otherwise.
+const DELTA_SHARE: u64 = 4;
+
+/// What stays the same from generation to generation.
+pub(super) struct Frame<M> {
+    pub(super) pm: M,
+    pub(super) table: Region,
+    pub(super) identity: Identity,
+    pub(super) hash: Hash,
+    /// What checksums are made with: strong, whatever tests do to `hash`.
+    pub(super) sums: Hash,
+    /// Bytes that each file may have.
+    pub(super) limit: u64,
+    /// Whether probes verify what they read.
+    pub(super) verify: bool,
+    /// The most records of a delta log, if somebody says.
+    pub(super) delta_limit: Option<u64>,
+}
+
+/// A generation.
+pub(super) struct View<M> {
+    pub(super) frame: Arc<Frame<M>>,
+    pub(super) root: Root,
+    pub(super) bits: FilterBits,
+    pub(super) base: Base,
+    delta: RwLock<Delta>,
+    pub(super) filter: DeltaFilter,
+    /// Changes in the delta store: probes ask it when there are any.
+    changes: AtomicU64,
+    /// Pairs, those of the base and of the delta store.
+    len: AtomicU64,
+    /// The most records that the delta log may have.
+    pub(super) delta_limit: u64,
+}
+
+impl<M: Medium> Frame<M> {
+    /// Of an index that is on `pm`.
+    pub(super) fn new(
+        pm: M,
+        table: Region,
+        identity: Identity,
+        limit: u64,
+        verify: bool,
+        delta_limit: Option<u64>,
+    ) -> Result<Self> {
+        let kind =
+            HashKind::from_id(identity.hash_id).ok_or_else(|| impossible(&pm, "hash function"))?;
+        let hash = Hash::new(kind, identity.hash_seed);
+        let sums = Hash::new(HashKind::Strong, identity.hash_seed.map(|word| !word));
+        Ok(Self { pm, table, identity, hash, sums, limit, verify, delta_limit })
+    }
+
+    /// The generation that the root words name at the moment.
+    pub(super) fn root(&self) -> Result<Root> {
+        Root::read(&self.pm, &self.table, &self.sums)
+    }
+}
+
+impl<M: Medium> View<M> {
+    /// A generation whose base is sealed, with an empty delta store.
+    pub(super) fn fresh(frame: &Arc<Frame<M>>, root: Root) -> Result<Self> {
+        let Frame { pm, identity, sums, limit, verify, .. } = &**frame;
+        let bits = FilterBits::stored(root.filter_bits)
+            .ok_or_else(|| impossible(pm, "number of filter bits"))?;
+        let base = Base::open(pm, &root, identity.uuid, sums, *limit, *verify)?;
+        let records = base.layout().records;
+        let delta_limit = frame.delta_limit.unwrap_or((records / DELTA_SHARE).max(LEAST_LIMIT));
+        let delta_limit = delta_limit.clamp(1, MAX_ENTRIES);
+        Ok(Self {
+            frame: Arc::clone(frame),
+            root,
+            bits,
+            base,
+            delta: RwLock::default(),
+            filter: DeltaFilter::new(delta_limit)?,
+            changes: AtomicU64::new(0),
+            len: AtomicU64::new(records),
+            delta_limit,
+        })
+    }
+
+    /// The generation that `root` names, with what its log says.
+    pub(super) fn load(frame: &Arc<Frame<M>>, root: Root) -> Result<(Self, Region, Tail)> {
+        let view = Self::fresh(frame, root)?;
+        let pm = &frame.pm;
+        let closed = match superblock::session_end(pm, &frame.table)? {
+            SessionEnd::Clean(records) => records,
+            SessionEnd::Open | SessionEnd::Odd => 0,
+        };
+        let kept = match watermark(pm, &frame.table, &frame.sums, root.generation)? {
+            Watermark::Records(records) => records,
+            Watermark::Odd => 0,
+        };
+        let expected = closed.max(kept);
+        let region = log::region(pm, root.generation, frame.limit)?;
+        let mut replayed = 0;
+        let tail = log::replay(pm, &region, &frame.sums, root.generation, expected, |change| {
+            replayed += 1;
+            if replayed > MAX_ENTRIES {
+                return Err(impossible(pm, "number of delta records"));
+            }
+            let effect = view.effect(change)?;
+            view.apply(&[(change, effect)])
+        })?;
+        Ok((view, region, tail))
+    }
+
+    /// The log of a generation that was loaded, or is new, to go on with.
+    pub(super) fn log(&self, region: Region, tail: &Tail) -> Result<Log> {
+        Log::resume(&self.frame.pm, region, self.root.generation, tail)
+    }
+
+    fn read_delta(&self) -> RwLockReadGuard<'_, Delta> {
+        // Whoever panics while it changes has run out of nothing: room was made before.
+        self.delta.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the delta store may have something to say.
+    pub(super) fn has_changes(&self) -> bool {
+        // Acquire: pairs with the Release in `apply`.
+        self.changes.load(Acquire) > 0
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Acquire)
+    }
+
+    /// Gathers the payloads of a key, those of the base and of the delta store. No lock is held when it returns.
+    pub(super) fn gather(&self, hash: u64, key: u64, payloads: &mut Vec<u64>) -> Result<()> {
+        let mut known = KeyDelta::default();
+        self.read_delta().look_up(hash, key, &mut known);
+        payloads.append(&mut known.added);
+        if known.hides_all {
+            return Ok(());
+        }
+        self.base.payloads(&self.frame.pm, hash, key, |payload| {
+            if known.shows(payload) {
+                payloads.push(payload);
+            }
+            true
+        })
+    }
+
+    /// What a change would do.
+    pub(super) fn effect(&self, change: Change) -> Result<ChangeEffect> {
+        let hash = self.frame.hash.word(change.key());
+        let mut effect = ChangeEffect { hash, pairs: 0, in_base: 0 };
+        match change {
+            Change::Insert(..) => effect.pairs = 1,
+            Change::Remove(key) => {
+                let mut payloads = Vec::new();
+                self.gather(hash, key, &mut payloads)?;
+                effect.pairs = payloads.len() as u64;
+                self.base.payloads(&self.frame.pm, hash, key, |_| {
+                    effect.in_base += 1;
+                    true
+                })?;
+            }
+            Change::RemovePair(key, payload) => {
+                let mut payloads = Vec::new();
+                self.gather(hash, key, &mut payloads)?;
+                effect.pairs = u64::from(payloads.contains(&payload));
+            }
+        }
+        Ok(effect)
+    }
+
+    /// Makes room for changes, so that they cannot fail once they are durable.
+    pub(super) fn reserve(&self, changes: usize) -> Result<()> {
+        let mut delta = self.delta.write().unwrap_or_else(PoisonError::into_inner);
+        delta.reserve(&self.frame.hash, changes)
+    }
+
+    /// Makes durable changes visible, all at once. One writer at a time.
+    pub(super) fn apply(&self, changes: &[(Change, ChangeEffect)]) -> Result<()> {
+        let mut delta = self.delta.write().unwrap_or_else(PoisonError::into_inner);
+        delta.reserve(&self.frame.hash, changes.len())?;
+        for &(change, effect) in changes {
+            self.filter.set(effect.hash);
+            delta.apply(change, effect.hash, effect.in_base);
+            match change {
+                Change::Insert(..) => self.len.fetch_add(effect.pairs, Release),
+                Change::Remove(_) | Change::RemovePair(..) => {
+                    self.len.fetch_sub(effect.pairs, Release)
+                }
+            };
+        }
+        // Release: who sees the count sees the filter's bits, and finds the lock taken or the entries there.
+        self.changes.fetch_add(changes.len() as u64, Release);
+        Ok(())
+    }
+
+    /// The living entries of the delta store in the order of buckets.
+    pub(super) fn placed(&self, groups: u64) -> Vec<Placed> {
+        self.read_delta().placed(&self.frame.hash, groups)
+    }
+
+    /// DRAM that it takes beside the mapping.
+    pub(super) fn dram_bytes(&self) -> u64 {
+        let filter = if self.has_changes() { self.filter.bytes() } else { 0 };
+        self.read_delta().bytes() + filter
+    }
+
+    /// Fails when the hash of `K` is not what the index was made for.
+    pub(super) fn check_type(frame: &Frame<M>, design: &str, key: &str) -> Result<()> {
+        let Identity { design: found, key_type, .. } = &frame.identity;
+        if found == design && key_type == key {
+            return Ok(());
+        }
+        Err(Error::TypeMismatch {
+            path: frame.pm.path().to_owned(),
+            expected: format!("{design}<{key}>"),
+            found: format!("{found}<{key_type}>"),
+        })
+    }
+}
+
+/// What a change does, found out before it is made.
+#[derive(Clone, Copy)]
+pub(super) struct ChangeEffect {
+    pub(super) hash: u64,
+    /// How many pairs it adds or removes.
+    pub(super) pairs: u64,
+    /// How many pairs of a removed key the base has.
+    pub(super) in_base: u64,
+}
