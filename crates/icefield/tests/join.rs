@@ -86,7 +86,7 @@ fn killed_children_lose_nothing() {
     };
     let counts = shown(join::kill(1, 104, &scratch.path().join("round"), &command));
     println!("{counts:?}");
-    shown(counts.meaningful(1));
+    shown(counts.meaningful_in(1, join::KILLED_IN));
 }
 
 /// Keys without a pattern.

@@ -106,7 +106,8 @@ fn run_kill(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
         counts.add(join::kill(seed, size, &path, &command)?);
         Ok(())
     });
-    let lost = tell(result.and_then(|()| counts.meaningful(rounds.common.seed)));
+    let lost =
+        tell(result.and_then(|()| counts.meaningful_in(rounds.common.seed, join::KILLED_IN)));
     let line = Tally::new(rounds.common, kill::NAME)
         .field("rounds", &counts.rounds)
         .field("acked", &counts.acked)

@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest life of a child that is killed at random.
 const LIFE: Duration = Duration::from_millis(30);
 
+/// The stages of an index's life in which somebody dies when many do. Closing is two stores.
+pub const KILLED_IN: &[&str] = &["creating", "opening", "working"];
+
 /// What a child is told, in one line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Orders {

@@ -14,7 +14,7 @@ use icefield::{JoinIndex, JoinOptions};
 pub use corrupt::{corrupt, every_flip};
 pub use crash::crash;
 pub use faults::faults;
-pub use kill::{child, kill};
+pub use kill::{KILLED_IN, child, kill};
 pub use model::{ModelCounts, model_in_files, model_simulated};
 
 /// The table's name in commands and reports.

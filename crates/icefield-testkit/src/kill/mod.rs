@@ -75,12 +75,19 @@ impl Counts {
     /// # Errors
     /// Nobody died, nothing was acknowledged, or a hundred rounds missed a stage of a table's life.
     pub fn meaningful(&self, seed: u64) -> Result<(), Failure> {
-        let missed = |stage| self.rounds >= 100 && !self.stages.contains_key(stage);
+        self.meaningful_in(seed, &["creating", "opening", "working", "closing"])
+    }
+
+    /// [`Counts::meaningful`], of a table in whose life only these stages take any time.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn meaningful_in(&self, seed: u64, stages: &[&str]) -> Result<(), Failure> {
+        let missed = |stage: &&&str| self.rounds >= 100 && !self.stages.contains_key(**stage);
         if self.killed == 0 || self.acked == 0 {
             return Err(Failure::new(NAME, seed, format!("nothing happened: {self:?}")));
         }
-        match ["creating", "opening", "working", "closing"].into_iter().find(|stage| missed(*stage))
-        {
+        match stages.iter().find(missed) {
             Some(stage) => {
                 Err(Failure::new(NAME, seed, format!("nobody died while {stage}: {self:?}")))
             }

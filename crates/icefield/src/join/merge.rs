@@ -245,7 +245,8 @@ impl<M: Medium> View<M> {
             Merged { view: self, areas: self.base.areas(&self.frame.pm)?, placed: &placed };
         let site = self.site(threads);
         let changes = placed.len() as u64;
-        if merges_by_group(self.bits, layout.groups, layout.records, changes) {
+        let records = (layout.records, self.len());
+        if merges_by_group(self.bits, layout.groups, records, changes) {
             Ok((MergeKind::PerBucket, self.next(merged.by_group(&site)?)?))
         } else {
             Ok((MergeKind::Rebuild, self.next(site.build(&merged)?)?))

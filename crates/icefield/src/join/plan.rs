@@ -81,13 +81,18 @@ impl FilterBits {
 /// twice, scatters and sorts.
 const COPY_COST: f64 = 0.25;
 
-/// Whether `records` pairs and `changes` are rather merged group by group into `groups` groups than built anew: by the
-/// cost of doing it, unless the groups would serve their records badly from then on.
-pub(super) fn merges_by_group(bits: FilterBits, groups: u64, records: u64, changes: u64) -> bool {
-    let all = records as f64 + changes as f64;
+/// Whether the pairs of a base and `changes` are rather merged group by group into `groups` groups than built anew: by
+/// the cost of doing it, unless the groups would serve badly what is left. There are so many pairs before and after.
+pub(super) fn merges_by_group(
+    bits: FilterBits,
+    groups: u64,
+    (before, after): (u64, u64),
+    changes: u64,
+) -> bool {
+    let all = before as f64 + changes as f64;
     // A change is sorted and placed as a pair of a rebuild is.
-    let by_group = records as f64 * COPY_COST + changes as f64 * 2.0;
-    bits.serves(groups, records.saturating_add(changes)) && by_group < all
+    let by_group = before as f64 * COPY_COST + changes as f64 * 2.0;
+    bits.serves(groups, after) && by_group < all
 }
 
 #[cfg(test)]
@@ -106,9 +111,10 @@ mod tests {
     fn growth_by_a_tenth_is_merged_and_by_twice_is_not() {
         let bits = FilterBits::chosen(None).unwrap();
         let groups = bits.groups(1_000_000);
-        assert!(merges_by_group(bits, groups, 1_000_000, 100_000));
-        assert!(!merges_by_group(bits, groups, 1_000_000, 1_000_000));
-        assert!(!merges_by_group(bits, groups, 0, 100));
+        assert!(merges_by_group(bits, groups, (1_000_000, 1_100_000), 100_000));
+        assert!(!merges_by_group(bits, groups, (1_000_000, 2_000_000), 1_000_000));
+        assert!(!merges_by_group(bits, groups, (0, 100), 100));
+        assert!(!merges_by_group(bits, groups, (1_000_000, 200_000), 1), "one key was most of it");
         assert!(bits.serves(groups, 600_000) && !bits.serves(groups, 400_000));
     }
 
