@@ -41,8 +41,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut relief = Relief::Empty;
         for child in 0..1 << step {
             let index = ((held.entry as u64) << step) + child;
-            let size = self.state(self.level_entry(1, index)?)?.size;
-            if size + (room >> step) > room {
+            let first = self.level_entry(1, index)?;
+            let size = self.state(first)?.size;
+            // From when this was the last level, the entry may be continued, whatever it holds itself.
+            let is_continued = self.next_of(first)?.is_some();
+            if is_continued || size + (room >> step) > room {
                 self.relieve(held, 1, index)?;
                 return Ok(Relief::NotYet);
             }
