@@ -25,6 +25,10 @@ const PASSES: u64 = 6;
 /// The simulated medium gives the processor away once in so many events.
 const YIELD_ONE_IN: u32 = 20;
 
+/// Rounds of a hundred writes after which a writer leaves the scanner alone. Some three are usual; a scanner that the
+/// system does not let run for seconds needs thousands.
+const MOST_ROUNDS: u64 = 300;
+
 /// What scans among writers did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -34,6 +38,8 @@ pub struct Counts {
     pub writes: u64,
     /// Tables that grew under a scan.
     pub grown_tables: u64,
+    /// Writers that stopped after thousands of writes, before the scanner had finished.
+    pub outrun: u64,
 }
 
 impl Counts {
@@ -42,6 +48,7 @@ impl Counts {
         self.scans += other.scans;
         self.writes += other.writes;
         self.grown_tables += other.grown_tables;
+        self.outrun += other.outrun;
     }
 }
 
@@ -84,6 +91,7 @@ where
         table,
         done: AtomicBool::new(false),
         writes: AtomicU64::new(0),
+        outrun: AtomicU64::new(0),
         trouble: Mutex::default(),
     });
     let shared = Arc::clone(&stage);
@@ -93,6 +101,7 @@ where
         None => Ok(Counts {
             scans: PASSES,
             writes: stage.writes.load(Ordering::Relaxed),
+            outrun: stage.outrun.load(Ordering::Relaxed),
             grown_tables: u64::from(stage.table.capacity() > capacity),
         }),
     }
@@ -103,6 +112,7 @@ struct Stage<T> {
     /// Set when the scanning thread has finished.
     done: AtomicBool,
     writes: AtomicU64,
+    outrun: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
 
@@ -148,7 +158,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
     /// Fills the table until it has grown a few times, and empties it again, until the scanner has finished.
     fn churn(&self, thread: usize, rng: &mut Rng) -> Result<(), String> {
         let first = CHURN_KEYS * thread as u64;
-        for round in 0_u64.. {
+        for round in 0..MOST_ROUNDS {
             for _ in 0..100 {
                 if self.done.load(Ordering::Relaxed) {
                     return Ok(());
@@ -162,6 +172,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                 self.table.shrink_to_fit().map_err(|error| format!("shrink: {error}"))?;
             }
         }
+        self.outrun.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 }

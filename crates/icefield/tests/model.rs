@@ -85,6 +85,7 @@ fn scans(table: &str) {
     }
     println!("{table}, scans among writers: {counts:?}");
     assert!(counts.scans >= 50 && counts.writes >= 1000 && counts.grown_tables >= 5, "{counts:?}");
+    assert!(counts.outrun * 50 <= counts.scans, "scans starve: {counts:?}");
 }
 
 #[test]
