@@ -25,8 +25,8 @@ const PASSES: u64 = 6;
 /// The simulated medium gives the processor away once in so many events.
 const YIELD_ONE_IN: u32 = 20;
 
-/// Rounds of a hundred writes after which a writer leaves the scanner alone. Some three are usual; a scanner that the
-/// system does not let run for seconds needs thousands.
+/// Rounds of a hundred writes after which a writer leaves the scanner alone. All writers of a table together usually
+/// make a dozen.
 const MOST_ROUNDS: u64 = 300;
 
 /// What scans among writers did.

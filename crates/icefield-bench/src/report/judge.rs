@@ -98,11 +98,7 @@ pub(super) fn at_most(
     unit: &str,
     command: &'static str,
 ) -> Finding {
-    match value {
-        None => Finding::NotRun(command),
-        Some(value) if value <= wanted => Finding::Holds(format!("{} {unit}", short(value))),
-        Some(value) => Finding::Fails(format!("{} {unit}", short(value))),
-    }
+    told(value, |value| value <= wanted, unit, command)
 }
 
 pub(super) fn at_least(
@@ -111,11 +107,18 @@ pub(super) fn at_least(
     unit: &str,
     command: &'static str,
 ) -> Finding {
-    match value {
-        None => Finding::NotRun(command),
-        Some(value) if value >= wanted => Finding::Holds(format!("{} {unit}", short(value))),
-        Some(value) => Finding::Fails(format!("{} {unit}", short(value))),
-    }
+    told(value, |value| value >= wanted, unit, command)
+}
+
+fn told(
+    value: Option<f64>,
+    holds: impl Fn(f64) -> bool,
+    unit: &str,
+    command: &'static str,
+) -> Finding {
+    let Some(value) = value else { return Finding::NotRun(command) };
+    let measured = format!("{} {unit}", short(value));
+    if holds(value) { Finding::Holds(measured) } else { Finding::Fails(measured) }
 }
 
 pub(super) fn occupancy(rows: &[Measured]) -> Finding {
