@@ -7,7 +7,6 @@ use std::path::Path;
 use super::core::{Core, raw_of};
 use super::op::Mode as Own;
 use super::options::PlushOptions;
-use super::payload_log::Payload;
 use super::root::Record;
 use super::{Plush, RecoveryReport};
 use crate::Result;
@@ -127,16 +126,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.core.pm.committed()
     }
 
-    /// The key of a record. The caller is pinned.
+    /// The key of a record that did not dangle since the caller was pinned.
     pub(super) fn own_key(&self, record: Record) -> Result<K::Owned> {
         if Core::<K, V, M>::INLINE {
             return K::own(Raw::Word(record.key)).ok_or_else(|| self.no_such(K::TYPE));
         }
-        let payload = self.payload(record.value)?;
+        let payload = self.core.payload_found(record.value)?;
         raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
     }
 
-    /// Shows the value behind a word. The caller is pinned.
+    /// Shows the value behind the word of such a record.
     pub(super) fn view_value<R>(
         &self,
         word: u64,
@@ -145,17 +144,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         if Core::<K, V, M>::INLINE {
             return f(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE));
         }
-        let payload = self.payload(word)?;
+        let payload = self.core.payload_found(word)?;
         raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
     }
 
-    /// The value behind a word. The caller is pinned.
+    /// The value behind the word of such a record.
     pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
         self.view_value(word, V::own)
-    }
-
-    fn payload(&self, word: u64) -> Result<Payload<'_>> {
-        self.core.payload(word)?.ok_or_else(|| self.no_such("payload"))
     }
 
     #[cold]

@@ -137,7 +137,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(self.lookup(&probe)?.is_some_and(|record| record.value == word))
     }
 
-    /// Sees to it that a payload is not needed where it is.
+    /// Sees to it that a payload is not needed where it is, and that readers who do not know that yet notice.
     fn settle(&self, word: u64) -> Result<()> {
         let Some(probe) = self.payload_probe(word)? else { return Ok(()) };
         let log = self.logs.log_of(self.root_entry(probe.hash));
@@ -149,11 +149,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.migrate_root(&held)?;
                 continue;
             }
-            let Some(record) = self.search(held.entry, &probe)?.filter(|it| it.value == word)
-            else {
-                return Ok(());
+            let newest = self.search(held.entry, &probe)?.filter(|it| it.value == word);
+            let settled = match newest {
+                Some(record) => self.relocate(&held, &probe, record)?,
+                None => true,
             };
-            if self.relocate(&held, &probe, record)? {
+            if settled {
+                // Y4: who has looked for newer records before they came must not take this one for stale.
+                held.begin_change();
                 return Ok(());
             }
         }

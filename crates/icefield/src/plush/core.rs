@@ -329,6 +329,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// What the payload log has of a record that did not dangle since the caller was pinned.
+    pub(super) fn payload_found(&self, word: u64) -> Result<Payload<'_>> {
+        match &self.payloads {
+            Some(payloads) => payloads.read_found(&self.pm, word),
+            None => Ok(Payload { hash: 0, key: &[], value: &[] }),
+        }
+    }
+
     /// Whether what a record refers to has been freed: it is stale.
     #[inline]
     pub(super) fn dangles(&self, record: Record) -> Result<bool> {
@@ -338,14 +346,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether two records with equal key words are of one key. The caller is pinned.
+    /// Whether two records with equal key words are of one key. Neither dangled since the caller was pinned.
     #[inline]
     pub(super) fn same_key(&self, a: Record, b: Record) -> Result<bool> {
         if a.key != b.key || Self::INLINE || a.value == b.value {
             return Ok(a.key == b.key);
         }
-        let [a, b] = [self.payload(a.value)?, self.payload(b.value)?];
-        Ok(a.zip(b).is_some_and(|(a, b)| a.key == b.key))
+        Ok(self.payload_found(a.value)?.key == self.payload_found(b.value)?.key)
     }
 
     /// The newest record of a key, without a lock (§5.2).

@@ -8,7 +8,9 @@
 //!   needed has moved, durably.
 //! - Y2: an epoch is never used twice. A chunk with the last one is not used again.
 //! - Y3: a reader is pinned before it compares epochs. A chunk is written again when all have left who were pinned when
-//!   its epoch stepped.
+//!   its epoch stepped: whoever found a word to be current may read behind it until it leaves.
+//! - Y4: whoever finds that the epoch has stepped has also the newer record of that key before it, or fails its
+//!   validation: the version of the root entry steps in between (`collect`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -337,14 +339,18 @@ impl PayloadLog {
         pm: &'a impl Medium,
         word: u64,
     ) -> Result<Option<Payload<'a>>> {
-        if !self.is_current(pm, word)? {
-            return Ok(None);
-        }
+        if self.is_current(pm, word)? { self.read_found(pm, word).map(Some) } else { Ok(None) }
+    }
+
+    /// The record behind a word that [`PayloadLog::is_current`] knew since the caller was pinned: its chunk may have
+    /// been freed meanwhile, but is not written again (Y3).
+    #[inline]
+    pub(super) fn read_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Payload<'a>> {
         let place = PayloadRef::unpack(word);
         let at = u64::from(place.chunk) * self.chunk_bytes + place.offset;
         let corrupt = |detail: &str| Error::corrupt(pm.path().join(self.region.name()), at, detail);
-        // SAFETY: a word with the chunk's present epoch was stored after the record had been written (E3), and the
-        // chunk is not written again at that place before this thread, which is pinned, has left (Y3).
+        // SAFETY: a word with its chunk's epoch was stored after the record had been written (E3), and the chunk is not
+        // written again at that place before this thread, which was pinned when the epochs were equal, has left (Y3).
         let head = unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) };
         let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
         let [key, value] = lengths(head);
@@ -354,7 +360,7 @@ impl PayloadLog {
         });
         let content = content.ok_or_else(|| corrupt("the file ends inside the record"))?;
         let (key, value) = content.split_at(key);
-        Ok(Some(Payload { hash: word_at(head, 8), key, value }))
+        Ok(Payload { hash: word_at(head, 8), key, value })
     }
 
     /// Whether the chunk that a word leads into has not been freed since.

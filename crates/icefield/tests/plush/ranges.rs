@@ -1,0 +1,121 @@
+//! Ranges: each is that of an ordered map, also among writers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use icefield::{Error, Key, Partition, Plush, Shape};
+
+use super::{Check, TINY};
+
+/// Random writes, and every range as a tree has it: across levels, tombstones and reopening, for keys of several types.
+#[test]
+fn ranges_are_those_of_a_tree() -> Check {
+    ranges_of::<u64>(Some((0, 4095)), |n| n)?;
+    // All of them in one corner of the range.
+    ranges_of::<u64>(None, |n| n * n)?;
+    ranges_of::<i32>(Some((-2048, 2047)), |n| n as i32 - 2048)?;
+    ranges_of::<[u8; 4]>(None, |n| ((n as u32) << 20).to_le_bytes())?;
+    ranges_of::<u128>(None, |n| u128::from(n) << 110 | 7)?;
+    ranges_of::<str>(None, |n| format!("{:x}", n * n))?;
+    let hashed = Plush::<u64, u64>::in_memory()?;
+    assert!(matches!(hashed.range(0, 1), Err(Error::Unsupported(_))));
+    Ok(())
+}
+
+fn ranges_of<K: Key + ?Sized>(
+    bounds: Option<(K::Owned, K::Owned)>,
+    key: impl Fn(u64) -> K::Owned,
+) -> Check
+where
+    K::Owned: Ord,
+{
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let shape = Shape { slots: 2, fan_bits: 2, ..TINY };
+    let mut options = Plush::<K, u64>::options().shape(shape).partition(Partition::Range);
+    if let Some((first, last)) = &bounds {
+        options = options.key_range(K::arg(first), K::arg(last));
+    }
+    let mut table = options.create(&path)?;
+    let mut tree = BTreeMap::new();
+    let mut random = 7_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % below
+    };
+    let mut records = 0;
+    for step in 0..4_000 {
+        let number = draw(4096);
+        let key_here = key(number);
+        match draw(8) {
+            0 | 1 => {
+                table.delete(K::arg(&key_here))?;
+                tree.remove(&key_here);
+            }
+            2 => {
+                let limit = [0, 1, 7, 100, 10_000][draw(5) as usize];
+                let found = table.range(K::arg(&key_here), limit)?;
+                let right = tree.range(&key_here..).take(limit);
+                let right: Vec<_> =
+                    right.map(|(key, value)| (K::Owned::clone(key), *value)).collect();
+                assert!(found == right, "from {key_here:?}, {limit} at most");
+                records += found.len();
+            }
+            _ => {
+                table.put(K::arg(&key_here), step)?;
+                tree.insert(key_here, step);
+            }
+        }
+        if step % 1_000 == 999 {
+            drop(table);
+            table = Plush::open(&path)?;
+        }
+    }
+    println!("{}: {records} records in ranges, {} at the end", K::TYPE, tree.len());
+    assert!(records > 1_000 && tree.len() > 1_000);
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    let rescued = directory.path().join("rescued.ice");
+    table.salvage(&rescued)?;
+    let rescued = Plush::<K, u64>::open(&rescued)?;
+    let all = rescued.range(K::arg(&key(0)), usize::MAX)?;
+    assert!(all.into_iter().eq(tree), "a rescued table has ranges, too");
+    Ok(())
+}
+
+/// Keys that stay are in every range, once and in order, while others come and go around them.
+#[test]
+fn ranges_among_writers_miss_nothing_that_stays() -> Check {
+    let shape = Shape { slots: 2, fan_bits: 2, ..TINY };
+    let options = Plush::<u64, u64>::options().shape(shape).partition(Partition::Range);
+    let table = options.key_range(0, 2_999).in_memory()?;
+    (0..1_000).try_for_each(|key| table.put(key * 3, 0))?;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| -> Check {
+        let writer = scope.spawn(|| -> icefield::Result<()> {
+            for round in 1..6 {
+                for key in 0..1_000 {
+                    table.put(key * 3, round)?;
+                    table.put(key * 3 + 1, round)?;
+                    table.delete(key * 3 + 1 + key % 2)?;
+                }
+            }
+            done.store(true, Release);
+            Ok(())
+        });
+        let mut ranges = 0;
+        while !done.load(Acquire) || ranges < 20 {
+            let from = ranges * 97 % 2_000;
+            let found = table.range(from, 300)?;
+            assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
+            let last = found.last().map_or(0, |record| record.0);
+            let stays = found.iter().filter(|record| record.0 % 3 == 0).count() as u64;
+            assert_eq!(stays, last / 3 + 1 - from.div_ceil(3), "from {from} to {last}");
+            ranges += 1;
+        }
+        println!("{ranges} ranges");
+        writer.join().expect("no panic")?;
+        Ok(())
+    })
+}

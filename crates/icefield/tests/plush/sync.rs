@@ -1,0 +1,122 @@
+//! When writes on disks become durable, and who hears of it.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+
+use icefield::pm::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
+use icefield::{Durability, Error, Plush, SyncMode};
+
+use super::{Check, TINY};
+
+/// A table that is asked to survive power cuts does, as far as a test without one can tell.
+#[test]
+fn disks_are_synced() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("table.ice");
+    let options = || Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
+    let table = options().create(&path)?;
+    for key in 0..50 {
+        table.put(key, "one")?;
+    }
+    let pairs: Vec<(u64, &str)> = (50..100).map(|key| (key, "many")).collect();
+    table.put_batch(&pairs)?;
+    drop(table);
+    let table = options().open(&path)?;
+    assert_eq!(table.len()?, 100);
+    assert!(table.check()?.is_clean());
+    Ok(())
+}
+
+/// Writes on a disk that are acknowledged before they are synced: all of them are there when the table has ended, or
+/// has been told to sync, and the futures hear of it.
+#[test]
+fn relaxed_writes_are_synced_in_the_end() -> Check {
+    for mode in [SyncMode::Always, SyncMode::Every(5), SyncMode::Never] {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("table.ice");
+        let options = || {
+            let options = Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
+            options.sync(mode)
+        };
+        let table = options().create(&path)?;
+        std::thread::scope(|scope| {
+            for thread in 0..3_u64 {
+                let table = &table;
+                scope.spawn(move || -> icefield::Result<()> {
+                    let futures: Vec<_> =
+                        (0..60).map(|n| table.put_async(thread * 1000 + n, "later")).collect();
+                    table.put(thread * 1000 + 60, "now")?;
+                    futures.into_iter().try_for_each(block_on)?;
+                    block_on(table.committed())
+                });
+            }
+        });
+        assert_eq!(table.get(2059)?.as_deref(), Some("later"));
+        let pairs: Vec<(u64, &str)> = (5000..5700).map(|key| (key, "many")).collect();
+        table.put_batch(&pairs)?;
+        table.sync()?;
+        let last = table.put_async(9999, "last");
+        drop(table);
+        block_on(last)?;
+        let table = options().open(&path)?;
+        assert!(table.recovery().was_clean);
+        assert_eq!((table.len()?, table.get(9999)?.as_deref()), (3 * 61 + 701, Some("last")));
+        assert!(table.check()?.is_clean());
+    }
+    Ok(())
+}
+
+/// A sync that fails is told to everybody who waits, and ends all writing.
+#[test]
+fn a_failed_sync_is_told() -> Check {
+    let directory = tempfile::tempdir()?;
+    let make = |name: &str, faults: &Arc<FaultPlan>| -> Result<_, Error> {
+        let options = Plush::<u64, u64>::options().durability(Durability::Disk);
+        let options = options.sync(SyncMode::Never).faults(faults.clone());
+        let table = options.create(directory.path().join(name))?;
+        table.put(1, 10)?;
+        block_on(table.committed())?;
+        Ok(table)
+    };
+    let counting = Arc::new(FaultPlan::counting());
+    let table = make("good.ice", &counting)?;
+    let calls = counting.calls();
+    table.put(2, 20)?;
+    assert_eq!(counting.calls(), calls, "a relaxed write makes no system call");
+    table.sync()?;
+    assert!(counting.calls() > calls);
+    drop(table);
+
+    let action = FaultAction::Fail(Errno::IO);
+    let failing = FaultPlan::new(FaultAt { nth: calls + 1, mode: FaultMode::ForGood, action });
+    let table = make("bad.ice", &Arc::new(failing))?;
+    table.put(2, 20)?;
+    let (one, two) = (table.committed(), table.put_async(3, 30));
+    assert!(matches!(block_on(one), Err(Error::Poisoned)));
+    assert!(matches!(block_on(two), Err(Error::Poisoned)));
+    assert!(matches!(table.put(4, 40), Err(Error::Poisoned)));
+    assert!(matches!(table.sync(), Err(Error::Poisoned)));
+    assert_eq!((table.get(2)?, table.get(4)?), (Some(20), None));
+    let last = table.committed();
+    drop(table);
+    assert!(matches!(block_on(last), Err(Error::Poisoned)));
+    Ok(())
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
