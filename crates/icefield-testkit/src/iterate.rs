@@ -21,7 +21,7 @@ const STABLE_KEYS: u64 = 40;
 /// Where the numbers of keys that come and go begin.
 const CHURN_KEYS: u64 = 1000;
 /// Whole passes over one table.
-const PASSES: u64 = 6;
+pub const PASSES: u64 = 6;
 /// The simulated medium gives the processor away once in so many events.
 const YIELD_ONE_IN: u32 = 20;
 

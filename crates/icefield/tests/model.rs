@@ -85,7 +85,9 @@ fn scans(table: &str) {
     }
     println!("{table}, scans among writers: {counts:?}");
     assert!(counts.scans >= 50 && counts.writes >= 1000 && counts.grown_tables >= 5, "{counts:?}");
-    assert!(counts.outrun * 50 <= counts.scans, "scans starve: {counts:?}");
+    // Beside other work a thread that often gives way may get little of a processor: only when no scanner at all comes
+    // to its end before its two writers it is the table that keeps it from that.
+    assert!(counts.outrun * iterate::PASSES / 2 < counts.scans, "scans starve: {counts:?}");
 }
 
 #[test]
