@@ -148,7 +148,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         system: "IcebergHT",
         says: "inserts on persistent memory at 1.5 to 3 times Dash",
-        source: "Fig 1",
+        source: "Fig 3",
         judge: |rows| {
             beside(
                 rows,
@@ -162,7 +162,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         system: "IcebergHT",
         says: "queries on persistent memory at 1 to 2 times Dash",
-        source: "Fig 1",
+        source: "Fig 3",
         judge: |rows| {
             beside(
                 rows,
@@ -176,7 +176,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         system: "IcebergHT",
         says: "85 % of the space is data (Dash 69 or 45 %, CLHT 33 %)",
-        source: "Fig 5",
+        source: "Table 3",
         judge: |rows| {
             let share = of(rows, "space", "iceberg")
                 .filter_map(|row| row.extra("data_share"))
@@ -187,7 +187,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         system: "IcebergHT",
         says: "at 95 % fill 91.2 % of the records are in the front yard and 0.00008 % overflow",
-        source: "Table 3",
+        source: "Table 4",
         judge: levels,
     },
     Claim {
@@ -208,7 +208,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         system: "IcebergHT",
         says: "in DRAM inserts at 2 times libcuckoo",
-        source: "Fig 3",
+        source: "Fig 4",
         judge: |rows| {
             let ours = Pick { medium: Some("memory"), ..Pick::new("insert", "iceberg", "none") };
             let theirs = Pick::new("insert", "libcuckoo", "none");
@@ -353,7 +353,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         system: "SPAR-HT",
         says: "is probed 2 times as fast as Dash, 4.9 times as fast as CCEH and 13.4 times as fast as level hashing when a fifth matches",
-        source: "Fig 5",
+        source: "Fig 6, Table 1",
         judge: |_| Finding::NotRun("join"),
     },
     Claim {
