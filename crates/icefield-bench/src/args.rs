@@ -24,8 +24,9 @@ pub struct Args {
     /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_delimiter = ',')]
     pub tables: Vec<String>,
-    /// Competitors to measure beside them, by name: `none`, `all`, or some of those that were built in
-    #[arg(long, value_delimiter = ',', default_value = "none")]
+    /// Competitors to measure beside them: `none`, `all`, or some of those that were built in, by name [default: none;
+    /// for the experiment `all` all of them, with `--quick` in some experiments]
+    #[arg(long, value_delimiter = ',')]
     pub peers: Vec<String>,
     /// A competitor as a shared library (see `icefield_peer.h`); may be given several times
     #[arg(long)]
@@ -94,7 +95,7 @@ pub struct Args {
     /// Write results.jsonl, results.csv and report.html with its figures to this directory
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// A hundredth of the keys, measured once
+    /// At most 4 million keys, 1 million operations and three points of a sweep, measured once
     #[arg(long)]
     pub quick: bool,
     /// The program and first arguments that start this command once more, for `recovery` [default: this program,
@@ -115,7 +116,7 @@ impl Args {
             experiment: experiment.to_owned(),
             results: Vec::new(),
             tables: Vec::new(),
-            peers: vec!["none".to_owned()],
+            peers: Vec::new(),
             peer_lib: Vec::new(),
             threads: Vec::new(),
             keys: None,

@@ -28,6 +28,7 @@ pub(crate) struct Session {
     pub machine: Machine,
     /// Who takes part: our tables, then the peers.
     pub designs: Vec<&'static dyn Design>,
+    peers: Vec<&'static dyn Design>,
     pub space: KeySpace,
     parent: PathBuf,
     scratch: Scratch,
@@ -65,10 +66,12 @@ impl Session {
         let medium = args.medium.or(args.durability.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(default_dir);
+        let peers = chosen_peers(&args)?;
         Ok(Self {
             output: Output::open(&args)?,
             machine: Machine::detect(),
-            designs: [chosen_designs(&args)?, chosen_peers(&args)?].concat(),
+            designs: [chosen_designs(&args)?, peers.clone()].concat(),
+            peers,
             space: KeySpace::new(args.seed),
             scratch: Scratch::new(&parent)?,
             parent,
@@ -86,6 +89,14 @@ impl Session {
     /// Whether every answer so far was right.
     pub fn is_sound(&self) -> bool {
         self.wrong.borrow().is_empty()
+    }
+
+    /// Lets the competitors take part from here on, or leaves them out.
+    pub fn invite_peers(&mut self, invited: bool) {
+        self.designs.retain(|design| !design.is_peer());
+        if invited {
+            self.designs.extend(&self.peers);
+        }
     }
 
     /// The medium asked for, or where `design` usually lives.
@@ -127,16 +138,23 @@ impl Session {
 
     /// The number of records asked for, or `usual`.
     pub fn keys_or(&self, usual: u64) -> u64 {
-        let scale = if self.args.quick { 100 } else { 1 };
-        self.args.keys.unwrap_or((usual / scale).max(1_000))
+        self.args.keys.unwrap_or(if self.args.quick { usual.min(QUICK_KEYS) } else { usual })
     }
 
     pub fn ops(&self, keys: u64) -> u64 {
-        self.args.ops.unwrap_or(keys)
+        self.args.ops.unwrap_or(if self.args.quick { keys.min(QUICK_OPS) } else { keys })
     }
 
     pub fn repeat(&self) -> usize {
         if self.args.quick { 1 } else { self.args.repeat }
+    }
+
+    /// The points of a sweep: all of them, or, when it is to be quick, the first, the middle and the last.
+    pub fn points<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        match (self.args.quick, all) {
+            (true, [first, .., last]) => vec![*first, all[all.len() / 2], *last],
+            _ => all.to_vec(),
+        }
     }
 
     /// Each number of threads to measure.
@@ -399,6 +417,10 @@ impl Session {
     }
 }
 
+/// Most records of a table, and most operations of a measurement, when it is to be quick.
+const QUICK_KEYS: u64 = 4_000_000;
+const QUICK_OPS: u64 = 1_000_000;
+
 /// Keys in one step of loading, per thread.
 const LOAD_STEP: usize = 1 << 16;
 
@@ -469,7 +491,12 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
 fn chosen_peers(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
     let mut kinds = built_in();
     let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
-    for name in args.peers.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
+    let wanted = match args.peers.as_slice() {
+        // Whoever asks for everything means them, too.
+        [] if args.experiment == "all" => vec!["all".to_owned()],
+        asked => asked.to_vec(),
+    };
+    for name in wanted.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
         if known.is_empty() {
             return Err(Error::option(
                 "peers",
@@ -481,8 +508,8 @@ fn chosen_peers(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
             return Err(Error::option("peers", detail));
         }
     }
-    let all = args.peers.iter().any(|name| name == "all");
-    kinds.retain(|kind| all || args.peers.iter().any(|name| name == kind.name()));
+    let all = wanted.iter().any(|name| name == "all");
+    kinds.retain(|kind| all || wanted.iter().any(|name| name == kind.name()));
     for path in &args.peer_lib {
         let kind = load(path).map_err(|error| Error::option("peer-lib", error.to_string()))?;
         let taken = |name: &str| {

@@ -84,7 +84,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let mut designs = session.designs_named(&named)?;
     designs.retain(|design| !design.is_peer());
     of_size(session, &designs, (medium, durability), VALUE_BYTES, &WRITE_PERCENT)?;
-    for bytes in RECORD_BYTES {
+    for bytes in session.points(&RECORD_BYTES) {
         of_size(session, &designs, (medium, durability), bytes - KEY_BYTES, &[50])?;
     }
     Ok(())

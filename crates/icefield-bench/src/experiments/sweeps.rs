@@ -30,7 +30,7 @@ const BATCHES: [Batch; 11] = [
 
 /// `batch-size` (Fig 12).
 pub(super) fn batch_size(session: &mut Session) -> Outcome {
-    let batches = session.batches(&BATCHES);
+    let batches = session.batches(&session.points(&BATCHES));
     for spec in [&GET, &INSDEL] {
         let sweep = Sweep { batches: batches.clone(), ..Sweep::new(session, "batch-size") };
         run_sweep(session, spec, &sweep)?;
@@ -52,10 +52,9 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
         .take_while(|size| *size < largest)
         .collect();
     sizes.push(largest);
-    for keys in sizes {
+    for keys in session.points(&sizes) {
         session.args.keys = Some(keys);
-        let least = if session.args.quick { keys } else { LEAST_OPS };
-        session.args.ops = asked_ops.or(Some(keys.max(least.min(largest))));
+        session.args.ops = asked_ops.or(Some(session.ops(keys).max(LEAST_OPS.min(largest))));
         let stream = Sweep::new(session, "index-size");
         run_sweep(session, &GET, &stream)?;
         if session.args.batch.is_empty() {
@@ -71,7 +70,7 @@ pub(super) fn index_size(session: &mut Session) -> Outcome {
 /// `value-size` (Fig 9): gets that read the first word of a value, and all of it, and inserts with removals. Sums are
 /// checked, so reading is part of every get that is measured. Tables of words take part at eight bytes.
 pub(super) fn value_size(session: &mut Session) -> Outcome {
-    for value_bytes in map::VALUE_BYTES {
+    for value_bytes in session.points(&map::VALUE_BYTES) {
         for whole in [false, true] {
             let reads = if whole { "value" } else { "word" };
             let point = [("value_bytes", json!(value_bytes)), ("reads", json!(reads))];
@@ -88,7 +87,7 @@ pub(super) fn value_size(session: &mut Session) -> Outcome {
 
 /// `key-size` (Fig 10): likewise, by bytes of a key.
 pub(super) fn key_size(session: &mut Session) -> Outcome {
-    for key_bytes in map::KEY_BYTES {
+    for key_bytes in session.points(&map::KEY_BYTES) {
         session.records = Records { key_bytes, ..Records::default() };
         of_records(session, "key-size", &[&GET, &INSDEL], &[("key_bytes", json!(key_bytes))])?;
     }
@@ -176,7 +175,7 @@ const HOT_KEYS: u64 = 1000;
 /// `skew` (Fig 13): a growing share of the operations goes to a thousand keys.
 pub(super) fn skew(session: &mut Session) -> Outcome {
     let asked = session.args.dist;
-    for percent in [0, 20, 40, 60, 80, 90, 100] {
+    for percent in session.points(&[0, 20, 40, 60, 80, 90, 100]) {
         let dist = Distribution::Hot { keys: HOT_KEYS, percent };
         session.args.dist = dist;
         let point = [("hot_percent", json!(percent))];

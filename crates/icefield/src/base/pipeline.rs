@@ -1,9 +1,13 @@
 //! The rolling ring: overlaps the memory latency of many operations while running them strictly in order.
 //!
-//! Operation `i` goes through three stages: `first` computes its hash and asks for its line, `second` peeks at that
-//! line and asks for the one that it leads to, `run` executes it. While `i` runs, `first` is `ring` operations ahead
-//! and `second` is `stage2` ahead, so about `ring` line fills are in flight at any time. The ring never drains in the
-//! middle: a barrier between groups of operations halves the speed.
+//! Operation `i` goes through four stages: `first` computes its hash and where its line is, `ask` asks for it, `second`
+//! peeks at that line and asks for the one that it leads to, `run` executes it. While `i` runs, `first` and `ask` are
+//! `ring` operations ahead and `second` is `stage2` ahead, so about `ring` line fills are in flight at any time. The
+//! ring never drains in the middle: a barrier between groups of operations halves the speed.
+//!
+//! A hint waits, and all behind it, until its address is translated. Where pages are small and many that takes as long
+//! as the line itself, and hints that are an operation apart from each other wait one after the other. So stages are
+//! made in bursts, hints right behind hints, where tables live in files: [`rolling_in_bursts`].
 //!
 //! Only `run` may decide anything. Hints and peeks see memory as it was earlier, and other operations of the same batch
 //! run in between; so an entry should hold the hash, and never a pointer into a table that may be resized.
@@ -31,8 +35,12 @@ pub trait Stages {
     /// What goes from stage to stage.
     type Entry: Copy;
 
-    /// Computes what operation `index` needs and asks for its line.
+    /// Computes what operation `index` needs, and may ask for its line.
     fn first(&mut self, index: usize) -> Self::Entry;
+
+    /// Asks for its line, if `first` did not.
+    #[inline(always)]
+    fn ask(&mut self, _entry: Self::Entry) {}
 
     /// Peeks at that line and asks for the one that it leads to.
     fn second(&mut self, index: usize, entry: Self::Entry);
@@ -41,25 +49,28 @@ pub trait Stages {
     fn run(&mut self, index: usize, entry: Self::Entry) -> ControlFlow<()>;
 }
 
-/// Stages of three closures.
+/// Stages of four closures.
 #[inline(always)]
 pub fn stages<E: Copy>(
     first: impl FnMut(usize) -> E,
+    ask: impl FnMut(E),
     second: impl FnMut(usize, E),
     run: impl FnMut(usize, E) -> ControlFlow<()>,
 ) -> impl Stages<Entry = E> {
-    Closures { first, second, run }
+    Closures { first, ask, second, run }
 }
 
-struct Closures<A, B, C> {
+struct Closures<A, Q, B, C> {
     first: A,
+    ask: Q,
     second: B,
     run: C,
 }
 
-impl<E: Copy, A, B, C> Stages for Closures<A, B, C>
+impl<E: Copy, A, Q, B, C> Stages for Closures<A, Q, B, C>
 where
     A: FnMut(usize) -> E,
+    Q: FnMut(E),
     B: FnMut(usize, E),
     C: FnMut(usize, E) -> ControlFlow<()>,
 {
@@ -68,6 +79,11 @@ where
     #[inline(always)]
     fn first(&mut self, index: usize) -> E {
         (self.first)(index)
+    }
+
+    #[inline(always)]
+    fn ask(&mut self, entry: E) {
+        (self.ask)(entry);
     }
 
     #[inline(always)]
@@ -81,7 +97,7 @@ where
     }
 }
 
-/// Runs operations `0..count` in order through the three stages, and returns how many ran: all of them, or as many as
+/// Runs operations `0..count` in order through the stages, and returns how many ran: all of them, or as many as
 /// it took for `run` to answer `Break` (that one included). What was hinted and then not run leaves no trace.
 ///
 /// `ring` is brought into 1..=[`MAX_RING`], and `stage2` into 1..=`ring`.
@@ -90,10 +106,10 @@ pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -
     rolling_in_bursts::<1, S>(count, ring, stage2, stages)
 }
 
-/// [`rolling`], with `BURST` operations run one right after the other, and then as many hints and peeks made. For
-/// operations that execute a locked instruction each: nothing overlaps with those, so the latency of a hash or of a look
-/// at a line between any two of them would be waited for, and in a burst they pass together. `ring` and `stage2` are at
-/// least `BURST`.
+/// [`rolling`], with `BURST` operations run one right after the other, and then as many hints and peeks made. For tables
+/// in small pages, whose addresses are translated together then; and for operations that execute a locked instruction
+/// each: nothing overlaps with those, so the latency of a hash or of a look at a line between any two of them would be
+/// waited for, and in a burst they pass together. `ring` and `stage2` are at least `BURST`.
 #[inline(always)]
 pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     count: usize,
@@ -110,6 +126,10 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     // after `run(i)`, as ring <= MAX_RING.
     for index in 0..count.min(ring) {
         entries[index % MAX_RING].write(stages.first(index));
+    }
+    for index in 0..count.min(ring) {
+        // SAFETY: written above.
+        stages.ask(unsafe { entries[index % MAX_RING].assume_init() });
     }
     for index in 0..count.min(stage2) {
         // SAFETY: stage2 <= ring, so it was written above.
@@ -129,6 +149,10 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
         for index in start + ring..count.min(end + ring) {
             entries[index % MAX_RING].write(stages.first(index));
         }
+        for index in start + ring..count.min(end + ring) {
+            // SAFETY: written just now.
+            stages.ask(unsafe { entries[index % MAX_RING].assume_init() });
+        }
         for index in start + stage2..count.min(end + stage2) {
             // SAFETY: written just now or earlier, as stage2 <= ring.
             let entry = unsafe { entries[index % MAX_RING].assume_init() };
@@ -147,7 +171,7 @@ mod tests {
 
     /// Runs `count` operations and checks that every stage sees every operation once, in order, and not too late.
     fn check<const BURST: usize>(count: usize, ring: usize, stage2: usize) {
-        let seen = RefCell::new([0_usize; 3]);
+        let seen = RefCell::new([0_usize; 4]);
         let hints = ring.clamp(BURST, MAX_RING);
         let peeks = stage2.clamp(BURST, hints);
         let checked = stages(
@@ -156,9 +180,14 @@ mod tests {
                 seen.borrow_mut()[0] += 1;
                 index * 3
             },
+            |entry| {
+                assert_eq!(entry, seen.borrow()[3] * 3);
+                assert!(seen.borrow()[3] < seen.borrow()[0]);
+                seen.borrow_mut()[3] += 1;
+            },
             |index, entry| {
                 assert_eq!((index, entry), (seen.borrow()[1], index * 3));
-                assert!(index < seen.borrow()[0]);
+                assert!(index < seen.borrow()[3]);
                 seen.borrow_mut()[1] += 1;
             },
             |index, entry| {
@@ -172,7 +201,7 @@ mod tests {
             },
         );
         let ran = rolling_in_bursts::<BURST, _>(count, ring, stage2, checked);
-        assert_eq!((ran, seen.into_inner()), (count, [count; 3]));
+        assert_eq!((ran, seen.into_inner()), (count, [count; 4]));
     }
 
     #[test]
@@ -195,6 +224,7 @@ mod tests {
         let mut ran = Vec::new();
         let breaking = stages(
             |index| index,
+            |_| (),
             |_, _| (),
             |index, _| {
                 ran.push(index);

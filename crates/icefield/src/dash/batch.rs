@@ -26,9 +26,10 @@ use crate::record::batch::BatchEngine;
 use crate::record::engine::{Engine, Mode, Wrote};
 use crate::table::{Arg, Owned, same_length};
 
-/// How far ahead the ring fetches buckets, and when it looks into them to fetch records.
+/// How far ahead the ring fetches buckets, and when it looks into them to fetch records; how many at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
+const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     /// Reads keys in order, fetching what lies ahead.
@@ -41,7 +42,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let pin = self.core.pin();
         let mut failure = Ok(());
         let reads = pipeline::stages(
-            |index| self.ahead(self.core.records.probe(keys[index]).hash, prefetch_read),
+            |index| self.ahead(self.core.records.probe(keys[index]).hash),
+            |ahead| ask(&ahead, prefetch_read),
             |_, ahead| self.core.pm.peek(|| self.peek(&ahead)),
             |index, ahead| {
                 let probe = Probe { hash: ahead.hash, key: K::raw(keys[index]) };
@@ -58,19 +60,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 }
             },
         );
-        pipeline::rolling(keys.len(), RING, PEEK, reads);
+        pipeline::rolling_in_bursts::<BURST, _>(keys.len(), RING, PEEK, reads);
         failure
     }
 
-    /// The first stage: asks for a key's buckets.
-    #[inline]
-    fn ahead(&self, hash: u64, hint: impl Fn(*const Bucket)) -> Ahead<'_> {
-        let sighted = self.core.pm.peek(|| self.sight(hash));
-        if let Some(Target { pair: [home, probing], .. }) = sighted {
-            hint(home);
-            hint(probing);
-        }
-        Ahead { hash, sighted }
+    /// The first stage: finds a key's buckets. Inlined into the ring, whose entries are read as they are written: by
+    /// words, not by vectors, which would wait for the words.
+    #[inline(always)]
+    fn ahead(&self, hash: u64) -> Ahead<'_> {
+        Ahead { hash, sighted: self.core.pm.peek(|| self.sight(hash)) }
     }
 
     /// Looks for the fingerprint and fetches the line of the slot that will be read. Decides nothing.
@@ -100,6 +98,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
+/// The second stage: asks for the buckets.
+#[inline(always)]
+fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
+    if let Some(Target { pair: [home, probing], .. }) = ahead.sighted {
+        hint(home);
+        hint(probing);
+    }
+}
+
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K, V>
     for Dash<K, V, P, M>
 {
@@ -114,7 +121,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
 
     #[inline]
     fn hint(&self, hash: u64) {
-        self.ahead(hash, prefetch_write);
+        ask(&self.ahead(hash), prefetch_write);
     }
 
     fn write_batch<'k, 'v>(
@@ -130,7 +137,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
         let key_of = |index| operation(index).0;
         let mut failure = Ok(());
         let writes = pipeline::stages(
-            |index| self.ahead(self.core.records.probe(operation(index).0).hash, prefetch_read),
+            |index| self.ahead(self.core.records.probe(operation(index).0).hash),
+            |ahead| ask(&ahead, prefetch_read),
             |_, ahead| self.core.pm.peek(|| self.peek_room(&ahead)),
             |index, ahead| {
                 let (key, write) = operation(index);
@@ -147,7 +155,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
                 }
             },
         );
-        pipeline::rolling(count, RING, PEEK, writes);
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, writes);
         // What came before a failure is made durable and answered.
         let finished = writer.run_all(&key_of, &mut answer);
         failure.and(finished)

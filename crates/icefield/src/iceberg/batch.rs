@@ -18,9 +18,10 @@ use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe};
 use crate::table::{Arg, Owned, same_length};
 
-/// How far ahead the ring fetches fingerprints, and when it looks at them to fetch slots.
+/// How far ahead the ring fetches fingerprints, and when it looks at them to fetch slots; how many at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
+const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Asks for the fingerprints of a hash's front bucket.
@@ -150,12 +151,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
     fn run<I: Isa>(self, isa: I) -> Result<()> {
         let pin = self.table.core.pin();
         let (count, mut failure) = (self.keys.len(), Ok(()));
-        pipeline::rolling(
-            count,
-            RING,
-            PEEK,
-            Ring { reads: self, isa, pin: &pin, failure: &mut failure },
-        );
+        let ring = Ring { reads: self, isa, pin: &pin, failure: &mut failure };
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, ring);
         failure
     }
 }

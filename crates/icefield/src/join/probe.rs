@@ -17,12 +17,13 @@ use super::parallel::{Tasks, in_parallel, threads_for};
 use super::view::View;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::pipeline::{Stages, prefetch_read, rolling};
+use crate::base::pipeline::{Stages, prefetch_read, rolling_in_bursts};
 use crate::key::Word;
 use crate::pm::{CellLine, Medium};
 
-/// How far ahead of its test a group's line is asked for.
+/// How far ahead of its test a group's line is asked for, and how many at a time.
 const RING: usize = 64;
+const BURST: usize = 8;
 /// Keys in the queue while their lines arrive, and how many are compared then.
 const QUEUED: usize = 48;
 const COMPARED: usize = 16;
@@ -280,7 +281,7 @@ impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool> Kernel
             flagged,
             told: &mut told,
         };
-        rolling(count, RING, 1, stages);
+        rolling_in_bursts::<BURST, _>(count, RING, BURST, stages);
         queue.compare(queue.tail - queue.head);
         told.passed = queue.tail;
         told

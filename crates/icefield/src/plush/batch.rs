@@ -1,19 +1,26 @@
 //! Batches: what lies ahead is asked for, writes go through windows.
 
+use std::ops::ControlFlow;
+
 use super::Plush;
 use super::op::{Mode as Own, Wrote};
 use super::window::Window;
 use crate::Result;
+use crate::base::pipeline;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
+use crate::record::Probe;
 use crate::record::engine::Mode;
 use crate::table::{
     Arg, Occupied, OnFailure, Op, Owned, RecordArg, Table, TryInsert, no_shadows, run_mixed,
     same_length,
 };
 
-/// How far ahead of a batch its keys are asked for.
+/// How far ahead of a batch of writes its keys are asked for.
 const HINT_DISTANCE: usize = 16;
+/// How far ahead reads fetch what they look at first, and how many at a time.
+const RING: usize = 24;
+const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn read_batch(
@@ -22,13 +29,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         found: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         same_length(keys.len(), found.len())?;
-        for (at, found) in found.iter_mut().enumerate() {
-            if let Some(&ahead) = keys.get(at + HINT_DISTANCE) {
-                self.core.prefetch(self.core.probe(ahead).hash);
-            }
-            *found = Table::get(self, keys[at])?;
-        }
-        Ok(())
+        let (core, mut failure) = (&self.core, Ok(()));
+        let _pin = core.pin();
+        let reads = pipeline::stages(
+            |at| core.probe(keys[at]).hash,
+            |hash| core.prefetch(hash),
+            |_, _| (),
+            |at, hash| {
+                let value = core.find(&Probe { hash, key: K::raw(keys[at]) });
+                match value.and_then(|word| word.map(|word| self.own_value(word)).transpose()) {
+                    Ok(value) => {
+                        found[at] = value;
+                        ControlFlow::Continue(())
+                    }
+                    Err(error) => {
+                        failure = Err(error);
+                        ControlFlow::Break(())
+                    }
+                }
+            },
+        );
+        pipeline::rolling_in_bursts::<BURST, _>(keys.len(), RING, BURST, reads);
+        failure
     }
 
     /// Runs writes in order through windows. `operation` gives key, value and what to do; `answer` gets the value

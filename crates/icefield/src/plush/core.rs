@@ -400,6 +400,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Asks for what a read of a key with this hash will look at first.
     pub(super) fn prefetch(&self, hash: u64) {
         self.root.prefetch(self.root_entry(hash));
+        self.root.prefetch_fingerprints(self.root_entry(hash));
         for level in 1..=self.level_count() {
             if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
                 self.prefetch_filter(entry, hash);

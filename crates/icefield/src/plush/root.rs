@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_RECORDS, Shape};
 use crate::base::memory::ZeroedArray;
+use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
 use crate::pm::Medium;
 
@@ -125,6 +126,8 @@ impl<M: Medium> Held<'_, M> {
     }
 }
 
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
 const LANES: u64 = 0x0101_0101_0101_0101;
 
 #[inline]
@@ -313,16 +316,21 @@ impl RootTable {
         // Relaxed: asked under the lock.
         let at = self.heads[entry].size.load(Relaxed) as usize + more;
         if at < self.records {
-            crate::base::pipeline::prefetch_write(&self.slots[entry * self.records + at]);
+            prefetch_write(&self.slots[entry * self.records + at]);
             let word = entry * self.words + at / 8;
-            crate::base::pipeline::prefetch_write(&self.fingerprints[word]);
+            prefetch_write(&self.fingerprints[word]);
         }
     }
 
-    /// Asks for an entry ahead of time.
+    /// Asks for an entry ahead of time: what a writer looks at.
     pub(super) fn prefetch(&self, entry: usize) {
-        crate::base::pipeline::prefetch_read(&self.heads[entry]);
-        crate::base::pipeline::prefetch_read(&self.fingerprints[entry * self.words]);
+        prefetch_read(&self.heads[entry]);
+    }
+
+    /// The same for a reader, who looks at all fingerprints.
+    pub(super) fn prefetch_fingerprints(&self, entry: usize) {
+        let words = &self.fingerprints[entry * self.words..(entry + 1) * self.words];
+        words.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));
     }
 }
 

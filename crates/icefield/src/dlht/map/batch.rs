@@ -271,6 +271,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                 prefetch_write(line);
                 Some((line, hash))
             };
+            let asked = |_| ();
             let second = |_, ahead| {
                 if let Some((line, hash)) = ahead {
                     hint::<K, V>(isa, index, line, hash);
@@ -286,7 +287,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                 };
                 if end.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            rolling(stretch, RING, STAGE2, stages(first, second, run));
+            rolling(stretch, RING, STAGE2, stages(first, asked, second, run));
             ran += stretch;
             stretch = STRETCH;
         }
