@@ -1,7 +1,7 @@
 """Relations to join, what their join must count, and the engines that join them.
 
-Keys are those of `icefield bench`: the n-th is SplitMix64's finalizer of n plus a scrambled seed. Files of relations are
-those that `icefield bench join --relations DIR` reads: `build.u64` and `probe-NAME.u64`, little-endian words.
+Keys are those of `icefield bench`: the n-th is SplitMix64's finalizer of n plus a scrambled seed. Files of relations
+are those that `icefield bench join --relations DIR` reads: `build.u64` and `probe-NAME.u64`, little-endian words.
 """
 
 import json

@@ -72,8 +72,8 @@ impl Counter {
             ..Attributes::default()
         };
         let close_on_exec: libc::c_ulong = 1 << 3;
-        // SAFETY: the kernel reads as many bytes from the attributes as their size says, and keeps no pointer. The other
-        // arguments: this thread, any processor, no group.
+        // SAFETY: the kernel reads as many bytes from the attributes as their size says, and keeps no pointer. What
+        // follows: this thread, any processor, no group.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,

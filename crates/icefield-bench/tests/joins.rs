@@ -1,4 +1,5 @@
-//! The experiments about joins, small: every table has every phase, all count the same pairs, the rows have their fields.
+//! The experiments about joins, small: every table has every phase, all count the same pairs, and the rows have their
+//! fields.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 

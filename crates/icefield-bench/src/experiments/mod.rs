@@ -189,7 +189,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "join",
-        what: "joins with an index and with maps, built and probed, by the share that matches (SPAR Figs 4-6, DLHT Fig 20)",
+        what: "joins with an index and with maps, built and probed, by the share that matches (SPAR 4-6, DLHT 20)",
         run: join::run,
     },
     Experiment {

@@ -43,7 +43,7 @@ impl Rows {
         &self.all[..self.present]
     }
 
-    fn new(&self) -> &[u64] {
+    fn added(&self) -> &[u64] {
         &self.all[self.present..]
     }
 }
@@ -114,8 +114,8 @@ impl Contender {
             }
             None => {
                 let (time, found) =
-                    session.timed(table, Call::TryInsert, rows.new(), threads, batch)?;
-                session.check_call(design, table, (Call::TryInsert, rows.new()), found);
+                    session.timed(table, Call::TryInsert, rows.added(), threads, batch)?;
+                session.check_call(design, table, (Call::TryInsert, rows.added()), found);
                 self.update.push(time.as_secs_f64());
             }
         }
@@ -134,8 +134,8 @@ impl Contender {
     fn report(self, session: &mut Session, rows: &Rows) -> Outcome {
         let Self { design, mut row, how: (threads, batch), .. } = self;
         (row.threads, row.batch) = (Some(threads), Some(batch));
-        (row.keys, row.ops) = (Some(rows.old().len() as u64), Some(rows.new().len() as u64));
-        let rate = |seconds: &f64| mops(rows.new().len(), Duration::from_secs_f64(*seconds));
+        (row.keys, row.ops) = (Some(rows.old().len() as u64), Some(rows.added().len() as u64));
+        let rate = |seconds: &f64| mops(rows.added().len(), Duration::from_secs_f64(*seconds));
         row.throughput(&self.update.iter().map(rate).collect::<Vec<_>>());
         for (name, seconds) in
             [("insert_ms", &self.insert), ("merge_ms", &self.merge), ("rebuild_ms", &self.rebuild)]
@@ -204,8 +204,13 @@ fn meanwhile(
         }
         Ok::<_, icefield::Error>((count, found, began.elapsed()))
     };
-    let mut passes = 0..8;
-    let (count, _, alone) = probe(&mut || passes.next().is_some())?;
+    let passes = |count: u32| {
+        let mut left = 0..count;
+        probe(&mut || left.next().is_some())
+    };
+    // Maps the pages.
+    passes(1)?;
+    let (count, _, alone) = passes(8)?;
     let before = mops(count as usize, alone);
     let done = AtomicBool::new(false);
     let (probed, outcome) = std::thread::scope(|scope| {
