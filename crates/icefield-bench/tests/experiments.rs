@@ -34,6 +34,8 @@ const TESTS: &[(&str, fn())] = &[
     ("filters_are_those_of_the_tables_asked_for", filters_are_those_of_the_tables_asked_for),
     ("optimistic_searches_write_nothing", optimistic_searches_write_nothing),
     ("page_faults_are_counted", page_faults_are_counted),
+    ("logs_can_be_left_out", logs_can_be_left_out),
+    ("records_have_any_size", records_have_any_size),
     ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
     ("recovery_is_independent_of_size", recovery_is_independent_of_size),
     ("latencies_are_in_order", latencies_are_in_order),
@@ -305,6 +307,33 @@ fn page_faults_are_counted() {
     assert_eq!(states.len(), 4, "{states:?}");
     // New pages are touched by the table that grows on small pages.
     assert!(extra(&rows[0], "page_faults") > 0.001, "{:?}", rows[0]);
+}
+
+fn logs_can_be_left_out() {
+    let loads = rows(small("bulk-load"));
+    let ops: Vec<_> = loads.iter().map(|row| row["op"].as_str().unwrap()).collect();
+    assert_eq!(ops, ["put", "put_unlogged"]);
+    assert_eq!(extra(&loads[0], "to_logged"), 1.0);
+    assert!(extra(&loads[1], "durable_mops") <= number(&loads[1], "mops"));
+    let mut args = small("checkpoint");
+    args.threads = vec![1, 2];
+    let checkpoints = rows(args);
+    assert_eq!(checkpoints.len(), 2);
+    assert_eq!(extra(&checkpoints[0], "to_first"), 1.0);
+    assert!(checkpoints.iter().all(|row| extra(row, "checkpoint_ms") > 0.0));
+    assert!(checkpoints.iter().all(|row| number(row, "ops") > 0.0), "nothing was moved");
+}
+
+fn records_have_any_size() {
+    let mut args = small("var-records");
+    args.tables = vec!["plush".into(), "dash-eh".into(), "iceberg".into()];
+    args.keys = Some(2_000);
+    let rows = rows(args);
+    let point =
+        |row: &Map<String, Value>| (extra(row, "record_bytes"), extra(row, "write_percent"));
+    assert_eq!(rows.len(), 3 * 9);
+    assert_eq!(rows.iter().filter(|row| point(row).0 == 1_016.0).count(), 9);
+    assert_eq!(rows.iter().filter(|row| point(row) == (32.0, 50.0)).count(), 3);
 }
 
 fn a_fill_curve_has_twenty_points() {

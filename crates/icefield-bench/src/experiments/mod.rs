@@ -19,12 +19,14 @@ mod oltp;
 mod prefault;
 mod project;
 mod range;
+mod records;
 mod recovery;
 mod smallbank;
 mod sweeps;
 mod tatp;
 mod throughput;
 mod timeline;
+mod unlogged;
 mod ycsb;
 
 use std::time::Instant;
@@ -121,8 +123,23 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "range",
-        what: "records in the order of their keys, by how many are asked for at a time (Plush 6.6)",
+        what: "records in the order of their keys, by how many are asked for at a time (Plush Fig 10)",
         run: range::run,
+    },
+    Experiment {
+        name: "var-records",
+        what: "16-byte keys with values of 16 to 2032 bytes, by the share of writes (Plush Fig 12)",
+        run: records::run,
+    },
+    Experiment {
+        name: "bulk-load",
+        what: "records through the log, and past it (Plush Fig 9)",
+        run: unlogged::bulk_load,
+    },
+    Experiment {
+        name: "checkpoint",
+        what: "making durable what no log has, by one thread and by several (Plush 6.5)",
+        run: unlogged::checkpoint,
     },
     Experiment {
         name: "single-thread",

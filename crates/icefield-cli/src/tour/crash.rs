@@ -53,7 +53,10 @@ pub struct Crash {
 pub fn child(args: &ChildArgs) -> Outcome {
     let design = designs().into_iter().nth(args.index);
     let design = design.ok_or_else(|| Failure::Usage("--index: no such table".to_owned()))?;
-    (design.child)(args)?;
+    let outlives = design.outlives;
+    let outlives =
+        outlives.ok_or_else(|| Failure::Usage("--index: a table in memory".to_owned()))?;
+    (outlives.child)(args)?;
     Ok(true)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icefield::{Dash, DashEh, DashLh, Directory, Durable, Iceberg, Plush, Result, Value};
+use icefield::{Dash, DashEh, DashLh, Directory, Dlht, Durable, Iceberg, Plush, Result, Value};
 
 use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
@@ -53,13 +53,19 @@ pub struct Design {
     pub values: &'static str,
     /// Measures its speed.
     pub measure: fn(&Stage<'_>, &Design) -> Result<Speed, Failure>,
-    /// Kills a process that loads it, and looks what is left.
+    /// What outlives a process, if anything does.
+    pub outlives: Option<Outlives>,
+}
+
+/// What is done to tables that outlive their processes.
+pub struct Outlives {
+    /// Kills a process that loads one, and looks what is left.
     pub crash: fn(&Stage<'_>, &Design) -> Result<Crash, Failure>,
     /// What that process does.
     pub child: fn(&ChildArgs) -> Result<(), Failure>,
 }
 
-/// Every table there is.
+/// Every table of keys and values.
 pub fn designs() -> Vec<Design> {
     vec![
         design::<DashEh<u64, u64>>("dash-eh"),
@@ -70,6 +76,14 @@ pub fn designs() -> Vec<Design> {
         design::<Iceberg<u64, [u8]>>("iceberg"),
         design::<Plush<u64, u64>>("plush"),
         design::<Plush<u64, [u8]>>("plush"),
+        Design {
+            name: "dlht",
+            values: <u64 as Stored>::TITLE,
+            measure: |stage, design| {
+                measure::speed(stage, design.name, |_| Dlht::<u64, u64>::options().build())
+            },
+            outlives: None,
+        },
     ]
 }
 
@@ -80,8 +94,7 @@ where
     Design {
         name,
         values: T::Value::TITLE,
-        measure: measure::speed::<T>,
-        crash: crash::crash::<T>,
-        child: crash::load::<T>,
+        measure: |stage, design| measure::speed(stage, design.name, T::create),
+        outlives: Some(Outlives { crash: crash::crash::<T>, child: crash::load::<T> }),
     }
 }

@@ -1,7 +1,10 @@
-//! `icefield tour`: every table that exists, loaded, killed, reopened and verified, in one minute and one table.
+//! `icefield tour`: every table that exists, loaded, killed, reopened and verified, in one minute and one table, and
+//! which of them is for whom.
 
+mod advice;
 mod crash;
 mod designs;
+mod join;
 mod measure;
 mod orders;
 
@@ -16,6 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::json::{JsonArgs, Line, Output, with_output};
 use crash::Crash;
 use designs::{Design, designs};
+use join::Join;
 use measure::Speed;
 use orders::Order;
 
@@ -81,7 +85,18 @@ impl Stage<'_> {
 struct Row {
     design: Design,
     speed: Speed,
-    crash: Crash,
+    /// Of tables that outlive their processes.
+    crash: Option<Crash>,
+}
+
+impl Row {
+    fn lost(&self) -> u64 {
+        self.crash.as_ref().map_or(0, |crash| crash.lost)
+    }
+
+    fn has_faults(&self) -> bool {
+        self.crash.as_ref().is_some_and(|crash| !crash.faults.is_empty())
+    }
 }
 
 /// Runs the command.
@@ -99,16 +114,25 @@ pub fn run(args: &Args) -> Outcome {
         for design in designs() {
             stage.go_on()?;
             let speed = (design.measure)(&stage, &design)?;
-            let crash = (design.crash)(&stage, &design)?;
-            tell(out, &design, &crash, orders.len())?;
+            let crash = match &design.outlives {
+                Some(outlives) => Some((outlives.crash)(&stage, &design)?),
+                None => None,
+            };
+            if let Some(crash) = &crash {
+                tell(out, &design, crash, orders.len())?;
+            }
             rows.push(Row { design, speed, crash });
         }
-        let lost = rows.iter().map(|row| row.crash.lost).sum();
+        stage.go_on()?;
+        let join = join::join(&stage, args.scale)?;
+        tell_join(out, &join)?;
+        let lost = rows.iter().map(Row::lost).sum();
         print(out, &rows, lost)?;
+        advice::print(out, &rows, &join)?;
         dir.close().map_err(|error| {
             Failure::Problem(format!("cannot remove the tour's directory: {error}"))
         })?;
-        Ok(lost == 0 && rows.iter().all(|row| row.crash.faults.is_empty()))
+        Ok(lost == 0 && !rows.iter().any(Row::has_faults) && join.found == join.items)
     })
 }
 
@@ -151,6 +175,31 @@ fn tell(out: &mut Output, design: &Design, crash: &Crash, orders: usize) -> Resu
     out.flush()
 }
 
+fn tell_join(out: &mut Output, join: &Join) -> Result<(), Failure> {
+    out.say(format_args!(
+        "join: an index of the orders, built at {} a second; open again in {}; {} of {} line items found their order, {} \
+         a second.",
+        grouped(join.built as u64),
+        milliseconds(join.open),
+        grouped(join.found),
+        grouped(join.items),
+        grouped(join.joined as u64),
+    ))?;
+    if join.found != join.items {
+        out.say("  fault: each line item has one order")?;
+    }
+    out.line(
+        Line::new()
+            .field("design", "join")
+            .field("built_per_s", &join.built.round())
+            .field("open_ms", &(join.open.as_secs_f64() * 1e3))
+            .field("joined_per_s", &join.joined.round())
+            .field("items", &join.items)
+            .field("found", &join.found)
+            .field("bytes_per_key", &join.bytes_per_key),
+    )
+}
+
 fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
     let title = [
         "design",
@@ -174,8 +223,8 @@ fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
         out.say(text)?;
     }
     out.say("\nOne thread, growing from an empty table; every put is durable when it returns, a batch of 32 when the batch")?;
-    out.say("does. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
-    if let Some(warning) = rows.first().and_then(|row| create::warning(row.speed.durability)) {
+    out.say("does; dlht lives in memory. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
+    if let Some(warning) = rows.iter().find_map(|row| create::warning(row.speed.durability?)) {
         out.say(warning)?;
     }
     out.say(if lost == 0 {
@@ -198,22 +247,28 @@ fn cells_of(row: &Row) -> [String; 9] {
         grouped(speed.batched_puts as u64),
         grouped(speed.gets as u64),
         format!("{:.1}", speed.bytes_per_key),
-        milliseconds(crash.recovery),
-        grouped(crash.acknowledged),
-        grouped(crash.lost),
+        crash.as_ref().map_or_else(nothing, |crash| milliseconds(crash.recovery)),
+        crash.as_ref().map_or_else(nothing, |crash| grouped(crash.acknowledged)),
+        crash.as_ref().map_or_else(nothing, |crash| grouped(crash.lost)),
     ]
+}
+
+/// What stands for figures that a table in memory has not.
+fn nothing() -> String {
+    "-".to_owned()
 }
 
 fn line_of(row: &Row) -> Line {
     let Row { design, speed, crash } = row;
-    Line::new()
+    let line = Line::new()
         .field("design", design.name)
         .field("values", design.values)
         .field("puts_per_s", &speed.puts.round())
         .field("batched_puts_per_s", &speed.batched_puts.round())
         .field("gets_per_s", &speed.gets.round())
-        .field("bytes_per_key", &speed.bytes_per_key)
-        .field("durability", &speed.durability.to_string())
+        .field("bytes_per_key", &speed.bytes_per_key);
+    let (Some(durability), Some(crash)) = (speed.durability, crash) else { return line };
+    line.field("durability", &durability.to_string())
         .field("recovery_ms", &(crash.recovery.as_secs_f64() * 1e3))
         .field("acknowledged", &crash.acknowledged)
         .field("lost", &crash.lost)

@@ -1,0 +1,193 @@
+//! `var-records`: keys of 16 bytes and values of any length (Plush Fig 12): by the share of writes, and by the size of
+//! the records. Writes replace the values of present keys, so that a table stays as it is while it is measured.
+
+use std::time::Duration;
+
+use icefield::{DashEh, DashLh, Durability, Iceberg, Plush, Result, Table};
+use serde_json::json;
+
+use crate::args::{Batch, Medium};
+use crate::keys::{Tally, value_of};
+use crate::machine::{mops, part};
+use crate::place::RemovedDir;
+use crate::session::Session;
+use crate::table::Design;
+use crate::{Error, Outcome};
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 16;
+/// The paper's values, and percents of the operations that write.
+const VALUE_BYTES: usize = 1_000;
+const WRITE_PERCENT: [usize; 3] = [10, 50, 90];
+/// Bytes of a record in the second sweep, half of whose operations write.
+const RECORD_BYTES: [usize; 6] = [32, 64, 128, 256, 512, 2_048];
+/// Records when no number is asked for.
+const USUAL_KEYS: u64 = 1_000_000;
+
+/// Who takes part, by name.
+const TABLES: [&str; 4] = ["plush", "dash-eh", "dash-lh", "iceberg"];
+
+/// An operation: whether it writes, and its key.
+type Step = (bool, u64);
+
+/// The 16-byte key that stands for a number.
+fn long_key(key: u64) -> [u8; KEY_BYTES] {
+    (u128::from(key) << 64 | u128::from(!key)).to_le_bytes()
+}
+
+/// A table of such records.
+trait LongRecords: Send + Sync {
+    /// Puts and reads. `value` is a buffer of the values' length.
+    fn make(&self, steps: &[Step], value: &mut [u8]) -> Result<Tally>;
+}
+
+impl<T: Table<Key = [u8; KEY_BYTES], Value = [u8]>> LongRecords for T {
+    fn make(&self, steps: &[Step], value: &mut [u8]) -> Result<Tally> {
+        let (mut tally, bytes) = (Tally::default(), value.len());
+        for &(writes, key) in steps {
+            if writes {
+                value[..8].copy_from_slice(&value_of(key).to_le_bytes());
+                self.put(long_key(key), value)?;
+                tally.insert(true);
+            } else {
+                let found = self.get_with(long_key(key), |value| {
+                    let first = value.first_chunk().filter(|_| value.len() == bytes);
+                    first.map(|word| u64::from_le_bytes(*word))
+                })?;
+                tally.answer(found.flatten());
+            }
+        }
+        Ok(tally)
+    }
+}
+
+/// A loaded table and the directory that goes away with it.
+struct Loaded {
+    design: &'static dyn Design,
+    table: Box<dyn LongRecords>,
+    _removed: RemovedDir,
+    speeds: Vec<f64>,
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let named: Vec<&str> = TABLES
+        .into_iter()
+        .filter(|name| session.designs.iter().any(|design| design.name() == *name))
+        .collect();
+    if named.is_empty() {
+        return Err(Error::option("tables", "must be some of plush, dash-eh, dash-lh, iceberg"));
+    }
+    let medium = session.args.medium.unwrap_or(Medium::Pmem);
+    let Some(durability) = medium.durability().filter(|_| medium != Medium::Memory) else {
+        return Err(Error::option("medium", "must be process, pmem or disk"));
+    };
+    let mut designs = session.designs_named(&named)?;
+    designs.retain(|design| !design.is_peer());
+    of_size(session, &designs, (medium, durability), VALUE_BYTES, &WRITE_PERCENT)?;
+    for bytes in RECORD_BYTES {
+        of_size(session, &designs, (medium, durability), bytes - KEY_BYTES, &[50])?;
+    }
+    Ok(())
+}
+
+/// All tables with values of one length.
+fn of_size(
+    session: &mut Session,
+    designs: &[&'static dyn Design],
+    (medium, durability): (Medium, Durability),
+    value_bytes: usize,
+    write_percents: &[usize],
+) -> Outcome {
+    let keys = session.keys_or(USUAL_KEYS);
+    let mut loaded = Vec::new();
+    for &design in designs {
+        loaded.push(load(session, design, durability, keys, value_bytes)?);
+    }
+    let ops = session.ops(keys) as usize;
+    for &percent in write_percents {
+        for threads in session.threads() {
+            for round in 0..session.repeat() {
+                let steps = steps(session, keys, ops, percent, round as u64);
+                for loaded in &mut loaded {
+                    let time = measured(session, loaded, &steps, value_bytes, threads)?;
+                    loaded.speeds.push(mops(ops, time));
+                }
+            }
+            for loaded in &mut loaded {
+                let mut row = session.row("var-records", loaded.design, medium);
+                (row.threads, row.batch) = (Some(threads), Some(Batch::None));
+                (row.keys, row.ops) = (Some(keys), Some(ops as u64));
+                row.throughput(&std::mem::take(&mut loaded.speeds));
+                row.extra("write_percent", json!(percent));
+                row.extra("record_bytes", json!(KEY_BYTES + value_bytes));
+                session.put(row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads and writes of present keys, so many percent of them writes, in random order.
+fn steps(session: &Session, keys: u64, ops: usize, percent: usize, round: u64) -> Vec<Step> {
+    let drawn = session.space.draw(session.args.dist, keys, ops, session.args.seed + round);
+    // A stride that is prime to a hundred mixes the two kinds evenly.
+    (0..).zip(drawn).map(|(at, key): (usize, u64)| (at * 37 % 100 < percent, key)).collect()
+}
+
+fn measured(
+    session: &Session,
+    loaded: &Loaded,
+    steps: &[Step],
+    value_bytes: usize,
+    threads: usize,
+) -> Outcome<Duration> {
+    let name = loaded.design.name();
+    session.progress(&format!("var-records {name}: {value_bytes}-byte values, {threads} threads"));
+    let (time, parts) = session.machine.run(threads, |thread| {
+        let mut value = vec![0; value_bytes];
+        loaded.table.make(&steps[part(steps.len(), thread, threads)], &mut value)
+    });
+    let mut found = Tally::default();
+    for part in parts {
+        found.add(part?);
+    }
+    let read: Vec<u64> = steps.iter().filter(|step| !step.0).map(|step| step.1).collect();
+    let expected = Tally { hits: steps.len() as u64, ..Tally::of_values(&read) };
+    session.check(loaded.design, "var-records", found, expected);
+    Ok(time)
+}
+
+fn load(
+    session: &Session,
+    design: &'static dyn Design,
+    durability: Durability,
+    keys: u64,
+    value_bytes: usize,
+) -> Outcome<Loaded> {
+    session.progress(&format!("var-records {}: loading {keys} records", design.name()));
+    let path = session.fresh_path();
+    let removed = RemovedDir(Some(path.clone()));
+    /// The options of each design are types of their own.
+    macro_rules! table {
+        ($options:expr) => {
+            Box::new($options.capacity(keys).durability(durability).create(&path)?)
+        };
+    }
+    let sync = session.args.durability.unwrap_or_default();
+    let table: Box<dyn LongRecords> = match design.name() {
+        "dash-eh" => table!(DashEh::<[u8; KEY_BYTES], [u8]>::options()),
+        "dash-lh" => table!(DashLh::<[u8; KEY_BYTES], [u8]>::options()),
+        "iceberg" => table!(Iceberg::<[u8; KEY_BYTES], [u8]>::options()),
+        _ => table!(Plush::<[u8; KEY_BYTES], [u8]>::options().sync(sync)),
+    };
+    let (space, threads) = (session.space, session.machine.cores());
+    let (_, parts) = session.machine.run(threads, |thread| {
+        let part = part(keys as usize, thread, threads);
+        let mut value = vec![0; value_bytes];
+        part.into_iter().try_for_each(|index| {
+            table.make(&[(true, space.key(index as u64))], &mut value).map(drop)
+        })
+    });
+    parts.into_iter().collect::<Result<()>>()?;
+    Ok(Loaded { design, table, _removed: removed, speeds: Vec::new() })
+}

@@ -1,0 +1,56 @@
+//! The join index of the tour: built over the orders, opened again, and asked for the order of every line item.
+
+use std::time::{Duration, Instant};
+
+use icefield::JoinIndex;
+
+use super::Stage;
+use super::measure::remove;
+use super::orders;
+use crate::failure::Failure;
+
+/// Line items joined with their orders.
+pub struct Join {
+    /// Orders a second that the index was built from.
+    pub built: f64,
+    /// From the beginning of `open` to the first answer.
+    pub open: Duration,
+    /// Line items a second that found their order.
+    pub joined: f64,
+    /// How many there are.
+    pub items: u64,
+    /// How many orders were found for them: one each.
+    pub found: u64,
+    /// Bytes on the medium for each order.
+    pub bytes_per_key: f64,
+}
+
+/// Builds, opens and probes.
+pub fn join(stage: &Stage<'_>, scale: f64) -> Result<Join, Failure> {
+    let path = stage.dir.join("joined.ice");
+    let keys: Vec<u64> = stage.orders.iter().map(|order| order.key).collect();
+    let rows: Vec<u64> = (0..keys.len() as u64).collect();
+    let items = orders::line_items(scale);
+    stage.go_on()?;
+
+    let begun = Instant::now();
+    drop(JoinIndex::build(&path, &keys, &rows)?);
+    let built = per_second(keys.len(), begun);
+
+    let begun = Instant::now();
+    let index = JoinIndex::<u64>::open(&path)?;
+    index.probe_count(&keys[..keys.len().min(1)])?;
+    let open = begun.elapsed();
+
+    let begun = Instant::now();
+    let found = index.probe_count(&items)?;
+    let joined = per_second(items.len(), begun);
+    let bytes_per_key = index.stats()?.file_bytes as f64 / keys.len().max(1) as f64;
+    drop(index);
+    remove(&path)?;
+    Ok(Join { built, open, joined, items: items.len() as u64, found, bytes_per_key })
+}
+
+fn per_second(things: usize, begun: Instant) -> f64 {
+    things as f64 / begun.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
+}
