@@ -86,6 +86,14 @@ pub struct Args {
     /// How `ycsb-*` write: replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
+    /// Shares of the probe rows that match in `join` and `cache-misses`, in percent, e.g. `20,100`
+    /// [default: 20, 40, 60, 80, 100; and 0 in `join`]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub selectivity: Vec<u32>,
+    /// For `join`: a directory with relations to join instead of made ones, `build.u64` and one `probe-NAME.u64` or
+    /// more, each the rows' keys as little-endian words; keys may repeat
+    #[arg(long)]
+    pub relations: Option<PathBuf>,
     /// Seed of the keys and of every random choice
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -135,6 +143,8 @@ impl Args {
             link_ratio: Vec::new(),
             mem_node: None,
             ycsb_writes: YcsbWrites::Update,
+            selectivity: Vec::new(),
+            relations: None,
             seed: 1,
             json: None,
             out: None,

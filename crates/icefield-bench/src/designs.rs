@@ -7,6 +7,7 @@ use icefield::{
 
 use crate::ablated;
 use crate::args::{Hashing, Medium};
+use crate::index::SparHt;
 use crate::limit::Pages;
 use crate::map;
 use crate::ours::{OneThread, Ours, Single};
@@ -28,6 +29,7 @@ pub(crate) const DESIGNS: &[&dyn Design] = &[
     &InMemory::Local,
     &InMemory::Set,
     &InMemory::Map,
+    &SparHt,
 ];
 
 /// A table at `place`, made or opened. A macro, for options have no common trait.

@@ -9,10 +9,13 @@
 
 mod ablated;
 mod args;
+mod cache;
 mod compare;
+mod counters;
 mod designs;
 mod error;
 mod experiments;
+mod index;
 mod keys;
 mod limit;
 mod machine;

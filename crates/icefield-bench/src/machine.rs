@@ -75,12 +75,35 @@ impl Machine {
         (time, results.into_iter().map(|(.., result)| result).collect())
     }
 
+    /// Runs `work` on a thread that may use the cores of so many pinned threads, as all may that it starts: for work
+    /// that makes its own threads. Gives the time.
+    pub fn run_whole<R: Send>(
+        &self,
+        threads: usize,
+        work: impl FnOnce() -> R + Send,
+    ) -> (Duration, R) {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                self.bind(0..threads);
+                let began = Instant::now();
+                let result = work();
+                (began.elapsed(), result)
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
     fn pin(&self, thread: usize) {
+        self.bind(thread..thread + 1);
+    }
+
+    /// Leaves this thread the cores of the pinned threads numbered so.
+    fn bind(&self, threads: std::ops::Range<usize>) {
         if self.cores.is_empty() {
             return;
         }
         let mut set = CpuSet::new();
-        set.set(self.cores[thread % self.cores.len()]);
+        threads.for_each(|thread| set.set(self.cores[thread % self.cores.len()]));
         // A thread that may not be pinned measures a little more noise, and nothing wrong.
         let _ = sched_setaffinity(None, &set);
     }
@@ -167,8 +190,12 @@ mod tests {
 
     #[test]
     fn threads_run_and_answer_in_order() {
-        let (time, results) = Machine::detect().run(3, |thread| thread * 2);
+        let machine = Machine::detect();
+        let (time, results) = machine.run(3, |thread| thread * 2);
         assert_eq!(results, [0, 2, 4]);
         assert!(time > Duration::ZERO);
+        let (time, allowed) =
+            machine.run_whole(1, || sched_getaffinity(None).map(|set| set.count()));
+        assert!(time > Duration::ZERO && allowed.is_ok_and(|cores| cores == 1));
     }
 }

@@ -184,6 +184,18 @@ impl Session {
         Ok(designs)
     }
 
+    /// The tables that `--tables` names, else those of `usual` that can live where `--medium` says; with the peers.
+    pub fn designs_or(&self, usual: &[&str]) -> Vec<&'static dyn Design> {
+        if !self.args.tables.is_empty() {
+            return self.designs.clone();
+        }
+        let fits =
+            |design: &&dyn Design| self.args.medium.is_none_or(|medium| design.lives_in(medium));
+        let named = |name: &&str| DESIGNS.iter().find(|design| design.name() == *name).copied();
+        let ours = usual.iter().filter_map(named).filter(fits);
+        ours.chain(self.designs.iter().copied().filter(|design| design.is_peer())).collect()
+    }
+
     /// What stands behind the files of persistent tables.
     pub fn backing(&self) -> &'static str {
         backing(&self.parent)
@@ -208,6 +220,16 @@ impl Session {
         row
     }
 
+    /// A place on `medium` that nothing uses, and what removes it.
+    pub fn place(&self, medium: Medium) -> (Place, RemovedDir) {
+        let place = self.fresh_place(medium);
+        let dir = RemovedDir(match &place {
+            Place::Dir { path, .. } => Some(path.clone()),
+            _ => None,
+        });
+        (place, dir)
+    }
+
     fn fresh_place(&self, medium: Medium) -> Place {
         match medium.durability() {
             None => Place::Simulated(Sim::new(counting_sim(self.args.seed))),
@@ -225,11 +247,7 @@ impl Session {
 
     /// A new table.
     pub fn create(&self, design: &dyn Design, medium: Medium, setup: Setup) -> Outcome<Placed> {
-        let place = self.fresh_place(medium);
-        let dir = RemovedDir(match &place {
-            Place::Dir { path, .. } => Some(path.clone()),
-            _ => None,
-        });
+        let (place, dir) = self.place(medium);
         Ok(Placed { table: design.create(&place, setup)?, place, _dir: dir })
     }
 
@@ -455,7 +473,7 @@ pub(crate) fn ceiling(call: Call, medium: Medium, batch: Batch) -> Option<Loop> 
 }
 
 /// `designs`, unless there is none.
-fn named(designs: Vec<&'static dyn Design>) -> Outcome<Vec<&'static dyn Design>> {
+pub(crate) fn named(designs: Vec<&'static dyn Design>) -> Outcome<Vec<&'static dyn Design>> {
     match designs.as_slice() {
         [] => Err(Error::option("tables", "none of these tables can do this")),
         _ => Ok(designs),

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use icefield::pm::sim::Sim;
-use icefield::{Durability, Result, Stats, SyncMode, Yards};
+use icefield::{Durability, Error, JoinIndex, Result, Stats, SyncMode, Yards};
 
 use crate::args::{Batch, Hashing, Medium};
 use crate::keys::Tally;
@@ -89,6 +89,11 @@ impl Answers {
         }
     }
 
+    /// What is told of gets that find this.
+    pub fn told_of(self, found: Tally) -> Tally {
+        if self == Self::Hits { Tally { sum: 0, ..found } } else { found }
+    }
+
     /// What `call` over `keys` must answer, from a table that answers like this.
     pub fn expected(self, call: Call, keys: &[u64]) -> Tally {
         let all = call.expected(keys);
@@ -122,6 +127,11 @@ pub(crate) trait BenchTable: Send + Sync {
 
     /// What the table is made of.
     fn stats(&self) -> Stats;
+
+    /// The index behind it, if it is one, in memory or in files.
+    fn index(&self) -> Option<&JoinIndex<u64>> {
+        None
+    }
 }
 
 /// A kind of table that can be made and opened.
@@ -185,6 +195,19 @@ pub(crate) trait Design: Sync {
         Pages::AsMapped
     }
 
+    /// Whether its tables are made of all their records at once, by [`Design::build`].
+    fn is_built(&self) -> bool {
+        false
+    }
+
+    /// Makes a table of `keys`, [`value_of`] each as its value, with so many threads.
+    ///
+    /// [`value_of`]: crate::keys::value_of
+    fn build(&self, place: &Place, _setup: Setup, _keys: &[u64], _threads: usize) -> Built {
+        let detail = format!("{} is filled record by record ({place:?})", self.name());
+        Err(Error::InvalidOption { option: "tables", detail })
+    }
+
     /// Makes an empty table.
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>>;
 
@@ -210,8 +233,11 @@ pub(crate) fn structure_of(design: &dyn Design, region: &str) -> &'static str {
         .map_or("other", |(_, structure)| structure)
 }
 
+/// What making a table gives.
+pub(crate) type Built = Result<Box<dyn BenchTable>>;
+
 /// Where a table is made.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Place {
     Memory,
     Dir { path: PathBuf, durability: Durability },

@@ -132,7 +132,7 @@ pub(super) fn remote(session: &mut Session) -> Outcome {
     Ok(())
 }
 
-fn not_measured(session: &mut Session, experiment: &'static str, why: &str) -> Outcome {
+pub(super) fn not_measured(session: &mut Session, experiment: &'static str, why: &str) -> Outcome {
     let mut row = Row { experiment, table: "machine".to_owned(), op: experiment, ..Row::default() };
     row.extra("not_measured", why);
     session.output.warn(&format!("{experiment} cannot be measured here: {why}"));

@@ -2,10 +2,12 @@
 
 mod ablations;
 mod amplification;
+mod cache_misses;
 mod elsewhere;
 mod fill;
 mod filters;
 mod growth;
+mod join;
 mod ladder;
 mod latency;
 mod levels;
@@ -201,6 +203,21 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "smallbank",
         what: "transactions of a bank, over locks in values (DLHT Fig 19)",
         run: smallbank::run,
+    },
+    Experiment {
+        name: "join",
+        what: "joins with an index and with maps, built and probed, by the share that matches (SPAR 4-6, DLHT 20)",
+        run: join::run,
+    },
+    Experiment {
+        name: "join-update",
+        what: "a tenth more rows: merged into an index, beside building it anew and inserting into tables (SPAR Fig 7)",
+        run: join::update,
+    },
+    Experiment {
+        name: "cache-misses",
+        what: "misses of the first and the last level in a join, counted and simulated (SPAR Fig 9)",
+        run: cache_misses::run,
     },
     Experiment {
         name: "load-factor",

@@ -55,6 +55,10 @@ pub(super) fn figures(experiment: &str, rows: &[&Measured]) -> Outcome<Vec<Figur
             &extra("modelled_medium", "modelled_mops", "modelled million operations a second"),
         ),
         "levels" => by_point(rows, &extra("yards", "front_yard", "share in the front yard")),
+        "cache-misses" => by_point(
+            rows,
+            &extra("selectivity", "llc_misses", "misses of the last level, per probing row"),
+        ),
         "occupancy" => {
             by_point(rows, &extra("link_ratio", "occupancy", "records over slots when it grows"))
         }
@@ -182,6 +186,10 @@ fn by_point(rows: &[&Measured], plot: &Plot) -> Vec<Chart> {
             words.extend(row.threads.map(|_| row.told_threads()));
         }
         words.extend(row.point("reads").map(|what| format!("reads the {what}")));
+        if plot.across != "phase" {
+            words.extend(row.point("phase"));
+        }
+        words.extend(row.point("counted_by"));
         words.join(", ")
     };
     in_order(rows.iter().map(|row| apart(row)))

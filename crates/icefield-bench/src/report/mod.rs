@@ -8,6 +8,7 @@ mod chart;
 mod claims;
 mod facts;
 mod figures;
+mod joins;
 mod judge;
 mod page;
 

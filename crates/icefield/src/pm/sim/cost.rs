@@ -109,10 +109,17 @@ fn lines_of(slot: usize, offset: usize, bytes: usize) -> impl Iterator<Item = Li
 }
 
 impl State {
+    fn touched(&mut self, id: LineId) {
+        if let Some(toucher) = &mut self.toucher {
+            toucher(u64::from(id.region) << 32 | u64::from(id.line));
+        }
+    }
+
     pub(super) fn count_read(&mut self, slot: usize, offset: usize, bytes: usize) {
         // Operation 0 marks lines that nobody touched.
         let op = self.cost.op.wrapping_add(1);
         for id in lines_of(slot, offset, bytes) {
+            self.touched(id);
             let Some(line) = self.line_mut(id).filter(|line| line.read_op != op) else { continue };
             line.read_op = op;
             self.regions_mut()[slot].line_reads += 1;
@@ -123,6 +130,7 @@ impl State {
     pub(super) fn count_write(&mut self, slot: usize, offset: usize, bytes: usize) {
         let op = self.cost.op.wrapping_add(1);
         for id in lines_of(slot, offset, bytes) {
+            self.touched(id);
             let Some(line) = self.line_mut(id) else { continue };
             line.unflushed = true;
             if line.write_op != op {

@@ -274,6 +274,12 @@ impl Sim {
         drop(observer);
     }
 
+    /// Calls `toucher` with the number of each line that is loaded from or stored to, in order, each access for itself:
+    /// what a simulated cache is fed with. Needs `counting`. The toucher must not use this medium.
+    pub fn on_touch(&self, toucher: impl FnMut(u64) + Send + 'static) {
+        self.state().toucher = Some(Box::new(toucher));
+    }
+
     /// Shows the present moment as a crash point, with every other thread stopped. `look` must not use this medium.
     #[track_caller]
     pub fn crash_point<R>(&self, look: impl FnOnce(&CrashPoint<'_>) -> R) -> R {

@@ -20,6 +20,9 @@ const SHADOW_BYTES_PER_FENCE: usize = 1 << 17;
 /// The hook that looks at crash points.
 pub(super) type Observer = Box<dyn FnMut(&CrashPoint<'_>) + Send>;
 
+/// The hook that is told of each line that is touched.
+pub(super) type Toucher = Box<dyn FnMut(u64) + Send>;
+
 /// A cache line of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineId {
@@ -187,6 +190,7 @@ pub(super) struct State {
     /// Whether a store by a thread that has read an unpersisted word is reported.
     pub(super) strict: bool,
     pub(super) observer: Option<Observer>,
+    pub(super) toucher: Option<Toucher>,
     pub(super) mutator: Mutator,
     pub(super) cost: Cost,
     /// Bytes that all regions together may have.
@@ -223,6 +227,7 @@ impl State {
         self.seq = 0;
         self.events = 0;
         self.observer = None;
+        self.toucher = None;
         self.mutator = Mutator::default();
         self.cost.reset();
     }

@@ -214,6 +214,19 @@ fn lines_count_once_per_operation() {
 }
 
 #[test]
+fn touches_are_told_in_order() {
+    let options = SimOptions { counting: true, recording: false, ..SimOptions::default() };
+    let (sim, region) = sim_with(options, 1 << 16);
+    let (tell, told) = mpsc::channel();
+    sim.on_touch(move |line| tell.send(line).unwrap());
+    for word in [0, 16, 17, 0] {
+        cell(&region, word).load(&sim, Acquire);
+    }
+    store(&sim, &region, 24, 1);
+    assert_eq!(told.try_iter().map(|line| line as u32).collect::<Vec<_>>(), [0, 2, 2, 0, 3]);
+}
+
+#[test]
 fn whole_blocks_are_written_once_and_partial_ones_are_read_first() {
     let options = SimOptions { counting: true, recording: false, ..SimOptions::default() };
     let (sim, region) = sim_with(options, 1 << 16);

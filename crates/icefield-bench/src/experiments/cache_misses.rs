@@ -1,0 +1,175 @@
+//! Misses of the first-level and the last-level cache in a join (SPAR Fig 9).
+//!
+//! By the processor's counters, of all that the process does while it probes; and, for machines that keep these from
+//! us, by simulated caches that are told of each access to the medium. The simulated ones know nothing of keys, stacks,
+//! or of what a table has in DRAM beside the medium, and no prefetching; so their rates are of fewer accesses than a
+//! processor counts, while misses per row compare. Their last level is as much smaller than the machine's as the table
+//! is smaller than the paper's.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::elsewhere::not_measured;
+use super::growth::describe_space;
+use super::join::{Probe, built, selectivities};
+use crate::args::{Batch, Medium};
+use crate::cache::{Caches, Misses, Sizes};
+use crate::counters::{Counter, Event};
+use crate::keys::Tally;
+use crate::row::{Row, rounded};
+use crate::session::{Session, named};
+use crate::table::{Call, Design, Place};
+use crate::{Error, Outcome};
+
+/// Who takes part when nobody is asked for by name.
+const USUAL: [&str; 4] = ["join", "dash-eh", "iceberg", "cceh-like"];
+const SELECTIVITIES: [u32; 5] = [20, 40, 60, 80, 100];
+/// Rows of the build side, on real memory and simulated.
+const BUILD_ROWS: u64 = 10_000_000;
+const SIMULATED_ROWS: u64 = 200_000;
+/// Bytes of the paper's records for each byte of its machine's last level: 50 M of 16 bytes, 55 MB.
+const RECORDS_PER_LLC: u64 = 15;
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    match hardware() {
+        Ok(counters) => {
+            drop(counters);
+            on_hardware(session)?;
+        }
+        Err(error) => {
+            let why = format!("this machine keeps its cache counters from us: {error}");
+            not_measured(session, "cache-misses", &why)?;
+        }
+    }
+    simulated(session)
+}
+
+/// Counters of loads and misses of both levels, running.
+fn hardware() -> std::io::Result<[Counter; 4]> {
+    let [l1d, l1d_misses, llc, llc_misses] =
+        [Event::L1dLoads, Event::L1dMisses, Event::LlcLoads, Event::LlcMisses].map(Counter::start);
+    Ok([l1d?, l1d_misses?, llc?, llc_misses?])
+}
+
+fn probe_rows(session: &Session, build: u64) -> u64 {
+    session.args.ops.unwrap_or((build as f64 * 2.6) as u64)
+}
+
+/// What a row tells: accesses and misses per probing row.
+struct Rates {
+    l1d: [f64; 2],
+    llc: [f64; 2],
+}
+
+impl Rates {
+    fn describe(&self, row: &mut Row, rows: f64) {
+        for (name, level) in [("l1d", self.l1d), ("llc", self.llc)] {
+            let [accesses, misses] = level;
+            row.extra(&format!("{name}_accesses"), rounded(accesses / rows));
+            row.extra(&format!("{name}_misses"), rounded(misses / rows));
+            if accesses > 0.0 {
+                row.extra(&format!("{name}_miss_rate"), rounded(misses / accesses));
+            }
+        }
+    }
+}
+
+fn contenders(session: &Session, simulated: bool) -> Outcome<Vec<&'static dyn Design>> {
+    let able = |design: &&'static dyn Design| {
+        let map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
+        let there =
+            if simulated { !design.is_peer() && design.lives_in(Medium::Sim) } else { true };
+        there && (design.is_built() || map)
+    };
+    named(session.designs_or(&USUAL).into_iter().filter(able).collect())
+}
+
+/// Probes of tables on their own media, counted by the processor.
+fn on_hardware(session: &mut Session) -> Outcome {
+    let keys = session.space.keys(0..session.keys_or(BUILD_ROWS));
+    for design in contenders(session, false)? {
+        let medium = match session.medium(design) {
+            Medium::Sim => design.usual_medium(),
+            medium => medium,
+        };
+        let (placed, _) = built(session, design, medium, &keys, (1, Batch::Stream))?;
+        for selectivity in selectivities(session, &SELECTIVITIES) {
+            let build = keys.len() as u64;
+            let probe = Probe::draw(session, build, probe_rows(session, build), selectivity);
+            let table = &*placed.table;
+            let failed = |error| Error::failed(format!("a counter cannot be read: {error}"));
+            let mut counters = hardware().map_err(failed)?;
+            let (_, found) = session.timed(table, Call::Get, &probe.keys, 1, Batch::Stream)?;
+            let mut counts = [0.0; 4];
+            for (counter, count) in counters.iter_mut().zip(&mut counts) {
+                *count = counter.read().map_err(failed)?;
+            }
+            session.check(design, "join", found, table.answers().told_of(probe.pairs));
+            let [l1d, l1d_misses, llc, llc_misses] = counts;
+            let rates = Rates { l1d: [l1d, l1d_misses], llc: [llc, llc_misses] };
+            let mut row = described(session, design, medium, &probe, build);
+            row.extra("counted_by", "processor");
+            describe_space(&mut row, table);
+            rates.describe(&mut row, probe.keys.len() as f64);
+            session.put(row)?;
+        }
+    }
+    Ok(())
+}
+
+fn described(
+    session: &Session,
+    design: &'static dyn Design,
+    medium: Medium,
+    probe: &Probe,
+    build: u64,
+) -> Row {
+    let mut row = session.row("cache-misses", design, medium);
+    (row.threads, row.batch, row.keys) = (Some(1), Some(Batch::Stream), Some(build));
+    row.ops = Some(probe.keys.len() as u64);
+    row.dist = Some(session.args.dist.to_string());
+    row.extra(probe.point.0, probe.point.1.clone());
+    row
+}
+
+/// Probes of tables on the simulated medium, behind simulated caches.
+fn simulated(session: &mut Session) -> Outcome {
+    let keys = session.space.keys(0..session.keys_or(SIMULATED_ROWS));
+    let build = keys.len() as u64;
+    let here = Sizes::here();
+    let bytes = (build * 16 / RECORDS_PER_LLC).clamp(here.l1d.0, here.llc.0.max(here.l1d.0));
+    let sizes = Sizes { llc: (bytes, here.llc.1), ..here };
+    for design in contenders(session, true)? {
+        session.progress(&format!("cache-misses {}: simulated caches", design.name()));
+        let (placed, _) = built(session, design, Medium::Sim, &keys, (1, Batch::Stream))?;
+        let Place::Simulated(sim) = &placed.place else {
+            return Err(Error::failed("the table is not on the simulated medium"));
+        };
+        let caches = Arc::new(Mutex::new(Caches::new(sizes)));
+        let touched = Arc::clone(&caches);
+        sim.on_touch(move |line| {
+            touched.lock().unwrap_or_else(PoisonError::into_inner).touch(line);
+        });
+        let so_far = || caches.lock().unwrap_or_else(PoisonError::into_inner).misses();
+        for selectivity in selectivities(session, &SELECTIVITIES) {
+            let probe = Probe::draw(session, build, probe_rows(session, build), selectivity);
+            let before = so_far();
+            let mut found = Tally::default();
+            for keys in probe.keys.chunks(Batch::Stream.size()) {
+                sim.begin_op();
+                found.add(placed.table.run(Call::Get, keys, Batch::Stream)?);
+            }
+            let Misses { accesses, l1d, llc } = so_far().since(before);
+            session.check(design, "join", found, placed.table.answers().told_of(probe.pairs));
+            let [accesses, l1d, llc] = [accesses, l1d, llc].map(|count| count as f64);
+            let mut row = described(session, design, Medium::Sim, &probe, build);
+            row.extra("counted_by", "simulated caches");
+            row.extra("l1d_bytes", sizes.l1d.0);
+            row.extra("llc_bytes", sizes.llc.0);
+            describe_space(&mut row, &*placed.table);
+            Rates { l1d: [accesses, l1d], llc: [l1d, llc] }
+                .describe(&mut row, probe.keys.len() as f64);
+            session.put(row)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20), and what a
+//! tenth more rows cost an index (SPAR Fig 7).
+//!
+//! Each table is built of R, probed with S by every percentage of rows that match, closed, opened if it lives in files,
+//! and probed again. Nothing is made ready for a build: files, their pages and directories are made while the clock
+//! runs, for all alike, but maps are told how many records will come. Before warm probes all pages are mapped.
+
+mod contest;
+mod relations;
+mod update;
+
+use crate::args::{Batch, Medium};
+use crate::session::{Session, named};
+use crate::table::{Call, Design};
+use crate::{Error, Outcome};
+
+pub(super) use self::contest::built;
+use self::contest::{Setting, contest};
+pub(super) use self::relations::{Probe, Relations};
+pub(super) use self::update::run as update;
+
+/// Who takes part when nobody is asked for by name.
+const USUAL: [&str; 4] = ["join", "dlht", "dash-eh", "iceberg"];
+/// Rows of the build side.
+const BUILD_ROWS: u64 = 10_000_000;
+/// Percentages of matching rows: the paper's, and none, which is the filter's own.
+const SELECTIVITIES: [u32; 6] = [0, 20, 40, 60, 80, 100];
+/// DLHT's workload A: probing rows for each row of the build side, which is a part of the other joins'.
+const WORKLOAD_A: u64 = 16;
+const WORKLOAD_A_PART: u64 = 4;
+
+/// Probing rows for so many of the build side, in the paper's proportion.
+fn probe_rows(session: &Session, build: u64) -> u64 {
+    session.args.ops.unwrap_or((build as f64 * 2.6) as u64)
+}
+
+/// The percentages asked for, or these.
+pub(super) fn selectivities(session: &Session, usual: &[u32]) -> Vec<u32> {
+    match session.args.selectivity.as_slice() {
+        [] => usual.to_vec(),
+        asked => asked.to_vec(),
+    }
+}
+
+/// Those that can be joined with.
+///
+/// # Errors
+/// Nobody can.
+fn contenders(session: &Session, relations: &Relations) -> Outcome<Vec<&'static dyn Design>> {
+    let able = |design: &&'static dyn Design| {
+        let map = [Call::TryInsert, Call::Get].into_iter().all(|call| design.offers(call));
+        design.is_built() || map && !relations.repeat
+    };
+    named(session.designs_or(&USUAL).into_iter().filter(able).collect())
+}
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    if session.args.medium == Some(Medium::Sim) {
+        let detail = "must be memory, process, pmem or disk; cache-misses simulates";
+        return Err(Error::option("medium", detail));
+    }
+    let keys = session.keys_or(BUILD_ROWS);
+    let relations = match session.args.relations.clone() {
+        Some(dir) => Relations::read(&dir)?,
+        None => {
+            let selectivities = selectivities(session, &SELECTIVITIES);
+            Relations::make(session, keys, probe_rows(session, keys), &selectivities)
+        }
+    };
+    let designs = contenders(session, &relations)?;
+    contest_all(session, &designs, &relations, ("join", &[Batch::Stream]))?;
+    drop(relations);
+    let in_memory = |design: &&dyn Design| session.medium(*design) == Medium::Memory;
+    let designs: Vec<_> = designs.into_iter().filter(in_memory).collect();
+    if designs.is_empty() || session.args.relations.is_some() {
+        return Ok(());
+    }
+    let build = (keys / WORKLOAD_A_PART).max(1);
+    let relations = Relations::make(session, build, WORKLOAD_A * build, &[100]);
+    contest_all(session, &designs, &relations, ("workload-a", &[Batch::None, Batch::Stream]))
+}
+
+fn contest_all(
+    session: &mut Session,
+    designs: &[&'static dyn Design],
+    relations: &Relations,
+    (op, batches): (&'static str, &[Batch]),
+) -> Outcome {
+    for threads in session.threads() {
+        for batch in session.batches(batches) {
+            contest(session, designs, relations, Setting { op, threads, batch })?;
+        }
+    }
+    Ok(())
+}

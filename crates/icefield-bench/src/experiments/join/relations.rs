@@ -1,0 +1,99 @@
+//! The two sides of a join, made before any clock runs.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use icefield_testkit::Rng;
+use serde_json::{Value, json};
+
+use crate::keys::{Tally, value_of};
+use crate::session::Session;
+use crate::{Error, Outcome};
+
+/// Rows that ask.
+pub(in crate::experiments) struct Probe {
+    /// What tells them from others in a row's `extra`: the percentage that matches, or a file's name.
+    pub point: (&'static str, Value),
+    pub keys: Vec<u64>,
+    /// The pairs that there are, and the sum of their payloads.
+    pub pairs: Tally,
+}
+
+impl Probe {
+    /// So many rows, of which `selectivity` percent match a key of the first `build`; in no order.
+    pub fn draw(session: &Session, build: u64, rows: u64, selectivity: u32) -> Self {
+        let seed = session.args.seed.wrapping_add(u64::from(selectivity) << 32);
+        let hits = (u128::from(rows) * u128::from(selectivity) / 100) as u64;
+        let mut keys = session.space.draw(session.args.dist, build, hits as usize, seed);
+        let pairs = Tally::of_values(&keys);
+        keys.extend(session.space.keys(build..build + rows - hits));
+        let mut random = Rng::new(seed);
+        for at in (1..keys.len()).rev() {
+            keys.swap(at, random.index(at + 1));
+        }
+        Self { point: ("selectivity", json!(selectivity)), keys, pairs }
+    }
+
+    pub fn selectivity(&self) -> Option<u64> {
+        self.point.1.as_u64()
+    }
+}
+
+/// Both sides. The value of a key of the build side is its payload.
+pub(in crate::experiments) struct Relations {
+    pub build: Vec<u64>,
+    pub probes: Vec<Probe>,
+    /// Whether a key may be there several times, which no map can hold.
+    pub repeat: bool,
+}
+
+impl Relations {
+    /// So many rows with different keys, and as many probing rows for each percentage.
+    pub fn make(session: &Session, build: u64, rows: u64, selectivities: &[u32]) -> Self {
+        session.progress(&format!("making relations of {build} and {rows} rows"));
+        let draw = |selectivity: &u32| Probe::draw(session, build, rows, *selectivity);
+        let probes = selectivities.iter().map(draw).collect();
+        Self { build: session.space.keys(0..build), probes, repeat: false }
+    }
+
+    /// Those in the files of `dir`.
+    pub fn read(dir: &Path) -> Outcome<Self> {
+        let build = words(&dir.join("build.u64"))?;
+        let mut counts: HashMap<u64, u64> = HashMap::new();
+        build.iter().for_each(|key| *counts.entry(*key).or_default() += 1);
+        let fault = |error| Error::file(dir, error);
+        let mut probes = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(fault)? {
+            let path = entry.map_err(fault)?.path();
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+            if path.extension().is_none_or(|kind| kind != "u64") || !name.starts_with("probe-") {
+                continue;
+            }
+            let keys = words(&path)?;
+            let mut pairs = Tally::default();
+            for key in &keys {
+                let count = counts.get(key).copied().unwrap_or(0);
+                let sum = count.wrapping_mul(value_of(*key));
+                pairs.add(Tally { hits: count, sum });
+            }
+            probes.push(Probe { point: ("relation", json!(name)), keys, pairs });
+        }
+        probes.sort_by_key(|probe| probe.point.1.to_string());
+        if probes.is_empty() {
+            let detail = format!("{} has no probe-NAME.u64", dir.display());
+            return Err(Error::option("relations", detail));
+        }
+        Ok(Self { build, probes, repeat: true })
+    }
+}
+
+/// The little-endian words of a file.
+fn words(path: &Path) -> Outcome<Vec<u64>> {
+    let bytes = std::fs::read(path).map_err(|error| Error::file(path, error))?;
+    let (words, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        let detail = format!("{}: {} bytes are no words", path.display(), bytes.len());
+        return Err(Error::option("relations", detail));
+    }
+    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}

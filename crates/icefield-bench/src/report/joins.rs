@@ -1,0 +1,151 @@
+//! How the claims about joins are judged.
+
+use super::chart::short;
+use super::claims::Finding;
+use super::judge::{at_least, at_most, of};
+use crate::results::Measured;
+
+/// What makes the rows about an index and the tables that its paper compares it with.
+const JOIN: &str = "join --tables join,dash-eh,cceh-like";
+
+fn is(row: &Measured, name: &str, at: &str) -> bool {
+    row.point(name).as_deref() == Some(at)
+}
+
+/// Rows of a phase of a join, handed over in streams, in which a fifth matches.
+fn phase<'a>(
+    rows: &'a [Measured],
+    table: &'a str,
+    phase: &'a str,
+) -> impl Iterator<Item = &'a Measured> {
+    of(rows, "join", table).filter(move |row| {
+        row.op == "join"
+            && row.batch() == "stream"
+            && is(row, "phase", phase)
+            && is(row, "selectivity", "20")
+    })
+}
+
+/// How many times as fast as `other` an index is in a phase, where it is least: builds on one thread.
+fn ratio(rows: &[Measured], of_phase: &str, other: &str) -> Option<f64> {
+    let ours =
+        phase(rows, "join", of_phase).filter(|row| of_phase != "build" || row.threads == Some(1));
+    let ratios = ours.filter_map(|row| {
+        let alike = |rival: &&Measured| (rival.threads, rival.keys) == (row.threads, row.keys);
+        let rival = phase(rows, other, of_phase).filter(alike).find(|rival| !rival.is_wrong())?;
+        Some(row.mops? / rival.mops.filter(|mops| *mops > 0.0)?)
+    });
+    ratios.reduce(f64::min)
+}
+
+/// An index against the paper's competitors, and what is wanted of each.
+pub(super) fn join_times(
+    rows: &[Measured],
+    of_phase: &str,
+    wanted: [(&'static str, f64); 2],
+) -> Finding {
+    let ratios = wanted.map(|(other, _)| ratio(rows, of_phase, other));
+    let [Some(one), Some(two)] = ratios else { return Finding::NotRun(JOIN) };
+    let told = format!("{one:.2} times {}, {two:.2} times {}", wanted[0].0, wanted[1].0);
+    let holds = one >= wanted[0].1 && two >= wanted[1].1;
+    if holds { Finding::Holds(told) } else { Finding::Fails(told) }
+}
+
+pub(super) fn index_bytes(rows: &[Measured]) -> Finding {
+    let bytes = |table| {
+        let told = phase(rows, table, "build").filter_map(|row| row.bytes_per_key);
+        told.reduce(f64::max)
+    };
+    let saved = bytes("join").zip(bytes("cceh-like")).map(|(ours, theirs)| 1.0 - ours / theirs);
+    at_least(saved.map(|share| share * 100.0), 44.0, "% less than a form like CCEH", JOIN)
+}
+
+/// DLHT's workload A in batches against the same one key at a time.
+pub(super) fn batched_join(rows: &[Measured]) -> Finding {
+    let here = |batch: &'static str| {
+        of(rows, "join", "dlht").filter(move |row| {
+            row.op == "workload-a" && row.batch() == batch && is(row, "phase", "cold")
+        })
+    };
+    let pairs = here("stream").filter_map(|row| {
+        let alike = |other: &&Measured| (other.threads, other.keys) == (row.threads, row.keys);
+        let (ours, alone) = (row.extra("tuples_mops")?, here("none").find(alike)?);
+        Some((ours / alone.extra("tuples_mops").filter(|mops| *mops > 0.0)?, ours, row))
+    });
+    let Some((ratio, mops, row)) = pairs.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+        return Finding::NotRun("join --tables dlht");
+    };
+    let told = format!(
+        "{ratio:.2} times one key at a time; {} M tuples a second with {}",
+        short(mops),
+        row.told_threads()
+    );
+    if ratio >= 2.2 { Finding::Holds(told) } else { Finding::Fails(told) }
+}
+
+pub(super) fn cache_misses(rows: &[Measured]) -> Finding {
+    let told = |table, by: &'static str, name: &'static str| {
+        of(rows, "cache-misses", table)
+            .filter(move |row| is(row, "counted_by", by))
+            .filter_map(move |row| row.extra(name))
+            .reduce(f64::max)
+    };
+    if let Some(rate) = told("join", "processor", "llc_miss_rate") {
+        return at_most(Some(rate * 100.0), 50.2, "% at most", "cache-misses");
+    }
+    let simulated = |table| told(table, "simulated caches", "llc_misses");
+    let Some(ours) = simulated("join") else { return Finding::NotRun("cache-misses") };
+    let beside = simulated("dash-eh").map(|dash| format!(", Dash-EH {dash:.2}"));
+    Finding::NotHere(format!(
+        "the machine keeps its counters; in simulated caches {ours:.2} lines a probe miss the last level at most{}",
+        beside.unwrap_or_default()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(table: &str, op: &str, batch: &str, extra: &[(&str, serde_json::Value)]) -> Measured {
+        Measured {
+            experiment: "join".to_owned(),
+            table: table.to_owned(),
+            op: op.to_owned(),
+            threads: Some(1),
+            batch: Some(batch.into()),
+            mops: Some(10.0),
+            extra: extra.iter().map(|(name, at)| ((*name).to_owned(), at.clone())).collect(),
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn an_index_is_judged_beside_both_competitors() {
+        let of_phase = |table: &str, mops| {
+            let point = [("phase", "warm".into()), ("selectivity", 20.into())];
+            Measured { mops: Some(mops), ..row(table, "join", "stream", &point) }
+        };
+        let rows = [of_phase("join", 50.0), of_phase("dash-eh", 20.0), of_phase("cceh-like", 10.0)];
+        let wanted = [("dash-eh", 2.0), ("cceh-like", 4.9)];
+        let told = "2.50 times dash-eh, 5.00 times cceh-like".to_owned();
+        assert_eq!(join_times(&rows, "warm", wanted), Finding::Holds(told));
+        assert_eq!(join_times(&rows[..2], "warm", wanted), Finding::NotRun(JOIN));
+        assert_eq!(join_times(&rows, "build", wanted), Finding::NotRun(JOIN));
+    }
+
+    #[test]
+    fn batches_are_judged_by_tuples() {
+        let cold = |batch, tuples: f64| {
+            row(
+                "dlht",
+                "workload-a",
+                batch,
+                &[("phase", "cold".into()), ("tuples_mops", tuples.into())],
+            )
+        };
+        let rows = [cold("stream", 44.0), cold("none", 22.0)];
+        let told = "2.00 times one key at a time; 44 M tuples a second with 1 thread".to_owned();
+        assert_eq!(batched_join(&rows), Finding::Fails(told));
+        assert!(matches!(batched_join(&rows[..1]), Finding::NotRun(_)));
+    }
+}
