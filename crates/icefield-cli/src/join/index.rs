@@ -81,10 +81,7 @@ pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, |out| {
         let started = Instant::now();
         let durability = durability(args)?;
-        let target = match &args.index {
-            Some(index) => index.clone(),
-            None => args.file.with_extension("ice"),
-        };
+        let target = target(args)?;
         let _held = occupied(&target, args.replace)?;
         let before = state(&args.file)?;
         let input = Input::open(&args.file)?;
@@ -111,6 +108,15 @@ pub fn run(args: &Args) -> Outcome {
         tell(&target, &stamp, &stats, started, out)?;
         Ok(true)
     })
+}
+
+/// Where the index will be; a link leads there.
+fn target(args: &Args) -> Result<PathBuf, Failure> {
+    let target = args.index.clone().unwrap_or_else(|| args.file.with_extension("ice"));
+    if !target.is_symlink() {
+        return Ok(target);
+    }
+    target.canonicalize().map_err(|error| Failure::io(&target, &error))
 }
 
 fn durability(args: &Args) -> Result<Durability, Failure> {
