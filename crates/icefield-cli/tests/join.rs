@@ -356,7 +356,11 @@ fn what_makes_no_sense_is_refused() {
     let run = ["join", "run"];
     let index = ["--index", "a.ice"];
     for (status, what, args) in [
-        (2, "no column `x`; there are k, v, v", [&build[..], &["a.csv", "--on", "x"]].concat()),
+        (
+            2,
+            "no column `x`; there are k, v, v",
+            [&build[..], &["a.csv", "--on", "x", "--replace"]].concat(),
+        ),
         (2, "several columns", [&build[..], &["a.csv", "--on", "v", "--replace"]].concat()),
         (2, "already exists; --replace", [&build[..], &["a.csv", "--on", "k"]].concat()),
         (2, "no such file", [&build[..], &["none.csv", "--on", "k"]].concat()),
