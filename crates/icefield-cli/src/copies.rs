@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use icefield::AnyTable;
 
 use crate::failure::Outcome;
+use crate::join::inspect;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
 use crate::table::TableArg;
@@ -77,7 +78,11 @@ pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
 pub fn backup(BackupArgs { from_to: args }: &BackupArgs) -> Outcome {
     with_output(&args.json, |out| {
         let sign = progress::waiting("copying");
-        let report = AnyTable::open_read_only(&args.table.table)?.backup(&args.new);
+        let table = &args.table.table;
+        let report = match inspect::open(table)? {
+            Some(index) => index.backup(&args.new),
+            None => AnyTable::open_read_only(table)?.backup(&args.new),
+        };
         sign.finish_and_clear();
         let report = report?;
         let pause_ms = report.pause.as_secs_f64() * 1e3;

@@ -82,6 +82,11 @@ pub fn make(
     key_type: &str,
     value_type: &str,
 ) -> Result<AnyTable, Failure> {
+    if new.design == "join" {
+        return Err(Failure::Usage(
+            "--design join: such an index is built from a file; see `icefield join build-index --help`".to_owned(),
+        ));
+    }
     let Keeping { durability, sync } = new.durability;
     if durability == Durability::Memory {
         return Err(Failure::Usage(

@@ -7,6 +7,7 @@ mod export;
 mod failure;
 mod infer;
 mod interrupt;
+mod join;
 mod json;
 mod load;
 mod progress;
@@ -61,6 +62,7 @@ enum Command {
     Salvage(copies::SalvageArgs),
     Backup(copies::BackupArgs),
     Export(export::Args),
+    Join(join::Args),
     /// Measures tables against what this machine can do
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<icefield_bench::Args>),
@@ -96,6 +98,7 @@ fn run(command: &Command) -> Outcome {
         Command::Salvage(args) => copies::salvage(args),
         Command::Backup(args) => copies::backup(args),
         Command::Export(args) => export::run(args),
+        Command::Join(args) => join::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Torture(args) => torture::run(args),
         Command::TourChild(args) => tour::child(args),

@@ -4,6 +4,7 @@ use icefield::AnyTable;
 
 use crate::create::warning;
 use crate::failure::Outcome;
+use crate::join::inspect;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
 use crate::table::{TableArg, describe};
@@ -45,6 +46,9 @@ pub struct CheckArgs {
 /// Runs `stat`.
 pub fn stat(args: &StatArgs) -> Outcome {
     with_output(&args.json, |out| {
+        if let Some(index) = inspect::open(&args.table.table)? {
+            return inspect::stat(&args.table.table, &*index, out);
+        }
         let table = AnyTable::open_read_only(&args.table.table)?;
         let (records, recovery) = (table.len()?, table.recovery());
         let stats = table.stats();
@@ -95,9 +99,12 @@ pub fn stat(args: &StatArgs) -> Outcome {
 /// Runs `check`.
 pub fn check(args: &CheckArgs) -> Outcome {
     with_output(&args.json, |out| {
-        let table = AnyTable::open_read_only(&args.table.table)?;
         let sign = progress::waiting("checking");
-        let report = table.check();
+        let index = inspect::open(&args.table.table)?;
+        let report = match &index {
+            Some(index) => index.check(),
+            None => AnyTable::open_read_only(&args.table.table)?.check(),
+        };
         sign.finish_and_clear();
         let report = report?;
         for fault in &report.faults {
@@ -106,10 +113,10 @@ pub fn check(args: &CheckArgs) -> Outcome {
         if report.leaked > 0 {
             out.say(format_args!("fault: {} blocks belong to nobody", report.leaked))?;
         }
-        let verdict = if report.is_clean() {
-            "no faults"
-        } else {
-            "DAMAGED; `icefield salvage` rescues what is readable"
+        let verdict = match index {
+            _ if report.is_clean() => "no faults",
+            Some(_) => "DAMAGED; build it again from its file",
+            None => "DAMAGED; `icefield salvage` rescues what is readable",
         };
         out.say(format_args!(
             "{}: {} records, {verdict}",

@@ -16,7 +16,7 @@ fn every_command_has_help_with_examples() {
     let place = Place::new();
     let commands = [
         "tour", "create", "load", "get", "put", "del", "scan", "stat", "check", "salvage",
-        "backup", "export", "bench", "torture",
+        "backup", "export", "join", "bench", "torture",
     ];
     for command in commands {
         let help = place.ok(&[command, "--help"]);
@@ -29,6 +29,13 @@ fn every_command_has_help_with_examples() {
         assert!(has_json, "{command} --help has no --json: {help}");
     }
     assert!(place.ok(&["torture", "crash", "--help"]).contains("--json"));
+    for command in ["build-index", "run"] {
+        let help = place.ok(&["join", command, "--help"]);
+        assert!(
+            help.contains("--json") && help.contains(&format!("icefield join {command} ")),
+            "{help}"
+        );
+    }
     assert!(place.ok(&["--help"]).contains("Examples:"));
     assert!(place.ok(&["--version"]).starts_with("icefield "));
 }

@@ -17,9 +17,7 @@ pub struct CsvRows {
 impl CsvRows {
     /// Reads the header and settles the columns.
     pub fn open(input: Input, asked: &Columns) -> Result<(Self, Schema), Failure> {
-        let input = Watched { input, consumed: 0, field_bytes: 0, place: Place::FieldStart };
-        let mut reader =
-            csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(input);
+        let mut reader = Watched::reader(input);
         let header = reader
             .byte_headers()
             .map_err(|error| Failure::Problem(format!("the input: {}", io_error(error))))?
@@ -36,7 +34,7 @@ impl CsvRows {
 
     /// How many bytes of the input have been read so far.
     pub fn consumed(&self) -> u64 {
-        self.reader.get_ref().consumed
+        self.reader.get_ref().consumed()
     }
 
     /// The next row.
@@ -53,10 +51,8 @@ impl CsvRows {
         let line = record.position().map_or(0, csv::Position::line);
         let bad = |reason| BadRow { line, reason };
         // The parser takes the end of the input for the quote that is missing, and all rows up to there for one field.
-        if self.reader.get_ref().place == Place::EndInQuotes {
-            return Err(bad(
-                "a quote is never closed; all that follows belongs to this row".to_owned()
-            ));
+        if self.reader.get_ref().ended_in_quotes() {
+            return Err(bad(OPEN_QUOTE.to_owned()));
         }
         let (found, expected) = (record.len(), self.header.len());
         if found != expected {
@@ -84,7 +80,8 @@ impl CsvRows {
     }
 }
 
-fn io_error(error: csv::Error) -> io::Error {
+/// What the system said, whatever the parser made of it.
+pub fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         other => io::Error::other(format!("{other:?}")),
@@ -93,11 +90,32 @@ fn io_error(error: csv::Error) -> io::Error {
 
 /// An input that is watched for what the parser does not tell: how far it has been read, fields without end, and a
 /// quote that is still open at the end.
-struct Watched {
+pub struct Watched {
     input: Input,
     consumed: u64,
     field_bytes: usize,
     place: Place,
+}
+
+/// What is told of a row with a quote that is still open at the end.
+pub const OPEN_QUOTE: &str = "a quote is never closed; all that follows belongs to this row";
+
+impl Watched {
+    /// A parser of `input` that leaves the number of fields to its caller.
+    pub fn reader(input: Input) -> csv::Reader<Self> {
+        let input = Self { input, consumed: 0, field_bytes: 0, place: Place::FieldStart };
+        csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(input)
+    }
+
+    /// How many bytes have been read so far.
+    pub fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Whether the input is at its end, within quotes.
+    pub fn ended_in_quotes(&self) -> bool {
+        self.place == Place::EndInQuotes
+    }
 }
 
 /// Where in a row the last byte was.

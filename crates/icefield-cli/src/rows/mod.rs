@@ -12,6 +12,8 @@ use crate::failure::Failure;
 use from_csv::CsvRows;
 use from_json::JsonRows;
 
+pub use from_csv::{OPEN_QUOTE, Watched, io_error};
+
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {

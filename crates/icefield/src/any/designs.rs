@@ -122,11 +122,17 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
     }?;
     let (_, identity) = superblock::read(&pm)?;
     let design = named(&identity.design).ok_or_else(|| {
-        let (path, found) = (path.display(), &identity.design);
-        Error::Unsupported(format!(
-            "{path}: the design `{found}` cannot be opened by name; {} can",
-            NAMES.join(", ")
-        ))
+        let (path, found) = (path.display(), identity.design.as_str());
+        Error::Unsupported(match found {
+            crate::join::DESIGN => format!(
+                "{path}: a join index, which has no records to be asked for by key; `icefield join run` probes it, \
+                 `icefield stat`, `check` and `backup` take it, and `JoinIndex::open` does"
+            ),
+            _ => format!(
+                "{path}: the design `{found}` cannot be opened by name; {} can",
+                NAMES.join(", ")
+            ),
+        })
     })?;
     if wanted == Durability::Disk && design != PlushHt::NAME {
         let path = path.display();

@@ -144,7 +144,7 @@ pub use self::options::JoinOptions;
 pub use self::source::JoinSource;
 
 /// The design's name.
-const DESIGN: &str = "join";
+pub(crate) const DESIGN: &str = "join";
 
 /// SPAR-HT: a durable index of pairs of key and payload (a row's number, usually), for joins. Keys may repeat; every
 /// value is a key and every value a payload.

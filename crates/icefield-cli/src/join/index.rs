@@ -1,0 +1,348 @@
+//! `icefield join build-index`: an index of a column of a file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_array::{Array, ArrayRef};
+use icefield::{Durability, JoinIndex, JoinOptions, JoinStats, SyncMode, Word};
+use indicatif::ProgressBar;
+
+use super::input::{Batch, Batches, Input, interrupted};
+use super::key::{Guess, KeyType, Stored, texts};
+use super::loaded::ByteKeys;
+use super::opened::{Verify, WordKeys, hash_bytes};
+use super::site::{Site, exists, hold};
+use super::stamp::{FileState, Stamp};
+use super::{inspect, internal};
+use crate::create::warning;
+use crate::failure::{Failure, Outcome};
+use crate::interrupt::Interrupt;
+use crate::json::{JsonArgs, Line, Output, with_output};
+use crate::progress;
+use crate::table::Keeping;
+
+/// Examples for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  icefield join build-index orders.parquet --on o_orderkey
+  icefield join build-index customers.csv --on email --index customers-by-email.ice
+  icefield join build-index orders.parquet --on o_orderkey --replace --threads 4
+
+Keys are integers (8 to 64 bits, with or without a sign, compared by value), dates, timestamps, strings
+and bytes; floats are refused. A row whose key is null (an empty field of CSV) is not indexed. The keys
+of CSV are integers if all of them are, and written plainly (007 is not), else strings; --key-type says.
+The key column is in memory while the index is built: 8 bytes a row, or for strings their bytes and 32.
+The index appears all at once, complete and durable; Ctrl-C or a crash leaves what was there before.";
+
+/// Builds an index of a column, for joins of its file with others
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// CSV with a header line, or Parquet
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The column of the keys
+    #[arg(long, value_name = "COLUMN")]
+    on: String,
+    /// The index's directory; without it FILE with the ending .ice
+    #[arg(long, value_name = "DIR")]
+    index: Option<PathBuf>,
+    /// What the keys of a CSV file are; without it guessed
+    #[arg(long, value_name = "TYPE")]
+    key_type: Option<CsvKeys>,
+    /// Replace the index that is there, when the new one is complete
+    #[arg(long)]
+    replace: bool,
+    /// How many threads read and build; without it as many as the machine has
+    #[arg(long, value_name = "N", value_parser = super::threads)]
+    threads: Option<usize>,
+    /// Bits of the filter for each key, 2 to 64, or 0 for none; without it 11
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
+    filter_bits: Option<u32>,
+    /// What the index shall survive: auto, process, pmem, pmem-forced (for tests), disk
+    #[arg(long, value_name = "DURABILITY", default_value = "auto")]
+    durability: Keeping,
+    #[command(flatten)]
+    json: JsonArgs,
+}
+
+/// What the keys of a CSV file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CsvKeys {
+    /// Integers of at most 64 bits
+    Integer,
+    /// Strings, compared letter by letter
+    Text,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    with_output(&args.json, |out| {
+        let started = Instant::now();
+        let durability = durability(args)?;
+        let target = target(args)?;
+        let _held = occupied(&target, args.replace)?;
+        let before = state(&args.file)?;
+        let input = Input::open(&args.file)?;
+        let column = input.column(&args.on)?;
+        let site = Site::new(&target)?;
+        // Until here Ctrl-C just ends the process: nothing is half done.
+        let interrupt = Interrupt::listen()?;
+        let keys = read(args, input, column, &interrupt)?;
+        let stamp = Stamp::new(&args.file, before, &args.on, keys.key_type, keys.rows)?;
+        if stamp.state != state(&args.file)? {
+            let file = args.file.display();
+            return Err(Failure::Problem(format!("{file}: changed while it was read")));
+        }
+        let sign = progress::waiting("building");
+        let built = build(args, &keys, &stamp, durability, &site.path());
+        sign.finish_and_clear();
+        let stats =
+            built.map_err(|failure| if interrupt.asked() { interrupted() } else { failure })?;
+        if interrupt.asked() {
+            return Err(interrupted());
+        }
+        stamp.write(&site.path())?;
+        site.publish(args.replace)?;
+        tell(&target, &stamp, &stats, started, out)?;
+        Ok(true)
+    })
+}
+
+/// Where the index will be; a link leads there.
+fn target(args: &Args) -> Result<PathBuf, Failure> {
+    let target = args.index.clone().unwrap_or_else(|| args.file.with_extension("ice"));
+    if !target.is_symlink() {
+        return Ok(target);
+    }
+    target.canonicalize().map_err(|error| Failure::io(&target, &error))
+}
+
+fn durability(args: &Args) -> Result<Durability, Failure> {
+    match args.durability {
+        Keeping { durability: Durability::Memory, .. } => Err(Failure::Usage(
+            "--durability memory: such an index would end with this command".to_owned(),
+        )),
+        Keeping { durability, sync: SyncMode::Always } => Ok(durability),
+        Keeping { .. } => Err(Failure::Usage(
+            "--durability: an index is durable when it is built; there is no sync mode to choose"
+                .to_owned(),
+        )),
+    }
+}
+
+fn state(file: &Path) -> Result<FileState, Failure> {
+    FileState::of(file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::Usage(format!("{}: no such file", file.display())),
+        _ => Failure::io(file, &error),
+    })
+}
+
+/// Looks what is at the target already; an index that shall be replaced is kept from changes while the answer lives.
+fn occupied(target: &Path, replace: bool) -> Result<Option<icefield::pm::Mapped>, Failure> {
+    if target.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    if !replace {
+        return Err(exists(target));
+    }
+    if inspect::open(target)?.is_none() {
+        let target = target.display();
+        return Err(Failure::Usage(format!(
+            "{target}: is no join index; --replace leaves it alone"
+        )));
+    }
+    hold(target).map(Some)
+}
+
+/// The key column in memory.
+struct KeyColumn {
+    key_type: KeyType,
+    rows: u64,
+    keys: Keys,
+}
+
+enum Keys {
+    Words(WordKeys),
+    Bytes(ByteKeys),
+}
+
+fn read(
+    args: &Args,
+    input: Input,
+    column: usize,
+    interrupt: &Interrupt,
+) -> Result<KeyColumn, Failure> {
+    let threads = args.threads.unwrap_or_else(super::all_threads);
+    let bar = super::bar("reading", input.rows());
+    let of_column =
+        |reason| Failure::Usage(format!("{}: `{}`: {reason}", args.file.display(), args.on));
+    let known = if input.has_types() {
+        if args.key_type.is_some() {
+            return Err(Failure::Usage("--key-type: the columns of Parquet have types".to_owned()));
+        }
+        Some(KeyType::of(input.schema().field(column).data_type()).map_err(of_column)?)
+    } else {
+        (args.key_type == Some(CsvKeys::Text)).then_some(KeyType::TEXTS)
+    };
+    let has_types = input.has_types();
+    let mut reader = Reader { args, batches: input.read(&[column], threads)?, interrupt, bar };
+    let column = match known {
+        Some(key_type) => reader.typed(key_type, has_types),
+        None => reader.guessed(),
+    };
+    reader.bar.finish_and_clear();
+    column
+}
+
+struct Reader<'a> {
+    args: &'a Args,
+    batches: Batches,
+    interrupt: &'a Interrupt,
+    bar: ProgressBar,
+}
+
+impl Reader<'_> {
+    fn next(&mut self) -> Result<Option<Batch>, Failure> {
+        let batch = self.batches.next(self.interrupt)?;
+        self.bar.set_position(self.batches.rows());
+        Ok(batch)
+    }
+
+    fn typed(&mut self, key_type: KeyType, has_types: bool) -> Result<KeyColumn, Failure> {
+        let mut keys = self.no_keys(key_type);
+        while let Some(batch) = self.next()? {
+            self.add(&mut keys, key_type, &batch, has_types)?;
+        }
+        Ok(KeyColumn { key_type, rows: self.batches.rows(), keys })
+    }
+
+    /// Texts whose type is known when all have been seen.
+    fn guessed(&mut self) -> Result<KeyColumn, Failure> {
+        let (mut guess, mut all) = (Guess::new(), Vec::new());
+        while let Some(batch) = self.next()? {
+            guess.look(texts(batch.records.column(0))?);
+            all.push(batch);
+        }
+        let key_type = match self.args.key_type {
+            Some(CsvKeys::Integer) => guess.integers(),
+            _ => guess.key_type(),
+        };
+        let mut keys = self.no_keys(key_type);
+        for batch in all {
+            self.add(&mut keys, key_type, &batch, false)?;
+        }
+        Ok(KeyColumn { key_type, rows: self.batches.rows(), keys })
+    }
+
+    fn no_keys(&self, key_type: KeyType) -> Keys {
+        let interrupt = self.interrupt.clone();
+        match key_type.stored {
+            Stored::Hashes => Keys::Bytes(ByteKeys::default()),
+            _ => Keys::Words(WordKeys::new(Arc::new(move || interrupt.asked()))),
+        }
+    }
+
+    fn add(
+        &self,
+        keys: &mut Keys,
+        key_type: KeyType,
+        batch: &Batch,
+        has_types: bool,
+    ) -> Result<(), Failure> {
+        let column = key_type.keys_of_batch(batch, 0, has_types, &self.args.file)?;
+        refuse_lost(&self.args.file, batch, &column)?;
+        match keys {
+            Keys::Words(words) => words.push(batch.first_row, column),
+            Keys::Bytes(bytes) => bytes.push(batch.first_row, &column)?,
+        }
+        Ok(())
+    }
+}
+
+/// Fails where a row has a key, but it came to nothing: an integer that is too large.
+fn refuse_lost(file: &Path, batch: &Batch, keys: &ArrayRef) -> Result<(), Failure> {
+    let column = batch.records.column(0);
+    if keys.null_count() == column.logical_null_count() {
+        return Ok(());
+    }
+    let nulls = column.logical_nulls();
+    let was_valid = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
+    let lost = (0..keys.len()).find(|&at| was_valid(at) && keys.is_null(at)).unwrap_or_default();
+    let row = batch.name_of(lost);
+    Err(Failure::Problem(format!(
+        "{}: {row}: an integer that does not fit into 64 bits together with the others; --key-type text",
+        file.display()
+    )))
+}
+
+fn build(
+    args: &Args,
+    column: &KeyColumn,
+    stamp: &Stamp,
+    durability: Durability,
+    path: &Path,
+) -> Result<JoinStats, Failure> {
+    match (&column.keys, column.key_type.stored) {
+        (Keys::Words(words), Stored::Signed) => {
+            let index = options::<i64>(args, durability).build_from(path, words)?;
+            Ok(index.stats()?)
+        }
+        (Keys::Words(words), Stored::Unsigned) => {
+            let index = options::<u64>(args, durability).build_from(path, words)?;
+            Ok(index.stats()?)
+        }
+        (Keys::Bytes(bytes), Stored::Hashes) => {
+            let (keys, rows) = bytes.valid();
+            let verify: Verify = Box::new(|_, _| true);
+            let options = options::<u64>(args, durability);
+            let index = options.build_with_hash(path, &keys, &rows, hash_bytes(stamp), verify)?;
+            Ok(index.hashes().stats()?)
+        }
+        _ => Err(internal("keys of another kind than the index")),
+    }
+}
+
+fn options<K: Word>(args: &Args, durability: Durability) -> JoinOptions<K> {
+    let mut options = JoinIndex::<K>::options().durability(durability);
+    if let Some(threads) = args.threads {
+        options = options.threads(threads);
+    }
+    if let Some(bits) = args.filter_bits {
+        options = options.filter_bits_per_key(bits);
+    }
+    options
+}
+
+fn tell(
+    target: &Path,
+    stamp: &Stamp,
+    stats: &JoinStats,
+    started: Instant,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let durability = stats.durability.unwrap_or_default();
+    let (column, values) = (&stamp.column, stamp.key.values);
+    let (pairs, rows, seconds) = (stats.pairs, stamp.rows, started.elapsed().as_secs_f64());
+    out.say(format_args!(
+        "{}: {pairs} of {rows} rows by `{column}` ({values}) in {seconds:.1} s, durability {durability}",
+        target.display()
+    ))?;
+    if let Some(warning) = warning(durability) {
+        out.say(warning)?;
+    }
+    let line = Line::new()
+        .field("index", &target.display().to_string())
+        .field("file", &stamp.file.display().to_string())
+        .field("column", column)
+        .field("values", &values)
+        .field("rows", &rows)
+        .field("pairs", &pairs)
+        .field("nulls", &(rows - pairs))
+        .field("bytes", &stats.file_bytes)
+        .field("seconds", &seconds)
+        .field("durability", &durability.to_string())
+        .field("survives_power_cut", &warning(durability).is_none());
+    out.line(line)
+}

@@ -1,0 +1,166 @@
+//! Parquet: row groups, which threads decode by turns.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::Compression;
+
+use super::{BATCH_ROWS, Batch, Event, spawn};
+use crate::failure::Failure;
+
+/// A file whose footer has been read.
+pub struct ParquetFile {
+    path: PathBuf,
+    file: File,
+    metadata: ArrowReaderMetadata,
+}
+
+impl ParquetFile {
+    /// Reads the footer.
+    pub fn open(path: &Path, file: File) -> Result<(Self, SchemaRef), Failure> {
+        let load = |options| {
+            ArrowReaderMetadata::load(&file, options).map_err(|error| problem(path, &error))
+        };
+        let mut metadata = load(ArrowReaderOptions::new())?;
+        if let Some(schema) = without_dictionaries(metadata.schema()) {
+            metadata = load(ArrowReaderOptions::new().with_schema(schema))?;
+        }
+        let schema = SchemaRef::clone(metadata.schema());
+        let roots = metadata.parquet_schema().root_schema().get_fields().len();
+        if roots != schema.fields().len() {
+            let path = path.display();
+            return Err(Failure::Problem(format!("{path}: has a column without any values")));
+        }
+        Ok((Self { path: path.to_owned(), file, metadata }, schema))
+    }
+
+    /// How many rows the footer tells of.
+    pub fn rows(&self) -> u64 {
+        self.metadata.metadata().file_metadata().num_rows().unsigned_abs()
+    }
+
+    /// Starts the threads that decode the columns at these places; tells how many groups they will send.
+    pub fn read(
+        self,
+        columns: &[usize],
+        threads: usize,
+    ) -> Result<(Vec<Receiver<Event>>, usize), Failure> {
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+        self.refuse_unknown_codecs(&mask)?;
+        let groups = self.metadata.metadata().num_row_groups();
+        let lanes = threads.clamp(1, groups.max(1));
+        let mut receivers = Vec::with_capacity(lanes);
+        for lane in 0..lanes {
+            let decoder = Decoder {
+                path: self.path.clone(),
+                file: self.reopened()?,
+                metadata: self.metadata.clone(),
+                mask: mask.clone(),
+                groups: (lane..groups).step_by(lanes).collect(),
+            };
+            receivers.push(spawn(move |sender| decoder.send_all(sender))?);
+        }
+        Ok((receivers, groups))
+    }
+
+    /// The file again, for a thread that has its own place in it.
+    fn reopened(&self) -> Result<File, Failure> {
+        let path = &self.path;
+        let reopen = || {
+            let file = File::open(path)?;
+            let (old, new) = (self.file.metadata()?, file.metadata()?);
+            Ok(((old.dev(), old.ino()) == (new.dev(), new.ino())).then_some(file))
+        };
+        let changed =
+            || Failure::Problem(format!("{}: was replaced while it was read", path.display()));
+        reopen().map_err(|error| Failure::io(path, &error))?.ok_or_else(changed)
+    }
+
+    /// Fails at once, with the column's name, where decoding would fail late.
+    fn refuse_unknown_codecs(&self, mask: &ProjectionMask) -> Result<(), Failure> {
+        for group in self.metadata.metadata().row_groups() {
+            for (leaf, column) in group.columns().iter().enumerate() {
+                let codec = match column.compression() {
+                    Compression::ZSTD(_) => "zstd",
+                    Compression::LZO => "lzo",
+                    _ => continue,
+                };
+                if mask.leaf_included(leaf) {
+                    let (path, name) = (self.path.display(), column.column_path().string());
+                    return Err(Failure::Problem(format!(
+                        "{path}: `{name}` is compressed by {codec}, which this program cannot read; write it with \
+                         snappy, lz4, gzip, brotli or uncompressed"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same columns, but values where there are numbers of values in the writer's memory; `None` if there are no such.
+/// Whoever takes single rows of many batches would have to merge all their dictionaries each time.
+fn without_dictionaries(schema: &SchemaRef) -> Option<SchemaRef> {
+    let plain = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Dictionary(_, values) => {
+            Arc::new(field.as_ref().clone().with_data_type(values.as_ref().clone()))
+        }
+        _ => FieldRef::clone(field),
+    });
+    let plain = Schema::new_with_metadata(plain.collect::<Vec<_>>(), schema.metadata().clone());
+    (plain != **schema).then(|| Arc::new(plain))
+}
+
+/// What one thread decodes.
+struct Decoder {
+    path: PathBuf,
+    file: File,
+    metadata: ArrowReaderMetadata,
+    mask: ProjectionMask,
+    groups: Vec<usize>,
+}
+
+impl Decoder {
+    fn send_all(self, sender: &SyncSender<Event>) {
+        for &group in &self.groups {
+            match self.send_group(group, sender) {
+                // Nobody takes it when the command has ended.
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => return drop(sender.send(Event::Failed(failure))),
+            }
+        }
+    }
+
+    /// Sends a row group; `false` when nobody takes it any more.
+    fn send_group(&self, group: usize, sender: &SyncSender<Event>) -> Result<bool, Failure> {
+        let file = self.file.try_clone().map_err(|error| Failure::io(&self.path, &error))?;
+        let batches =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+                .with_projection(self.mask.clone())
+                .with_row_groups(vec![group])
+                .with_batch_size(BATCH_ROWS)
+                .build()
+                .map_err(|error| problem(&self.path, &error))?;
+        for records in batches {
+            let records = records.map_err(|error| problem(&self.path, &error))?;
+            let batch = Batch { first_row: 0, lines: Vec::new(), records };
+            if sender.send(Event::Batch(batch)).is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(sender.send(Event::GroupEnd).is_ok())
+    }
+}
+
+fn problem(path: &Path, error: &impl std::fmt::Display) -> Failure {
+    Failure::Problem(format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,231 @@
+//! Columns of CSV and Parquet files, batch by batch.
+//!
+//! Threads read and decode ahead of whoever takes the batches: one a CSV file, several a Parquet file, row group by row
+//! group. The batches come in the order of the rows all the same.
+
+mod from_csv;
+mod from_parquet;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use from_csv::CsvFile;
+use from_parquet::ParquetFile;
+
+/// Rows of a batch, at most.
+pub const BATCH_ROWS: usize = 1 << 16;
+/// Batches that a thread may be ahead.
+const AHEAD: usize = 2;
+/// What a Parquet file begins with.
+const PARQUET_MAGIC: &[u8] = b"PAR1";
+
+/// A file of rows, or standard input.
+pub struct Input {
+    path: PathBuf,
+    schema: SchemaRef,
+    file: Kind,
+}
+
+enum Kind {
+    Csv(CsvFile),
+    Parquet(ParquetFile),
+}
+
+/// Rows in the order of their file.
+pub struct Batch {
+    /// The number of the first row, from 0.
+    pub first_row: u64,
+    /// Where each row begins in a file of lines; nothing for others.
+    pub lines: Vec<u64>,
+    /// The columns that were asked for, in the file's order.
+    pub records: RecordBatch,
+}
+
+impl Batch {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.records.num_rows()
+    }
+
+    /// What to call row `at` in a message.
+    pub fn name_of(&self, at: usize) -> String {
+        match self.lines.get(at) {
+            Some(line) => format!("line {line}"),
+            None => format!("row {}", self.first_row + at as u64),
+        }
+    }
+}
+
+/// What a thread has to say.
+enum Event {
+    Batch(Batch),
+    /// A group is complete; the next one is the next thread's.
+    GroupEnd,
+    Failed(Failure),
+}
+
+impl Input {
+    /// Opens a file, by its name's ending or by how it begins; `-` is CSV from standard input.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let name = path.to_owned();
+        if path == Path::new("-") {
+            return Self::of_csv(PathBuf::from("standard input"), Box::new(io::stdin()));
+        }
+        let mut file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::Usage(format!("{}: no such file", path.display())),
+            _ => Failure::io(path, &error),
+        })?;
+        if file.metadata().map_err(|error| Failure::io(path, &error))?.is_dir() {
+            return Err(Failure::Usage(format!("{}: a directory, not a file", path.display())));
+        }
+        if is_parquet(path, &mut file).map_err(|error| Failure::io(path, &error))? {
+            let (file, schema) = ParquetFile::open(path, file)?;
+            return Ok(Self { path: name, schema, file: Kind::Parquet(file) });
+        }
+        Self::of_csv(name, Box::new(file))
+    }
+
+    fn of_csv(path: PathBuf, input: crate::rows::Input) -> Result<Self, Failure> {
+        let (file, schema) = CsvFile::open(&path, input)?;
+        Ok(Self { path, schema, file: Kind::Csv(file) })
+    }
+
+    /// What to call it in a message.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// All columns; those of CSV are texts.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Whether the columns' types are written in the file.
+    pub fn has_types(&self) -> bool {
+        matches!(self.file, Kind::Parquet(_))
+    }
+
+    /// How many rows there are, if that can be known before they are read.
+    pub fn rows(&self) -> Option<u64> {
+        match &self.file {
+            Kind::Csv(_) => None,
+            Kind::Parquet(file) => Some(file.rows()),
+        }
+    }
+
+    /// Where the column of that name is.
+    pub fn column(&self, name: &str) -> Result<usize, Failure> {
+        let fields = self.schema.fields().iter().enumerate();
+        let mut found = fields.filter(|(_, field)| field.name() == name).map(|(at, _)| at);
+        let path = self.path.display();
+        match (found.next(), found.next()) {
+            (Some(at), None) => Ok(at),
+            (Some(_), Some(_)) => {
+                Err(Failure::Usage(format!("{path}: several columns have the name `{name}`")))
+            }
+            (None, _) => Err(Failure::Usage(format!(
+                "{path}: no column `{name}`; there are {}",
+                names(&self.schema)
+            ))),
+        }
+    }
+
+    /// Begins to read some columns, given by their places in ascending order.
+    pub fn read(self, columns: &[usize], threads: usize) -> Result<Batches, Failure> {
+        let (lanes, groups) = match self.file {
+            Kind::Csv(file) => (vec![file.read(columns)?], 1),
+            Kind::Parquet(file) => file.read(columns, threads)?,
+        };
+        Ok(Batches { path: self.path, lanes, group: 0, groups, rows: 0 })
+    }
+}
+
+/// The columns' names in one line.
+pub fn names(schema: &Schema) -> String {
+    let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    names.join(", ")
+}
+
+fn is_parquet(path: &Path, file: &mut File) -> io::Result<bool> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension.map(str::to_ascii_lowercase).as_deref() {
+        Some("parquet" | "pq") => Ok(true),
+        Some("csv") => Ok(false),
+        // A pipe cannot be read twice.
+        _ if !file.metadata()?.is_file() => Ok(false),
+        _ => {
+            let mut start = Vec::new();
+            io::Read::by_ref(file).take(PARQUET_MAGIC.len() as u64).read_to_end(&mut start)?;
+            io::Seek::rewind(file)?;
+            Ok(start == PARQUET_MAGIC)
+        }
+    }
+}
+
+/// The batches of a file.
+pub struct Batches {
+    path: PathBuf,
+    /// One for each thread; they take turns, group by group.
+    lanes: Vec<Receiver<Event>>,
+    group: usize,
+    groups: usize,
+    rows: u64,
+}
+
+impl Batches {
+    /// The next rows; `None` after the last ones.
+    pub fn next(&mut self, interrupt: &Interrupt) -> Result<Option<Batch>, Failure> {
+        while self.group < self.groups {
+            if interrupt.asked() {
+                return Err(interrupted());
+            }
+            // Now and then look up from a pipe that is silent.
+            match self.lanes[self.group % self.lanes.len()].recv_timeout(Duration::from_millis(100))
+            {
+                Ok(Event::Batch(mut batch)) => {
+                    batch.first_row = self.rows;
+                    self.rows += batch.rows() as u64;
+                    return Ok(Some(batch));
+                }
+                Ok(Event::GroupEnd) => self.group += 1,
+                Ok(Event::Failed(failure)) => return Err(failure),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let path = self.path.display();
+                    return Err(Failure::Problem(format!("{path}: cannot be decoded")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many rows have been read.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+/// How a command ends that was interrupted before anything could be seen of it.
+pub fn interrupted() -> Failure {
+    Failure::Interrupted("interrupted; nothing was written".to_owned())
+}
+
+/// A thread that reads ahead.
+fn spawn(
+    read: impl FnOnce(&SyncSender<Event>) + Send + 'static,
+) -> Result<Receiver<Event>, Failure> {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(AHEAD);
+    std::thread::Builder::new()
+        .name("columns".to_owned())
+        .spawn(move || read(&sender))
+        .map_err(|error| Failure::Problem(format!("cannot start a thread: {error}")))?;
+    Ok(receiver)
+}

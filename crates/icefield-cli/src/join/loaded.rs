@@ -1,0 +1,119 @@
+//! Columns in memory, to be asked by the numbers of rows.
+
+use arrow_array::{Array, ArrayRef, LargeBinaryArray};
+use arrow_select::interleave::interleave;
+
+use super::input::{Batches, interrupted};
+use super::internal;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+
+/// Where the rows of a file are among its batches.
+#[derive(Debug, Default)]
+pub struct Starts(Vec<u64>);
+
+impl Starts {
+    /// Notes that a batch begins with this row.
+    pub fn push(&mut self, first_row: u64) {
+        self.0.push(first_row);
+    }
+
+    /// The batch of a row, and the place in it, which may be behind its end.
+    fn place(&self, row: u64) -> Option<(usize, usize)> {
+        let batch = self.0.partition_point(|&start| start <= row).checked_sub(1)?;
+        Some((batch, usize::try_from(row - self.0[batch]).ok()?))
+    }
+}
+
+/// Keys that are bytes: what an index of their hashes is verified with.
+#[derive(Debug, Default)]
+pub struct ByteKeys {
+    starts: Starts,
+    batches: Vec<LargeBinaryArray>,
+}
+
+impl ByteKeys {
+    /// Adds the keys of the next batch, as [`KeyType::keys`](super::key::KeyType::keys) gives them.
+    pub fn push(&mut self, first_row: u64, keys: &ArrayRef) -> Result<(), Failure> {
+        let keys = keys.as_any().downcast_ref::<LargeBinaryArray>();
+        let keys = keys.ok_or_else(|| internal("keys that are no bytes"))?;
+        self.starts.push(first_row);
+        self.batches.push(keys.clone());
+        Ok(())
+    }
+
+    /// Whether the key of that row is `key`.
+    pub fn is(&self, row: u64, key: &[u8]) -> bool {
+        self.starts.place(row).is_some_and(|(batch, at)| {
+            let keys = &self.batches[batch];
+            at < keys.len() && keys.is_valid(at) && keys.value(at) == key
+        })
+    }
+
+    /// All keys that are not null, with the numbers of their rows.
+    pub fn valid(&self) -> (Vec<&[u8]>, Vec<u64>) {
+        let batches = self.starts.0.iter().zip(&self.batches);
+        let rows = batches.flat_map(|(&start, keys)| {
+            keys.iter().enumerate().filter_map(move |(at, key)| Some((key?, start + at as u64)))
+        });
+        rows.unzip()
+    }
+}
+
+/// Columns of a file, all of them in memory.
+#[derive(Debug)]
+pub struct LoadedColumns {
+    starts: Starts,
+    /// Batch by batch, for each column.
+    columns: Vec<Vec<ArrayRef>>,
+    rows: u64,
+}
+
+impl LoadedColumns {
+    /// Reads `count` columns; `look` sees each batch first.
+    pub fn read(
+        mut batches: Batches,
+        count: usize,
+        interrupt: &Interrupt,
+        mut look: impl FnMut(&super::input::Batch) -> Result<(), Failure>,
+    ) -> Result<Self, Failure> {
+        let (mut starts, mut columns) = (Starts::default(), vec![Vec::new(); count]);
+        while let Some(batch) = batches.next(interrupt)? {
+            look(&batch)?;
+            starts.push(batch.first_row);
+            for (column, array) in columns.iter_mut().zip(batch.records.columns()) {
+                column.push(ArrayRef::clone(array));
+            }
+        }
+        Ok(Self { starts, columns, rows: batches.rows() })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Where rows are among the batches; an error for one that there is not.
+    pub fn places(&self, rows: &[u64]) -> Result<Vec<(usize, usize)>, Failure> {
+        let place = |&row: &u64| match self.starts.place(row) {
+            Some(place) if row < self.rows => Ok(place),
+            _ => Err(Failure::Problem(format!(
+                "the index names row {row}, but its file has {} rows",
+                self.rows
+            ))),
+        };
+        rows.iter().map(place).collect()
+    }
+
+    /// The values of a column at some places.
+    pub fn take(&self, column: usize, places: &[(usize, usize)]) -> Result<ArrayRef, Failure> {
+        let batches: Vec<&dyn Array> =
+            self.columns[column].iter().map(|array| array.as_ref()).collect();
+        interleave(&batches, places).map_err(internal)
+    }
+}
+
+/// Fails if the user has asked for it.
+pub fn go_on(interrupt: &Interrupt) -> Result<(), Failure> {
+    if interrupt.asked() { Err(interrupted()) } else { Ok(()) }
+}

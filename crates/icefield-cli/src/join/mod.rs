@@ -1,0 +1,96 @@
+//! `icefield join`: joins of CSV and Parquet files through an index that is built once.
+//!
+//! # How it is divided
+//!
+//! - [`input`] reads columns of a file as Arrow arrays, batch by batch, threads ahead of whoever takes them.
+//! - [`key`] says which columns can be keys and which of them can be joined, and makes `Int64`, `UInt64` or
+//!   `LargeBinary` arrays of them, in which null is whatever matches nothing. So integers of all types are compared by
+//!   value, and a negative one never equals one above `i64::MAX`.
+//! - [`index`] builds: it reads the key column into memory and gives it to the library, with the number of each row as
+//!   payload. [`site`] is where that happens out of sight, [`stamp`] what is kept beside the index: the file, its
+//!   state, the column and its type.
+//! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] are columns of the indexed file in memory, by
+//!   row number: those that are selected, and keys that are bytes, of which the index has only hashes. [`select`] finds
+//!   the columns that the user names, [`output`] writes files.
+//! - [`inspect`] serves `icefield stat`, `check` and `backup`.
+//!
+//! # What is in memory
+//!
+//! Building: the key column, 8 bytes a row; of CSV its texts beside them while it is not known that all are integers;
+//! for bytes their own length and 32 bytes a row. Probing: a few batches of 65536 rows for each thread that reads, the
+//! pairs of a part of a batch (four million, or those of one key), and columns of the indexed file as said above.
+
+mod index;
+mod input;
+pub mod inspect;
+mod key;
+mod loaded;
+mod opened;
+mod output;
+mod run;
+mod select;
+mod site;
+mod stamp;
+
+use std::num::NonZeroUsize;
+
+use clap::Subcommand;
+use indicatif::ProgressBar;
+
+use crate::failure::{Failure, Outcome};
+use crate::progress;
+
+/// Examples for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  icefield join build-index orders.parquet --on o_orderkey
+  icefield join run lineitem.parquet --index orders.ice --on l_orderkey
+  icefield join run lineitem.csv --index orders.ice --on l_orderkey --semi -o matched.csv --json summary.ndjson
+  icefield stat orders.ice
+
+`icefield stat`, `check` and `backup` take an index, too.";
+
+/// Joins CSV and Parquet files through an index that is built once
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    BuildIndex(index::Args),
+    Run(run::Args),
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Outcome {
+    match &args.command {
+        Command::BuildIndex(args) => index::run(args),
+        Command::Run(args) => run::run(args),
+    }
+}
+
+/// A number of threads.
+fn threads(text: &str) -> Result<usize, String> {
+    text.parse::<NonZeroUsize>().map(NonZeroUsize::get).map_err(|error| error.to_string())
+}
+
+/// As many threads as the machine has.
+fn all_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// A bar over the rows of a file.
+fn bar(title: &'static str, rows: Option<u64>) -> ProgressBar {
+    match rows {
+        Some(rows) => progress::over_records(title, rows),
+        None => progress::waiting(title),
+    }
+}
+
+/// What Arrow refuses although it was asked rightly, as far as we know.
+fn internal(error: impl std::fmt::Display) -> Failure {
+    Failure::Problem(format!("cannot go on: {error}"))
+}

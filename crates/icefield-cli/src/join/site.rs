@@ -1,0 +1,136 @@
+//! Where an index is built: out of sight, until it is complete with its stamp.
+//!
+//! A hidden directory beside the target, `.NAME.building-XXXXXX`, holds the index while it is made. The library builds
+//! it there durably, the stamp is written and synced, and then one renaming gives it its name, or exchanges it with the
+//! index that it replaces: so at any moment there is the old index with its stamp, the new one with its, or none. The
+//! hidden directory is locked by whoever builds in it. One whose lock is free is left from a process that died, and is
+//! removed by the next building of the same index.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use icefield::pm::{Mapped, MappedOptions};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+use tempfile::TempDir;
+
+use crate::failure::Failure;
+
+/// How often a hidden directory is made again that somebody took for a leftover before it was locked.
+const ATTEMPTS: u32 = 100;
+
+/// A hidden directory beside what will be made; removed with all that is still in it.
+pub struct Site {
+    target: PathBuf,
+    parent: PathBuf,
+    hidden: TempDir,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl Site {
+    /// Makes a place to build what will be `target`, and takes away what others have left.
+    pub fn new(target: &Path) -> Result<Self, Failure> {
+        let target: PathBuf = target.components().collect();
+        let Some(name) = target.file_name() else {
+            let target = target.display();
+            return Err(Failure::Usage(format!("{target}: does not end in a name")));
+        };
+        let parent = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut prefix = OsStr::new(".").to_owned();
+        prefix.push(name);
+        prefix.push(".building-");
+        remove_leftovers(&parent, &prefix).map_err(|error| Failure::io(&parent, &error))?;
+        for _ in 0..ATTEMPTS {
+            let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
+            let hidden = made.map_err(|error| Failure::io(&parent, &error))?;
+            match locked(hidden.path()) {
+                Ok(Some(lock)) => return Ok(Self { target, parent, hidden, _lock: lock }),
+                Ok(None) => {}
+                Err(error) => return Err(Failure::io(hidden.path(), &error)),
+            }
+        }
+        Err(Failure::Problem(format!("{}: others remove what is made there", parent.display())))
+    }
+
+    /// Where to build it.
+    pub fn path(&self) -> PathBuf {
+        self.hidden.path().join("index")
+    }
+
+    /// Gives it its name. What was there goes, if it may be replaced.
+    pub fn publish(self, replace: bool) -> Result<(), Failure> {
+        let rename = |flags| renameat_with(CWD, self.path(), CWD, &self.target, flags);
+        match rename(RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) if replace => rename(RenameFlags::EXCHANGE),
+            // File systems without the flag: a plain renaming replaces at most an empty directory.
+            Err(Errno::INVAL | Errno::NOSYS) if !self.target.exists() => {
+                rustix::fs::rename(self.path(), &self.target)
+            }
+            answer => answer,
+        }
+        .map_err(|errno| self.fault(errno))?;
+        let parent = File::open(&self.parent).and_then(|parent| parent.sync_all());
+        parent.map_err(|error| Failure::io(&self.parent, &error))
+    }
+
+    fn fault(&self, errno: Errno) -> Failure {
+        match errno {
+            Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => exists(&self.target),
+            Errno::INVAL | Errno::NOSYS => Failure::Usage(format!(
+                "{}: this file system cannot exchange two directories; remove the old index first",
+                self.target.display()
+            )),
+            errno => Failure::io(&self.target, &errno.into()),
+        }
+    }
+}
+
+/// What to say of a target that is there already.
+pub fn exists(target: &Path) -> Failure {
+    Failure::Usage(format!(
+        "{}: already exists; --replace builds it anew, --index names another place",
+        target.display()
+    ))
+}
+
+/// Keeps others from changing the index at `target`, which is going to be replaced; an error when somebody does.
+pub fn hold(target: &Path) -> Result<Mapped, Failure> {
+    Ok(Mapped::open(target, MappedOptions::default())?)
+}
+
+/// Locks a directory; `None` when somebody else has it, or has removed it.
+fn locked(path: &Path) -> io::Result<Option<File>> {
+    let directory = match File::open(path) {
+        Ok(directory) => directory,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+        // Only who has the lock removes it: what is there now stays.
+        Ok(()) => Ok(path.exists().then_some(directory)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Removes the hidden directories that nobody alive builds in.
+fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(prefix.as_encoded_bytes());
+        if !is_hidden || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        // What cannot be locked or removed stays: it is in nobody's way.
+        if let Ok(Some(_lock)) = locked(&entry.path()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,621 @@
+//! `icefield join`: indexes of CSV and Parquet files, and joins through them, against nested loops.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    Array, ArrayRef, Date32Array, DictionaryArray, Float64Array, Int8Array, Int16Array, Int64Array,
+    ListArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
+};
+use arrow_cast::display::array_value_to_string;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::file::properties::WriterProperties;
+use support::{Place, Ran};
+use tpchgen::generators::{LineItemGenerator, OrderGenerator};
+
+/// Writes a Parquet file with a row group for each three rows.
+fn parquet(place: &Place, name: &str, columns: Vec<(&str, ArrayRef)>) {
+    let columns = columns.into_iter().map(|(name, column)| (name, column, true));
+    let records = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(3)).build();
+    let file = File::create(place.path(name)).unwrap();
+    let mut writer = ArrowWriter::try_new(file, records.schema(), Some(properties)).unwrap();
+    writer.write(&records).unwrap();
+    writer.close().unwrap();
+}
+
+/// The rows of a Parquet file as texts, null as "".
+fn parquet_rows(path: &Path) -> (Vec<String>, Vec<Vec<String>>) {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    let names = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let mut rows = Vec::new();
+    for records in builder.build().unwrap() {
+        let records = records.unwrap();
+        for row in 0..records.num_rows() {
+            let text = |column: &ArrayRef| match column.is_null(row) {
+                true => String::new(),
+                false => array_value_to_string(column, row).unwrap(),
+            };
+            rows.push(records.columns().iter().map(text).collect());
+        }
+    }
+    (names, rows)
+}
+
+/// The rows of CSV.
+fn csv_rows(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let own = |record: &csv::StringRecord| record.iter().map(str::to_owned).collect::<Vec<_>>();
+    let names = own(reader.headers().unwrap());
+    (names, reader.records().map(|record| own(&record.unwrap())).collect())
+}
+
+fn ok(place: &Place, args: &[&str]) -> Ran {
+    let ran = place.run(args);
+    assert_eq!(ran.status, Some(0), "{args:?}: {}", ran.err);
+    ran
+}
+
+/// What `join run` prints.
+fn joined(place: &Place, args: &[&str]) -> String {
+    ok(place, &[&["join", "run"], args].concat()).out
+}
+
+fn count(place: &Place, args: &[&str]) -> u64 {
+    joined(place, args).trim().parse().unwrap()
+}
+
+fn build(place: &Place, args: &[&str]) -> String {
+    place.ok(&[&["join", "build-index"], args].concat())
+}
+
+/// The files' names in the place.
+fn names(place: &Place) -> BTreeSet<String> {
+    let entries = fs::read_dir(place.dir()).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// All pairs of rows with equal keys, as texts; an empty key equals nothing.
+fn nested_loop(left: &[Vec<String>], right: &[Vec<String>]) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::new();
+    for (at, row) in left.iter().enumerate() {
+        for (other, candidate) in right.iter().enumerate() {
+            if !row[0].is_empty() && row[0] == candidate[0] {
+                pairs.push((at, other));
+            }
+        }
+    }
+    pairs
+}
+
+/// Checks every kind of join of two files of the columns k, a and k, b against nested loops.
+fn check_all(place: &Place, left: &str, right: &str, rows: [&[Vec<String>]; 2]) -> usize {
+    let [left_rows, right_rows] = rows;
+    let _ = fs::remove_dir_all(place.path("x.ice"));
+    build(place, &[right, "--on", "k", "--index", "x.ice"]);
+    let pairs = nested_loop(left_rows, right_rows);
+    let run =
+        |more: &[&str]| joined(place, &[&[left, "--index", "x.ice", "--on", "k"], more].concat());
+    assert_eq!(run(&["--count"]).trim(), pairs.len().to_string(), "{left} {right}");
+    assert_eq!(run(&["--verify", "--threads", "1"]).trim(), pairs.len().to_string());
+    let matched: BTreeSet<usize> = pairs.iter().map(|(at, _)| *at).collect();
+    let with = |wanted: bool| -> Vec<Vec<String>> {
+        let rows = left_rows.iter().enumerate();
+        rows.filter(|(at, _)| matched.contains(at) == wanted).map(|(_, row)| row.clone()).collect()
+    };
+    assert_eq!(csv_rows(&run(&["--semi"])).1, with(true), "{left} {right}");
+    assert_eq!(csv_rows(&run(&["--anti"])).1, with(false), "{left} {right}");
+    let expected: Vec<Vec<String>> = pairs
+        .iter()
+        .map(|&(at, other)| {
+            vec![
+                left_rows[at][1].clone(),
+                right_rows[other][1].clone(),
+                right_rows[other][0].clone(),
+            ]
+        })
+        .collect();
+    let select = ["--select", "a,b,right.k"];
+    let (names, given) = csv_rows(&run(&select));
+    assert_eq!((names, &given), (vec!["a".into(), "b".into(), "k".into()], &expected));
+    run(&[&select[..], &["-o", "out.parquet"]].concat());
+    assert_eq!(parquet_rows(&place.path("out.parquet")).1, expected, "{left} {right}");
+    run(&["--semi", "-o", "out.parquet"]);
+    assert_eq!(parquet_rows(&place.path("out.parquet")).1, with(true), "{left} {right}");
+    pairs.len()
+}
+
+/// Writes rows of two texts as CSV.
+fn csv_file(place: &Place, name: &str, header: &str, rows: &[Vec<String>]) {
+    let lines = rows.iter().map(|row| format!("{}\n", row.join(",")));
+    place.file(name, &format!("{header}\n{}", lines.collect::<String>()));
+}
+
+fn texts(keys: &[Option<i128>], what: &str) -> Vec<Vec<String>> {
+    let text = |key: &Option<i128>| key.map_or(String::new(), |key| key.to_string());
+    keys.iter().enumerate().map(|(at, key)| vec![text(key), format!("{what}{at}")]).collect()
+}
+
+fn names_column(rows: &[Vec<String>]) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(row[1].as_str())).collect::<StringArray>())
+}
+
+#[test]
+fn integers_of_all_kinds_join_by_value() {
+    let place = Place::new();
+    let keys: [&[Option<i128>]; 4] = [
+        &[Some(7), None, Some(-1), Some(7), Some(i64::MIN as i128), Some(9), Some(0)],
+        &[Some(u64::MAX as i128), Some(7), None, Some(i64::MAX as i128), Some(7), Some(7)],
+        &[Some(7), Some(-1), None, Some(9), Some(9), Some(127), Some(-128), Some(7)],
+        &[],
+    ];
+    let mut files: Vec<(String, usize)> = Vec::new();
+    for (number, keys) in keys.iter().enumerate() {
+        let of = |side: &str| texts(keys, side);
+        for (side, header) in [("a", "k,a"), ("b", "k,b")] {
+            let rows = of(side);
+            csv_file(&place, &format!("{number}{side}.csv"), header, &rows);
+            let signed: Vec<Option<i64>> =
+                keys.iter().map(|key| key.and_then(|key| key.try_into().ok())).collect();
+            let column: ArrayRef = match number {
+                1 => Arc::new(
+                    keys.iter().map(|key| key.map(|key| key as u64)).collect::<UInt64Array>(),
+                ),
+                2 => {
+                    Arc::new(keys.iter().map(|key| key.map(|key| key as i8)).collect::<Int8Array>())
+                }
+                _ => Arc::new(Int64Array::from(signed)),
+            };
+            let columns = vec![("k", column), (side, names_column(&rows))];
+            parquet(&place, &format!("{number}{side}.parquet"), columns);
+        }
+        files.extend(["csv", "parquet"].map(|form| (form.to_owned(), number)));
+    }
+    let (mut joins, mut pairs) = (0, 0);
+    for (left_form, left) in &files {
+        for (right_form, right) in &files {
+            let (a, b) = (format!("{left}a.{left_form}"), format!("{right}b.{right_form}"));
+            let rows = [&texts(keys[*left], "a")[..], &texts(keys[*right], "b")[..]];
+            pairs += check_all(&place, &a, &b, rows);
+            joins += 1;
+        }
+    }
+    println!("{joins} joins of integers, {pairs} pairs");
+    assert!(joins == 64 && pairs > 100);
+}
+
+#[test]
+fn strings_join_by_their_bytes() {
+    let place = Place::new();
+    let rows = |keys: &[&str], what: &str| -> Vec<Vec<String>> {
+        keys.iter()
+            .enumerate()
+            .map(|(at, key)| vec![(*key).into(), format!("{what}{at}")])
+            .collect()
+    };
+    let left = rows(&["ann", "", "bob", "ann", "007", "é", "eve"], "a");
+    let right = rows(&["eve", "ann", "7", "", "ann", "007", "é", "Ann", "x"], "b");
+    csv_file(&place, "a.csv", "k,a", &left);
+    csv_file(&place, "b.csv", "k,b", &right);
+    let keys = |rows: &[Vec<String>]| -> Vec<Option<String>> {
+        rows.iter().map(|row| Some(row[0].clone()).filter(|key| !key.is_empty())).collect()
+    };
+    let plain: ArrayRef = Arc::new(StringArray::from(keys(&left)));
+    parquet(&place, "a.parquet", vec![("k", plain), ("a", names_column(&left))]);
+    let right_keys = keys(&right);
+    let dictionary: DictionaryArray<Int32Type> = right_keys.iter().map(Option::as_deref).collect();
+    parquet(&place, "b.parquet", vec![("k", Arc::new(dictionary)), ("b", names_column(&right))]);
+    let mut pairs = 0;
+    for a in ["a.csv", "a.parquet"] {
+        for b in ["b.csv", "b.parquet"] {
+            pairs += check_all(&place, a, b, [&left, &right]);
+        }
+    }
+    println!("4 joins of strings, {pairs} pairs");
+    assert_eq!(pairs, 4 * 7);
+}
+
+#[test]
+fn dates_and_timestamps_join_with_their_like() {
+    let place = Place::new();
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(0), Some(10_957), None]));
+    parquet(&place, "days.parquet", vec![("k", days)]);
+    build(&place, &["days.parquet", "--on", "k"]);
+    place.file("days.csv", "k\n2000-01-01\n1999-12-31\n1970-01-01\n");
+    let of_days = ["--index", "days.ice"];
+    assert_eq!(count(&place, &[&["days.csv"][..], &of_days].concat()), 2);
+    assert_eq!(count(&place, &[&["days.parquet"][..], &of_days].concat()), 2);
+    place.file("odd.csv", "k\n2000-01-01\ntoday\n");
+    let refused = place.fails(1, &["join", "run", "odd.csv", "--index", "days.ice"]);
+    assert!(refused.contains("odd.csv: line 3: `k` is `today`"), "{refused}");
+
+    let micros = TimestampMicrosecondArray::from(vec![Some(1_000_001), None]);
+    let utc: ArrayRef = Arc::new(micros.clone().with_timezone("+00:00"));
+    let paris: ArrayRef = Arc::new(micros.clone().with_timezone("Europe/Paris"));
+    parquet(&place, "utc.parquet", vec![("k", utc)]);
+    parquet(&place, "paris.parquet", vec![("k", paris)]);
+    parquet(&place, "local.parquet", vec![("k", Arc::new(micros))]);
+    build(&place, &["utc.parquet", "--on", "k"]);
+    assert_eq!(count(&place, &["paris.parquet", "--index", "utc.ice"]), 1);
+    place.file("utc.csv", "k\n1970-01-01T00:00:01.000001Z\n1970-01-01T00:00:01Z\n");
+    assert_eq!(count(&place, &["utc.csv", "--index", "utc.ice"]), 1);
+    for other in ["local.parquet", "days.parquet"] {
+        let refused = place.fails(2, &["join", "run", other, "--index", "utc.ice"]);
+        assert!(refused.contains("timestamps in microseconds"), "{refused}");
+    }
+}
+
+#[test]
+fn many_duplicates_are_all_given() {
+    let place = Place::new();
+    let rows = |count: usize, keys: usize, what: &str| -> Vec<Vec<String>> {
+        (0..count).map(|at| vec![(at * at % keys).to_string(), format!("{what}{at}")]).collect()
+    };
+    let (left, right) = (rows(700, 13, "a"), rows(500, 11, "b"));
+    csv_file(&place, "a.csv", "k,a", &left);
+    csv_file(&place, "b.csv", "k,b", &right);
+    let pairs = check_all(&place, "a.csv", "b.csv", [&left, &right]);
+    println!("{pairs} pairs of 700 and 500 rows");
+    assert!(pairs > 30_000);
+}
+
+#[test]
+fn more_pairs_than_are_found_at_once_come_in_order() {
+    const ROWS: usize = 2100;
+    let place = Place::new();
+    for (file, column) in [("l.csv", "a"), ("r.csv", "b")] {
+        let rows: String = (0..ROWS).map(|row| format!("5,{row}\n")).collect();
+        place.file(file, &format!("k,{column}\n{rows}"));
+    }
+    build(&place, &["r.csv", "--on", "k"]);
+    joined(&place, &["l.csv", "--index", "r.ice", "--select", "a,b", "-o", "out.csv"]);
+    let given = fs::read_to_string(place.path("out.csv")).unwrap();
+    let mut lines = given.lines().skip(1);
+    for left in 0..ROWS {
+        for right in 0..ROWS {
+            assert_eq!(lines.next(), Some(format!("{left},{right}").as_str()));
+        }
+    }
+    assert_eq!(lines.next(), None);
+    println!("{} pairs of one key", ROWS * ROWS);
+}
+
+#[test]
+fn a_changed_file_is_noticed() {
+    let place = Place::new();
+    place.file("a.csv", "k,v\n1,x\n2,y\n");
+    build(&place, &["a.csv", "--on", "k"]);
+    let run = ["join", "run", "a.csv", "--index", "a.ice"];
+    ok(&place, &run);
+    let stale = |change: &str| {
+        let told = place.fails(1, &run);
+        assert!(told.contains("a.csv: has changed since it was indexed"), "{told}");
+        assert!(told.contains(change) && told.contains("--replace"), "{told}");
+        assert_eq!(joined(&place, &[&run[2..], &["--allow-stale"]].concat()).trim(), "2");
+    };
+    let file = File::options().write(true).open(place.path("a.csv")).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(modified + std::time::Duration::from_secs(5)).unwrap();
+    stale("its time of modification");
+    place.file("a.csv", "k,v\n1,x\n2,z\n");
+    file.set_modified(modified).unwrap();
+    stale("its contents");
+    place.file("a.csv", "k,v\n1,x\n2,yy\n");
+    stale("its length, from 12 to 13 bytes");
+    build(&place, &["a.csv", "--on", "k", "--replace"]);
+    ok(&place, &run);
+    fs::rename(place.path("a.csv"), place.path("moved.csv")).unwrap();
+    let gone = place.fails(1, &["join", "run", "moved.csv", "--index", "a.ice"]);
+    assert!(gone.contains("is gone") && gone.contains("--source"), "{gone}");
+    let moved = ["moved.csv", "--index", "a.ice", "--source", "moved.csv"];
+    assert_eq!(count(&place, &moved), 2);
+    assert_eq!(names(&place), ["a.ice", "moved.csv"].map(String::from).into());
+}
+
+#[test]
+fn rows_that_are_gone_are_told() {
+    let place = Place::new();
+    place.file("a.csv", "k,v\n1,x\n2,y\n");
+    build(&place, &["a.csv", "--on", "k"]);
+    place.file("p.csv", "k\n2\n");
+    place.file("a.csv", "k,v\n1,x\n");
+    let run = ["join", "run", "p.csv", "--index", "a.ice", "--allow-stale", "--select", "v"];
+    let told = place.fails(1, &[&run[..], &["-o", "out.csv"]].concat());
+    assert!(told.contains("the index names row 1, but its file has 1 rows"), "{told}");
+    assert_eq!(names(&place), ["a.csv", "a.ice", "p.csv"].map(String::from).into());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let place = Place::new();
+    place.file("a.csv", "k,v,v\n1,x,y\n");
+    place.file("short.csv", "k,v\n1,x\n2\n");
+    place.file("open.csv", "k,v\n1,\"x\n2,y\n");
+    place.file("empty.csv", "");
+    place.file("text.csv", "k\none\n");
+    place.file("large.csv", "k\n1\n99999999999999999999\n");
+    fs::write(place.path("bytes.csv"), b"k\n\xff\n").unwrap();
+    place.file("false.parquet", "PAR1 not at all");
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
+    let list: ArrayRef =
+        Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)])]));
+    let text: ArrayRef = Arc::new(StringArray::from(vec!["1"]));
+    parquet(&place, "odd.parquet", vec![("f", floats), ("l", list), ("t", text)]);
+    place.ok(&["create", "map.ice"]);
+    build(&place, &["a.csv", "--on", "k"]);
+    let before = names(&place);
+    let build = ["join", "build-index"];
+    let run = ["join", "run"];
+    let index = ["--index", "a.ice"];
+    for (status, what, args) in [
+        (
+            2,
+            "no column `x`; there are k, v, v",
+            [&build[..], &["a.csv", "--on", "x", "--replace"]].concat(),
+        ),
+        (2, "several columns", [&build[..], &["a.csv", "--on", "v", "--replace"]].concat()),
+        (2, "already exists; --replace", [&build[..], &["a.csv", "--on", "k"]].concat()),
+        (2, "no such file", [&build[..], &["none.csv", "--on", "k"]].concat()),
+        (2, "floats cannot be keys", [&build[..], &["odd.parquet", "--on", "f"]].concat()),
+        (2, "cannot be a key", [&build[..], &["odd.parquet", "--on", "l"]].concat()),
+        (
+            2,
+            "have types",
+            [&build[..], &["odd.parquet", "--on", "t", "--key-type", "text"]].concat(),
+        ),
+        (
+            2,
+            "is no join index",
+            [&build[..], &["a.csv", "--on", "k", "--replace", "--index", "map.ice"]].concat(),
+        ),
+        (1, "short.csv: line 3: 1 fields", [&build[..], &["short.csv", "--on", "k"]].concat()),
+        (
+            1,
+            "open.csv: line 2: a quote is never closed",
+            [&build[..], &["open.csv", "--on", "k"]].concat(),
+        ),
+        (1, "no header", [&build[..], &["empty.csv", "--on", "k"]].concat()),
+        (1, "line 2: `k` is not UTF-8", [&build[..], &["bytes.csv", "--on", "k"]].concat()),
+        (1, "false.parquet", [&build[..], &["false.parquet", "--on", "k"]].concat()),
+        (
+            1,
+            "line 2: `k` is `one`",
+            [&build[..], &["text.csv", "--on", "k", "--key-type", "integer"]].concat(),
+        ),
+        (
+            1,
+            "line 3: an integer",
+            [&build[..], &["large.csv", "--on", "k", "--key-type", "integer"]].concat(),
+        ),
+        (
+            2,
+            "sync mode",
+            [&build[..], &["text.csv", "--on", "k", "--durability", "every:5"]].concat(),
+        ),
+        (2, "dash-eh table, no join index", [&run[..], &["a.csv", "--index", "map.ice"]].concat()),
+        (2, "no table here", [&run[..], &["a.csv", "--index", "none.ice"]].concat()),
+        (2, "no column `x`", [&run[..], &["a.csv", "--on", "x"], &index].concat()),
+        (2, "strings or bytes", [&run[..], &["odd.parquet", "--on", "t"], &index].concat()),
+        (2, "floats", [&run[..], &["odd.parquet", "--on", "f"], &index].concat()),
+        (1, "line 2: `k` is `one`, where integers", [&run[..], &["text.csv"], &index].concat()),
+        (2, "no column `z`", [&run[..], &["a.csv", "--select", "z"], &index].concat()),
+        (2, "left.k or right.k", [&run[..], &["a.csv", "--select", "k"], &index].concat()),
+        (2, "cannot be used with", [&run[..], &["a.csv", "--semi", "--anti"], &index].concat()),
+        (2, "gives no rows", [&run[..], &["a.csv", "-o", "x.csv"], &index].concat()),
+        (2, "standard output", [&run[..], &["a.csv", "--semi", "--json", "-"], &index].concat()),
+    ] {
+        let told = place.fails(status, &args);
+        assert!(told.contains(what), "{args:?}: {told}");
+        assert_eq!(names(&place), before, "{args:?}");
+    }
+    place.file("list.csv", "t\n1\n");
+    self::build(&place, &["list.csv", "--on", "t", "--key-type", "text"]);
+    let run = ["join", "run", "odd.parquet", "--index", "list.ice", "--semi"];
+    let told = place.fails(2, &run);
+    assert!(told.contains("`l`") && told.contains(".parquet"), "{told}");
+    ok(&place, &[&run[..], &["-o", "out.parquet"]].concat());
+    assert_eq!(parquet_rows(&place.path("out.parquet")).1.len(), 1);
+}
+
+#[test]
+fn other_commands_know_an_index() {
+    let place = Place::new();
+    place.file("a.csv", "k,v\n1,x\n,y\n1,z\n");
+    let built = build(&place, &["a.csv", "--on", "k"]);
+    assert!(built.contains("2 of 3 rows by `k` (integers)"), "{built}");
+    let stat = place.ok(&["stat", "a.ice"]);
+    assert!(
+        stat.contains("join<i64>") && stat.contains("a.csv") && stat.contains("pairs         2")
+    );
+    assert!(place.ok(&["check", "a.ice"]).contains("2 records, no faults"));
+    place.ok(&["backup", "a.ice", "b.ice"]);
+    assert_eq!(count(&place, &["a.csv", "--index", "b.ice"]), 4);
+    for command in [
+        &["get", "a.ice", "1"][..],
+        &["put", "a.ice", "1", "2"],
+        &["scan", "a.ice"],
+        &["export", "a.ice"],
+        &["salvage", "a.ice", "c.ice"],
+        &["load", "a.ice", "a.csv"],
+    ] {
+        let told = place.fails(2, command);
+        assert!(told.contains("a join index") && told.contains("icefield join run"), "{told}");
+    }
+    let told = place.fails(2, &["create", "d.ice", "--design", "join"]);
+    assert!(told.contains("build-index"), "{told}");
+
+    let base = place.path("b.ice").join("base-1.ice");
+    let mut bytes = fs::read(&base).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&base, bytes).unwrap();
+    let damaged = place.run(&["check", "b.ice"]);
+    assert!(damaged.status == Some(1) && damaged.out.contains("DAMAGED"), "{}", damaged.out);
+}
+
+#[test]
+fn json_lines_tell_the_same() {
+    let place = Place::new();
+    place.file("a.csv", "k,v\n1,x\n,y\n1,z\n");
+    let built = place.json(&["join", "build-index", "a.csv", "--on", "k", "--threads", "2"]);
+    assert_eq!((&built[0]["rows"], &built[0]["pairs"]), (&3.into(), &2.into()));
+    assert_eq!(built[0]["values"], "integers");
+    let run = ["join", "run", "a.csv", "--index", "a.ice"];
+    let counted = place.json(&run);
+    assert_eq!((&counted[0]["rows"], &counted[0]["pairs"]), (&3.into(), &4.into()));
+    let anti = place.json(&[&run[..], &["--anti", "-o", "out.csv"]].concat());
+    assert_eq!((&anti[0]["kind"], &anti[0]["written"]), (&"anti".into(), &1.into()));
+    assert_eq!(fs::read_to_string(place.path("out.csv")).unwrap(), "k,v\n,y\n");
+    let stat = place.json(&["stat", "a.ice"]);
+    assert_eq!((&stat[0]["design"], &stat[0]["pairs"]), (&"join".into(), &2.into()));
+}
+
+#[test]
+fn rows_come_through_pipes_and_links() {
+    let place = Place::new();
+    place.file("a.csv", "k,v\n1,x\n2,y\n");
+    build(&place, &["a.csv", "--on", "k", "--index", "i.ice"]);
+    let ran =
+        place.run_with_input(&["join", "run", "-", "--index", "i.ice", "--semi"], "k\n2\n3\n");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(0), "k\n2\n"), "{}", ran.err);
+    place.file("target.csv", "old");
+    std::os::unix::fs::symlink("target.csv", place.path("link.csv")).unwrap();
+    joined(&place, &["a.csv", "--index", "i.ice", "--semi", "-o", "link.csv"]);
+    assert_eq!(fs::read_to_string(place.path("target.csv")).unwrap(), "k,v\n1,x\n2,y\n");
+    joined(&place, &["a.csv", "--index", "i.ice", "--semi", "-o", "/dev/null"]);
+    assert!(!Path::new("/dev/null").is_file());
+    // Without an ending that says so, a file is what it begins with.
+    let narrow: ArrayRef = Arc::new(UInt8Array::from(vec![2, 2]));
+    parquet(&place, "unnamed", vec![("k", narrow)]);
+    assert_eq!(count(&place, &["unnamed", "--index", "i.ice"]), 2);
+}
+
+#[test]
+fn leftovers_of_a_killed_build_are_removed() {
+    let place = Place::new();
+    place.file("a.csv", "k\n1\n");
+    fs::create_dir_all(place.path(".a.ice.building-killed/index")).unwrap();
+    build(&place, &["a.csv", "--on", "k"]);
+    assert_eq!(names(&place), ["a.csv", "a.ice"].map(String::from).into());
+}
+
+#[test]
+fn an_index_that_somebody_changes_is_not_replaced() {
+    let place = Place::new();
+    place.file("a.csv", "k\n1\n");
+    build(&place, &["a.csv", "--on", "k"]);
+    let index = icefield::JoinIndex::<i64>::open(place.path("a.ice")).unwrap();
+    index.insert(1, 0).unwrap();
+    let told = place.fails(1, &["join", "build-index", "a.csv", "--on", "k", "--replace"]);
+    assert!(told.contains("in use by process"), "{told}");
+    assert_eq!(count(&place, &["a.csv", "--index", "a.ice"]), 2);
+    drop(index);
+    build(&place, &["a.csv", "--on", "k", "--replace"]);
+    assert_eq!(count(&place, &["a.csv", "--index", "a.ice"]), 1);
+}
+
+#[test]
+fn a_killed_build_leaves_the_old_index_or_the_new_one() {
+    let place = Place::new();
+    for rows in [300, 500] {
+        let keys: String = (0..rows).map(|key| format!("{key}\n")).collect();
+        place.file(&format!("{rows}.csv"), &format!("k\n{keys}"));
+    }
+    build(&place, &["300.csv", "--on", "k", "--index", "x.ice"]);
+    let (mut old, mut new) = (0, 0);
+    for round in 0..24 {
+        let before = place.json(&["stat", "x.ice"])[0]["pairs"].as_u64().unwrap();
+        let other = if before == 300 { "500.csv" } else { "300.csv" };
+        let args = ["join", "build-index", other, "--on", "k", "--index", "x.ice", "--replace"];
+        let mut child = place.command(&args).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(round * 2));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let stat = &place.json(&["stat", "x.ice"])[0];
+        let (pairs, rows) = (stat["pairs"].as_u64().unwrap(), stat["rows"].as_u64().unwrap());
+        assert_eq!(pairs, rows, "{stat}");
+        let file = format!("{pairs}.csv");
+        assert!(stat["file"].as_str().unwrap().ends_with(&file), "{stat}");
+        assert_eq!(count(&place, &[&file, "--index", "x.ice", "--verify"]), pairs);
+        if pairs == before { old += 1 } else { new += 1 }
+    }
+    println!("24 builds killed: {old} times the old index, {new} times the new one");
+    build(&place, &["300.csv", "--on", "k", "--index", "x.ice", "--replace"]);
+    assert_eq!(names(&place), ["300.csv", "500.csv", "x.ice"].map(String::from).into());
+}
+
+#[test]
+fn interrupted_work_leaves_nothing() {
+    let place = Place::new();
+    place.file("a.csv", "k\n1\n");
+    build(&place, &["a.csv", "--on", "k"]);
+    let before = names(&place);
+    // A pipe that stays silent: the command waits for rows.
+    let args = ["join", "run", "-", "--index", "a.ice", "--semi", "-o", "out.csv"];
+    let mut child = place.command(&args).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"k\n1\n").unwrap();
+    let begun = std::time::Instant::now();
+    while names(&place) == before && begun.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ran = support::finish(child);
+    assert_eq!(ran.status, Some(130), "{}", ran.err);
+    assert!(ran.err.contains("nothing was written"), "{}", ran.err);
+    assert_eq!(names(&place), before);
+}
+
+#[test]
+fn tpch_orders_join_their_lines() {
+    let place = Place::new();
+    let scale = 0.002;
+    let mut orders = String::from("o_orderkey,o_custkey,o_totalprice\n");
+    let mut prices = std::collections::BTreeMap::new();
+    for order in OrderGenerator::new(scale, 1, 1).iter() {
+        let price = order.o_totalprice.to_string();
+        orders += &format!("{},{},{price}\n", order.o_orderkey, order.o_custkey);
+        prices.insert(order.o_orderkey, price);
+    }
+    place.file("orders.csv", &orders);
+    let (mut keys, mut numbers) = (Vec::new(), Vec::new());
+    for line in LineItemGenerator::new(scale, 1, 1).iter() {
+        keys.push(line.l_orderkey);
+        numbers.push(i16::try_from(line.l_linenumber).unwrap());
+    }
+    let key_column: ArrayRef = Arc::new(Int64Array::from(keys.clone()));
+    let number_column: ArrayRef = Arc::new(Int16Array::from(numbers.clone()));
+    let columns = vec![("l_orderkey", key_column), ("l_linenumber", number_column)];
+    let records = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(1000)).build();
+    let file = File::create(place.path("lines.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, records.schema(), Some(properties)).unwrap();
+    writer.write(&records).unwrap();
+    writer.close().unwrap();
+
+    build(&place, &["orders.csv", "--on", "o_orderkey"]);
+    build(&place, &["lines.parquet", "--on", "l_orderkey"]);
+    let lines = keys.len() as u64;
+    println!("{} orders, {lines} lines", prices.len());
+    assert!(lines > 10_000);
+    let by_orders = ["lines.parquet", "--index", "orders.ice", "--on", "l_orderkey"];
+    assert_eq!(count(&place, &by_orders), lines);
+    assert_eq!(count(&place, &["orders.csv", "--index", "lines.ice", "--on", "o_orderkey"]), lines);
+    let select = ["--select", "l_linenumber,orders.o_totalprice", "-o", "joined.parquet"];
+    joined(&place, &[&by_orders[..], &select].concat());
+    let expected: Vec<Vec<String>> = keys
+        .iter()
+        .zip(&numbers)
+        .map(|(key, number)| vec![number.to_string(), prices[key].clone()])
+        .collect();
+    assert_eq!(parquet_rows(&place.path("joined.parquet")).1, expected);
+}
