@@ -31,7 +31,7 @@ mod ycsb;
 
 use std::time::Instant;
 
-use crate::args::Args;
+use crate::args::{Args, Batch};
 use crate::output::Output;
 use crate::report::{self, RunFacts};
 use crate::session::Session;
@@ -282,8 +282,28 @@ const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Where competitors take part when everything is to be quick: what the claims compare.
-const QUICK_PEERS: [&str; 4] = ["get", "insert", "populate", "insdel"];
+/// What most claims are about: measured with competitors and by each number of threads even when all is to be quick, and
+/// one key at a time, too.
+const HEADLINES: [&str; 4] = ["get", "insert", "populate", "insdel"];
+
+/// Others that claims want measured by each number of threads.
+const BY_THREADS: [&str; 1] = ["join"];
+
+/// Options for one of all experiments, where none were asked for.
+fn prepare(session: &mut Session, asked: &Args, name: &str) {
+    let headline = HEADLINES.contains(&name);
+    session.invite_peers(headline || !asked.quick || !asked.peers.is_empty());
+    session.args.threads = match asked.threads.as_slice() {
+        [] if asked.quick && !headline && !BY_THREADS.contains(&name) => {
+            vec![session.machine.cores()]
+        }
+        threads => threads.to_vec(),
+    };
+    session.args.batch = match asked.batch.as_slice() {
+        [] if headline => vec![Batch::None, Batch::Stream],
+        batches => batches.to_vec(),
+    };
+}
 
 /// What an experiment measures, and after which figure.
 pub(crate) fn what(name: &str) -> Option<&'static str> {
@@ -310,10 +330,12 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
         return Err(Error::NoExperiment(args.experiment));
     }
     let began = Instant::now();
-    let few_peers = all && args.quick && args.peers.is_empty();
     let mut session = Session::new(args)?;
+    let asked = session.args.clone();
     for experiment in chosen {
-        session.invite_peers(!few_peers || QUICK_PEERS.contains(&experiment.name));
+        if all {
+            prepare(&mut session, &asked, experiment.name);
+        }
         (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
     }
