@@ -39,7 +39,7 @@ const LADDER: [Rung; 5] = [
 ];
 
 pub(super) fn run(session: &mut Session) -> Outcome {
-    for kib in SIZES {
+    for kib in session.points(&SIZES) {
         let slots = u64::from(kib * BUCKETS * SLOTS);
         // One more time its slots: most segments of the last doubling are split, too.
         let count = (2 * SEGMENTS * slots).max(session.keys_or(200_000).min(200_000));

@@ -15,7 +15,7 @@ const RATIOS: [f64; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
 
 pub(super) fn run(session: &mut Session) -> Outcome {
     let asked = session.args.insert_ratio.clone();
-    let ratios = if asked.is_empty() { RATIOS.to_vec() } else { asked };
+    let ratios = if asked.is_empty() { session.points(&RATIOS) } else { asked };
     for threads in session.threads() {
         for batch in session.batches(&[Batch::Stream]) {
             for ratio in &ratios {
