@@ -232,8 +232,9 @@ fn skewed_insdel(
             if threads == 1 && found.hits != 2 * ops {
                 session.blame(design, &format!("{} of {ops} pairs, twice", found.hits));
             }
+            // Tables of levels estimate: what is stale counts until it is merged.
             let left = placed.table.stats().len_estimate;
-            if left != keys {
+            if left != keys && !design.offers_levels() {
                 session.blame(design, &format!("{left} records are left of {keys}"));
             }
         }
