@@ -6,12 +6,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
+mod experiments {
+    pub mod costs;
+
+    use super::{full_iceberg, pm};
+}
 mod support;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use clap::Parser;
+use experiments::costs;
 use icefield_bench::{Args, Batch, Error, Medium, run};
 use serde_json::{Map, Value};
 
@@ -26,9 +32,9 @@ const TESTS: &[(&str, fn())] = &[
     ("mixed_sweeps_the_share_of_inserts", mixed_sweeps_the_share_of_inserts),
     ("growth_tells_load_factors", growth_tells_load_factors),
     ("a_fill_curve_has_twenty_points", a_fill_curve_has_twenty_points),
-    ("costs_are_counted_per_call", costs_are_counted_per_call),
-    ("batches_share_fences", batches_share_fences),
-    ("an_iceberg_writes_one_line", an_iceberg_writes_one_line),
+    ("costs_are_counted_per_call", costs::costs_are_counted_per_call),
+    ("batches_share_fences", costs::batches_share_fences),
+    ("an_iceberg_writes_one_line", costs::an_iceberg_writes_one_line),
     ("filters_spare_lines", filters_spare_lines),
     ("filters_in_dram_are_told_apart", filters_in_dram_are_told_apart),
     ("filters_are_those_of_the_tables_asked_for", filters_are_those_of_the_tables_asked_for),
@@ -349,75 +355,10 @@ fn a_fill_curve_has_twenty_points() {
     assert_eq!(extra(&rows[19], "fill"), 1.0);
 }
 
-fn costs_are_counted_per_call() {
-    let mut args = small("amplification");
-    args.batch = vec![Batch::None];
-    let rows = rows(args);
-    let ops: Vec<_> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
-    assert_eq!(ops, ["try_insert", "get", "get-miss", "insert", "put", "update", "remove"]);
-    let by_name = |op: &str| rows.iter().find(|row| row["op"] == op).unwrap();
-    for op in ["get", "get-miss"] {
-        let row = by_name(op);
-        assert_eq!(
-            (pm(row, "line_writes"), pm(row, "flushes"), pm(row, "fences")),
-            (0.0, 0.0, 0.0)
-        );
-        assert!(row["extra"]["lines"]["bucket"].as_f64().unwrap() >= 1.0);
-    }
-    assert!(by_name("get-miss")["extra"]["lines"]["bucket"].as_f64().unwrap() <= 2.1);
-    for op in ["try_insert", "insert", "put"] {
-        let direct = &by_name(op)["extra"]["direct"];
-        assert_eq!(direct["flushes_calls"], serde_json::json!({ "2": direct["calls"] }), "{op}");
-        assert_eq!(direct["fences_calls"], serde_json::json!({ "2": direct["calls"] }), "{op}");
-    }
-    let inserts = &by_name("try_insert")["extra"];
-    assert!(inserts["split"]["calls"].as_u64().unwrap() > 0, "20000 records need splits");
-}
-
-fn batches_share_fences() {
-    let mut args = small("amplification");
-    args.batch = vec![Batch::Of(32)];
-    let rows = rows(args);
-    let inserts = rows.iter().find(|row| row["op"] == "try_insert").unwrap();
-    let direct = &inserts["extra"]["direct"];
-    assert_eq!(direct["fences_calls"], serde_json::json!({ "2": direct["calls"] }));
-    assert!(extra(inserts, "fences_per_batch") <= 3.0);
-    assert!(pm(inserts, "fences") <= 3.0 / 32.0);
-}
-
 /// Of `experiment` on IcebergHT, at 95 % fill.
 fn full_iceberg(experiment: &str, keys: u64) -> Args {
     let tables = vec!["iceberg".to_owned()];
     Args { tables, keys: Some(keys), fill: Some(0.95), ..small(experiment) }
-}
-
-fn an_iceberg_writes_one_line() {
-    let rows = rows(full_iceberg("amplification", 60_000));
-    assert_eq!(rows.len(), 14, "seven calls, alone and in batches");
-    for row in &rows {
-        let (op, usual) = (row["op"].as_str().unwrap(), &row["extra"]["usual"]);
-        let costs = ["line_writes", "flushes", "fences"].map(|name| usual[name].as_u64().unwrap());
-        match (op, row["batch"] == 32) {
-            ("get" | "get-miss", _) => assert_eq!(costs, [0; 3], "{row:?}"),
-            (_, false) => {
-                assert_eq!(costs, [1; 3], "{row:?}");
-                assert!(usual["share"].as_f64().unwrap() >= 0.999, "{row:?}");
-            }
-            (_, true) => {
-                assert_eq!(costs, [32, 32, 1], "{row:?}");
-                // An update of a key that the batch has updated already waits for that.
-                let most = if op == "update" { 1.05 } else { 1.0 };
-                assert!(extra(row, "fences_per_batch") <= most, "{row:?}");
-            }
-        }
-        let most = match (op, row["batch"] == 32) {
-            ("get", false) => 1.14,
-            ("get", true) => 1.25,
-            ("get-miss", _) => 0.31,
-            _ => continue,
-        };
-        assert!(pm(row, "line_reads") <= most, "{row:?}");
-    }
 }
 
 fn levels_fill_as_the_paper_says() {

@@ -183,15 +183,41 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
     Ok(svg)
 }
 
-/// A document that can be looked at by itself: it brings the colours and a background.
-pub(super) fn standalone(svg: &str) -> String {
-    let backed = format!(
-        "<style>{COLOURS}</style><rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>"
-    );
-    match svg.find('>') {
-        Some(end) => format!("{}{backed}{}", &svg[..=end], &svg[end + 1..]),
-        None => svg.to_owned(),
+/// A document that can be looked at by itself: a title, the chart, and a legend of names with the roles of their
+/// colours, on a background of its own.
+pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
+    const LINE: usize = 26;
+    // About the width of a letter.
+    const LETTER: usize = 8;
+    let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
+    let (mut across, mut down, mut keys) = (0, height + 2 * LINE, String::new());
+    for (role, name) in legend {
+        let wide = 3 * LINE / 2 + LETTER * name.chars().count();
+        if across > 0 && across + wide > width {
+            (across, down) = (0, down + LINE);
+        }
+        let (x, text, name) = (across + LINE / 2, across + LINE + 4, escaped(name));
+        keys += &format!(
+            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"var(--{role})\"/>\
+             <text x=\"{text}\" y=\"{down}\">{name}</text>\n",
+            down - 11
+        );
+        across += wide;
     }
+    let (below, title) = (down + LINE / 2, escaped(title));
+    format!(
+        "<svg width=\"{width}\" height=\"{below}\" viewBox=\"0 0 {width} {below}\" \
+         xmlns=\"http://www.w3.org/2000/svg\"><style>{COLOURS}\
+         .words{{font:15px sans-serif;fill:var(--ink)}}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>\n\
+         <g class=\"words\"><text x=\"13\" y=\"{LINE}\" font-weight=\"bold\">{title}</text>\n{keys}</g>\n\
+         <g transform=\"translate(0 {LINE})\">{svg}</g></svg>\n"
+    )
+}
+
+/// Text as it may stand in a document.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn frame<'a, 'b>(root: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
@@ -285,7 +311,11 @@ mod tests {
                 }
                 assert!(!svg.contains("\"#0"), "a fixed colour is left: {svg}");
                 assert!(svg.contains("threads") && svg.contains("M/s"));
-                assert!(standalone(&svg).contains("prefers-color-scheme:dark"));
+                let legend = [("s0".to_owned(), "a < b"), ("ceiling".to_owned(), "the ring")];
+                let whole = standalone(&svg, "get", &legend);
+                for part in ["prefers-color-scheme:dark", ">get<", ">a &lt; b<", ">the ring<"] {
+                    assert!(whole.contains(part), "{part} is missing: {whole}");
+                }
             }
         }
     }

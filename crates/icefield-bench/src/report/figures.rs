@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::chart::{Chart, SERIES, Style, Timeline};
+use super::chart::{Chart, SERIES, Style, Timeline, standalone};
 use crate::Outcome;
 use crate::results::Measured;
 
@@ -26,6 +26,22 @@ impl Figure {
         let series = chart.series.iter().map(|(name, _)| name.clone()).collect();
         let ceiling = chart.ceiling.as_ref().map(|(name, _)| name.clone());
         Ok(Some(Self { svg: chart.svg()?, title: chart.title, series, ceiling }))
+    }
+
+    /// Names, with the roles of their colours.
+    pub fn legend(&self) -> Vec<(String, &str)> {
+        let series = self.series.iter().enumerate();
+        let series = series.map(|(number, name)| (format!("s{}", number % SERIES), name.as_str()));
+        series
+            .chain(self.ceiling.iter().map(|name| ("ceiling".to_owned(), name.as_str())))
+            .collect()
+    }
+
+    /// A file of its own; `of` says what the picture is of.
+    pub fn document(&self, of: &str) -> String {
+        let told = self.title.split(',').next() == Some(of);
+        let of = if told { String::new() } else { format!("{of}: ") };
+        standalone(&self.svg, &format!("{of}{}", self.title), &self.legend())
     }
 }
 

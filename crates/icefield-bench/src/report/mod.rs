@@ -34,8 +34,7 @@ pub(crate) fn write(dir: &Path) -> Outcome<PathBuf> {
     let run = RunFacts::read(dir)?;
     let figures = dir.join(FIGURES);
     std::fs::create_dir_all(&figures).map_err(|error| Error::file(&figures, error))?;
-    let page =
-        page::page(&run, &rows, |name, svg| put(&figures.join(name), &chart::standalone(svg)))?;
+    let page = page::page(&run, &rows, |name, svg| put(&figures.join(name), svg))?;
     let path = dir.join(PAGE);
     put(&path, &page)?;
     Ok(path)

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::RunFacts;
-use super::chart::{COLOURS, SERIES, short};
+use super::chart::{COLOURS, escaped, short};
 use super::claims::{self, Finding};
 use super::figures::{Figure, figures, in_order};
 use crate::Outcome;
@@ -129,7 +129,7 @@ fn section(
     section += "<div class=\"figures\">\n";
     for (number, figure) in figures(experiment, rows)?.iter().enumerate() {
         let name = format!("{experiment}-{}.svg", number + 1);
-        keep(&name, &figure.svg)?;
+        keep(&name, &figure.document(experiment))?;
         section += &picture(&name, figure);
     }
     section += "</div>\n";
@@ -138,18 +138,15 @@ fn section(
 }
 
 fn picture(name: &str, figure: &Figure) -> String {
-    let keys = figure.series.iter().enumerate().map(|(number, series)| {
-        let colour = number % SERIES;
-        format!(
-            "<span class=\"key\" style=\"--colour:var(--s{colour})\">{}</span>",
-            escaped(series)
-        )
-    });
-    let ceiling = figure
-        .ceiling
+    let legend = figure.legend();
+    let keys: Vec<_> = legend
         .iter()
-        .map(|name| format!("<span class=\"key line\">{}</span>", escaped(name)));
-    let keys: Vec<_> = keys.chain(ceiling).collect();
+        .map(|(role, name)| {
+            let line = if role == "ceiling" { " line" } else { "" };
+            let name = escaped(name);
+            format!("<span class=\"key{line}\" style=\"--colour:var(--{role})\">{name}</span>")
+        })
+        .collect();
     let title = escaped(&figure.title);
     // Of the picture's own text only the numbers at the axes matter to a reader who cannot see it; the table has them.
     let svg =
@@ -210,8 +207,4 @@ fn besides(row: &Measured) -> String {
         format!("{}: {}", name.replace('_', " "), value.as_f64().map_or_else(|| text(value), short))
     });
     plain.collect::<Vec<_>>().join(", ")
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

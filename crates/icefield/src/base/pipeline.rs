@@ -1,9 +1,10 @@
 //! The rolling ring: overlaps the memory latency of many operations while running them strictly in order.
 //!
-//! Operation `i` goes through four stages: `first` computes its hash and where its line is, `ask` asks for it, `second`
-//! peeks at that line and asks for the one that it leads to, `run` executes it. While `i` runs, `first` and `ask` are
-//! `ring` operations ahead and `second` is `stage2` ahead, so about `ring` line fills are in flight at any time. The
-//! ring never drains in the middle: a barrier between groups of operations halves the speed.
+//! Operation `i` goes through up to five stages: `first` computes its hash and where its line is, `ask` asks for it,
+//! `second` peeks at that line and asks for the one that it leads to, `third` the same once more, `run` executes it.
+//! While `i` runs, `first` and `ask` are `ring` operations ahead, `second` is `stage2` ahead and `third` a burst, so
+//! about `ring` line fills are in flight at any time. The ring never drains in the middle: a barrier between groups of
+//! operations halves the speed.
 //!
 //! A hint waits, and all behind it, until its address is translated. Where pages are small and many that takes as long
 //! as the line itself, and hints that are an operation apart from each other wait one after the other. So stages are
@@ -42,8 +43,12 @@ pub trait Stages {
     #[inline(always)]
     fn ask(&mut self, _entry: Self::Entry) {}
 
-    /// Peeks at that line and asks for the one that it leads to.
-    fn second(&mut self, index: usize, entry: Self::Entry);
+    /// Peeks at that line and asks for the one that it leads to; what it tells `third` is in the entry.
+    fn second(&mut self, entry: &mut Self::Entry);
+
+    /// Peeks at what `second` asked for, where that leads on.
+    #[inline(always)]
+    fn third(&mut self, _entry: Self::Entry) {}
 
     /// Executes the operation.
     fn run(&mut self, index: usize, entry: Self::Entry) -> ControlFlow<()>;
@@ -54,7 +59,7 @@ pub trait Stages {
 pub fn stages<E: Copy>(
     first: impl FnMut(usize) -> E,
     ask: impl FnMut(E),
-    second: impl FnMut(usize, E),
+    second: impl FnMut(E),
     run: impl FnMut(usize, E) -> ControlFlow<()>,
 ) -> impl Stages<Entry = E> {
     Closures { first, ask, second, run }
@@ -71,7 +76,7 @@ impl<E: Copy, A, Q, B, C> Stages for Closures<A, Q, B, C>
 where
     A: FnMut(usize) -> E,
     Q: FnMut(E),
-    B: FnMut(usize, E),
+    B: FnMut(E),
     C: FnMut(usize, E) -> ControlFlow<()>,
 {
     type Entry = E;
@@ -87,8 +92,8 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, index: usize, entry: E) {
-        (self.second)(index, entry);
+    fn second(&mut self, entry: &mut E) {
+        (self.second)(*entry);
     }
 
     #[inline(always)]
@@ -109,7 +114,8 @@ pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -
 /// [`rolling`], with `BURST` operations run one right after the other, and then as many hints and peeks made. For tables
 /// in small pages, whose addresses are translated together then; and for operations that execute a locked instruction
 /// each: nothing overlaps with those, so the latency of a hash or of a look at a line between any two of them would be
-/// waited for, and in a burst they pass together. `ring` and `stage2` are at least `BURST`.
+/// waited for, and in a burst they pass together. `ring` and `stage2` are at least `BURST`, which is how far ahead
+/// `third` is.
 #[inline(always)]
 pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     count: usize,
@@ -133,7 +139,11 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     }
     for index in 0..count.min(stage2) {
         // SAFETY: stage2 <= ring, so it was written above.
-        stages.second(index, unsafe { entries[index % MAX_RING].assume_init() });
+        stages.second(unsafe { entries[index % MAX_RING].assume_init_mut() });
+    }
+    for index in 0..count.min(BURST) {
+        // SAFETY: BURST <= ring, so it was written above.
+        stages.third(unsafe { entries[index % MAX_RING].assume_init() });
     }
     // Not `step_by`: gets in the first-level cache fell by a third with it, and stand as they were with this.
     let mut start = 0;
@@ -155,8 +165,11 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
         }
         for index in start + stage2..count.min(end + stage2) {
             // SAFETY: written just now or earlier, as stage2 <= ring.
-            let entry = unsafe { entries[index % MAX_RING].assume_init() };
-            stages.second(index, entry);
+            stages.second(unsafe { entries[index % MAX_RING].assume_init_mut() });
+        }
+        for index in end..count.min(end + BURST) {
+            // SAFETY: written earlier or just now, as BURST <= ring.
+            stages.third(unsafe { entries[index % MAX_RING].assume_init() });
         }
         start = end;
     }
@@ -165,43 +178,64 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
-
     use super::*;
 
-    /// Runs `count` operations and checks that every stage sees every operation once, in order, and not too late.
+    /// Stages that check that each sees every operation once, in order, and neither too late nor too early.
+    struct Checked {
+        count: usize,
+        burst: usize,
+        hints: usize,
+        peeks: usize,
+        /// How many operations each stage has seen.
+        seen: [usize; 5],
+    }
+
+    impl Checked {
+        fn see(&mut self, stage: usize, (index, entry): (usize, usize)) {
+            assert_eq!((index, entry), (self.seen[stage], index * 3));
+            assert!(stage == 0 || index < self.seen[stage - 1], "stage {stage} is too early");
+            self.seen[stage] += 1;
+        }
+    }
+
+    impl Stages for &mut Checked {
+        type Entry = (usize, usize);
+
+        fn first(&mut self, index: usize) -> (usize, usize) {
+            self.see(0, (index, index * 3));
+            (index, index)
+        }
+
+        fn ask(&mut self, (index, entry): (usize, usize)) {
+            self.see(1, (index, entry * 3));
+        }
+
+        fn second(&mut self, (index, entry): &mut (usize, usize)) {
+            *entry *= 3;
+            self.see(2, (*index, *entry));
+        }
+
+        fn third(&mut self, entry: (usize, usize)) {
+            self.see(3, entry);
+        }
+
+        fn run(&mut self, index: usize, entry: (usize, usize)) -> ControlFlow<()> {
+            assert_eq!(index, entry.0);
+            self.see(4, entry);
+            let start = index / self.burst * self.burst;
+            let ahead = [self.hints, self.hints, self.peeks, self.burst];
+            let expected = ahead.map(|ahead| self.count.min(start + ahead));
+            assert_eq!(self.seen[..4], expected, "operation {index}, stages {ahead:?} ahead");
+            ControlFlow::Continue(())
+        }
+    }
+
     fn check<const BURST: usize>(count: usize, ring: usize, stage2: usize) {
-        let seen = RefCell::new([0_usize; 4]);
         let hints = ring.clamp(BURST, MAX_RING);
         let peeks = stage2.clamp(BURST, hints);
-        let checked = stages(
-            |index| {
-                assert_eq!(index, seen.borrow()[0]);
-                seen.borrow_mut()[0] += 1;
-                index * 3
-            },
-            |entry| {
-                assert_eq!(entry, seen.borrow()[3] * 3);
-                assert!(seen.borrow()[3] < seen.borrow()[0]);
-                seen.borrow_mut()[3] += 1;
-            },
-            |index, entry| {
-                assert_eq!((index, entry), (seen.borrow()[1], index * 3));
-                assert!(index < seen.borrow()[3]);
-                seen.borrow_mut()[1] += 1;
-            },
-            |index, entry| {
-                let mut seen = seen.borrow_mut();
-                assert_eq!((index, entry), (seen[2], index * 3));
-                let start = index / BURST * BURST;
-                assert_eq!(seen[0], count.min(start + hints), "hints are {ring} ahead");
-                assert_eq!(seen[1], count.min(start + peeks), "peeks are {stage2} ahead");
-                seen[2] += 1;
-                ControlFlow::Continue(())
-            },
-        );
-        let ran = rolling_in_bursts::<BURST, _>(count, ring, stage2, checked);
-        assert_eq!((ran, seen.into_inner()), (count, [count; 4]));
+        let mut checked = Checked { count, burst: BURST, hints, peeks, seen: [0; 5] };
+        let ran = rolling_in_bursts::<BURST, _>(count, ring, stage2, &mut checked);
+        assert_eq!((ran, checked.seen), (count, [count; 5]));
     }
 
     #[test]
@@ -225,7 +259,7 @@ mod tests {
         let breaking = stages(
             |index| index,
             |_| (),
-            |_, _| (),
+            |_| (),
             |index, _| {
                 ran.push(index);
                 if index == 41 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

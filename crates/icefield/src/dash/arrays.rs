@@ -45,7 +45,6 @@ impl Arrays {
     }
 
     /// The array of a segment, and the segment's place in it.
-    #[inline(always)]
     pub(super) fn array_of(self, index: u64) -> (u64, u64) {
         // Counted from a stride before the first array, arrays of one size begin at a power of two.
         let unit = (index >> self.first_bits) + (1 << self.stride_bits);
@@ -78,15 +77,22 @@ impl Arrays {
         self.arrays_for(1 << MAX_DEPTH)
     }
 
-    /// Where an array is in the file of segments. The first one has two places, and generations of `clear` take turns:
-    /// the old generation is whole until the new one counts. All others have one, for by then the old one is gone.
-    #[inline(always)]
+    /// Where an array is in the file of segments, as its directory entry says. The first one has two places, and
+    /// generations of `clear` take turns: the old generation is whole until the new one counts. All others have one, for
+    /// by then the old one is gone.
     pub(super) fn place(self, array: u64, parity: usize) -> u64 {
         if array == 0 {
             (parity as u64) << self.first_bits
         } else {
             self.start(array) + self.first()
         }
+    }
+
+    /// Where a segment is in the file, likewise: arrays are one behind the other, so nobody needs to know which one.
+    #[inline(always)]
+    pub(super) fn place_of(self, index: u64, parity: usize) -> u64 {
+        let first = self.first();
+        if index < first { (parity as u64) << self.first_bits | index } else { index + first }
     }
 
     /// The segment at a place in the file, unless it is of the other generation.
@@ -129,6 +135,7 @@ mod tests {
                     assert_eq!(arrays.array_of(end + within), (array, within));
                     for parity in [0, 1] {
                         let place = arrays.place(array, parity) + within;
+                        assert_eq!(arrays.place_of(end + within, parity), place);
                         assert_eq!(arrays.index_at(place, parity), Some(end + within));
                         let there = arrays.index_at(place, 1 - parity);
                         assert_eq!(there, (array > 0).then_some(end + within));

@@ -44,7 +44,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let reads = pipeline::stages(
             |index| self.ahead(self.core.records.probe(keys[index]).hash),
             |ahead| ask(&ahead, prefetch_read),
-            |_, ahead| self.core.pm.peek(|| self.peek(&ahead)),
+            |ahead| self.core.pm.peek(|| self.peek(&ahead)),
             |index, ahead| {
                 let probe = Probe { hash: ahead.hash, key: K::raw(keys[index]) };
                 let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
@@ -139,7 +139,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
         let writes = pipeline::stages(
             |index| self.ahead(self.core.records.probe(operation(index).0).hash),
             |ahead| ask(&ahead, prefetch_read),
-            |_, ahead| self.core.pm.peek(|| self.peek_room(&ahead)),
+            |ahead| self.core.pm.peek(|| self.peek_room(&ahead)),
             |index, ahead| {
                 let (key, write) = operation(index);
                 let mut took = writer.take_up(index, ahead, K::raw(key), write);

@@ -361,8 +361,7 @@ impl<A: Ablation> Directory for Eh<A> {
         core.adopt(new)?;
         for id in old_segments {
             let segment = core.segment(id)?;
-            // Waits out the writers that came before the store above.
-            let _guards = core.lock_all(segment);
+            let _guards = core.shut(segment);
             core.limbo.enter(pin, id);
             core.mark_away(id);
             retire(segment)?;

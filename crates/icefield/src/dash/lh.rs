@@ -76,11 +76,19 @@ impl Lh {
         Extent::unpack(self.base.word())
     }
 
+    /// The segment of a hash at this moment. The root word says it all: the directory's entries are where they have to
+    /// be since they were checked when the table was opened, and each was there before a segment of its array counted.
+    #[inline(always)]
+    fn located(&self, hash: u64) -> Located {
+        let extent = self.extent();
+        let segment = self.id(extent, extent.index(hash));
+        Located { segment, generation: extent.generation }
+    }
+
     /// The place of a segment in the file.
     #[inline(always)]
     fn id(&self, extent: Extent, index: u64) -> u32 {
-        let (array, within) = self.arrays.array_of(index);
-        (self.arrays.place(array, extent.parity()) + within) as u32
+        self.arrays.place_of(index, extent.parity()) as u32
     }
 
     /// The number of the segment at a place; `None`: there is none in a table of this extent.
@@ -180,33 +188,18 @@ impl Directory for Lh {
     }
 
     #[inline(always)]
-    fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located> {
-        let extent = self.extent();
-        let (array, within) = self.arrays.array_of(extent.index(hash));
-        let place = self.arrays.place(array, extent.parity()) as u32;
-        // An entry that says anything else has been damaged.
-        (self.base.entry(pm, extent.parity(), array)? == place)
-            .then_some(Located { segment: place + within as u32, generation: extent.generation })
+    fn glance<M: Medium>(&self, _pm: &M, hash: u64) -> Option<Located> {
+        Some(self.located(hash))
     }
 
-    fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
-        loop {
-            let extent = self.extent();
-            if let Some(located) = self.glance(&core.pm, hash) {
-                return Ok(located);
-            }
-            // Between two loads the table may have been cleared.
-            if self.extent() == extent {
-                let array = self.arrays.array_of(extent.index(hash)).0;
-                return Err(self.base.no_entry(&core.pm, extent.parity(), array));
-            }
-        }
+    fn locate<T: Kinds>(&self, _core: &Core<T>, hash: u64) -> Result<Located> {
+        Ok(self.located(hash))
     }
 
     /// The hash is still the segment's, and the segment is ready: it may have gone and be due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
-        self.glance(&core.pm, hash) == Some(located) && core.is_touched(located.segment)
+        self.located(hash) == located && core.is_touched(located.segment)
     }
 
     fn covered<T: Kinds>(
@@ -344,8 +337,7 @@ impl Directory for Lh {
                 core.mark_away(id);
             }
             let segment = core.segment(id)?;
-            // Waits out the writers that came before the store above.
-            let _guards = core.lock_all(segment);
+            let _guards = core.shut(segment);
             retire(segment)?;
         }
         for array in 1..self.arrays.arrays_for(old.count()) {

@@ -48,7 +48,7 @@
 //!   Before a segment gets a chained bucket, and the table another segment, stashed records come home if moving others
 //!   on lets them (`tidy`). Equal hashes: a long chain in a table that has many does not make it grow.
 //! - §5.2 hybrid expansion (`arrays`). No allocator: each segment's number gives its place in the file, which is mapped
-//!   once; the directory's entries say which arrays are there, and are checked.
+//!   once; the directory's entries say which arrays are there, and are checked when a table is opened.
 //! - Where the paper is silent (`eh::grow`, `chain`). Crowds of equal hashes: when the directory would be out of
 //!   proportion, a segment gets a chain of further stash buckets. `clear` in one store.
 //!
@@ -87,13 +87,14 @@
 //! # 5. Operations
 //!
 //! Each with its linearization point. *get*: the second look at the lock word that finds it unchanged (validating, as
-//! it does, the directory entry read after the first look); misses likewise. *try_insert*, *insert*, *put* of an absent
-//! key: the store of the metadata word of the bucket that takes the record. For a stashed record: of the stash bucket,
-//! but readers wait for the overflow metadata that follows under the same changing bits. *update* and *insert* of a
-//! present key: the store of the value word. *remove*: the store of the metadata word. *compute*: as what it decides;
-//! when nothing, as *get*. *clear*: the store of the DRAM mirror of the root word; writers that passed the old root
-//! before count as before. An expansion of LH, and the splits that follow it, change what no operation can tell.
-//! *scan*: each segment at one moment. *len*: none; exact when quiescent.
+//! it does, the directory entry, of LH the root word, read after the first look); misses likewise. *try_insert*,
+//! *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the record. For a stashed
+//! record: of the stash bucket, but readers wait for the overflow metadata that follows under the same changing bits.
+//! *update* and *insert* of a present key: the store of the value word. *remove*: the store of the metadata word.
+//! *compute*: as what it decides; when nothing, as *get*. *clear*: the store of the DRAM mirror of the root word;
+//! writers that passed the old root before count as before, and readers who still look there start again. An expansion
+//! of LH, and the splits that follow it, change what no operation can tell. *scan*: each segment at one moment. *len*:
+//! none; exact when quiescent.
 //!
 //! # 6. Ordering
 //!

@@ -90,9 +90,7 @@ impl<T: Kinds> Core<T> {
                 .iter()
                 .for_each(|bucket| version_lock::reset(bucket.version_lock(&self.pm)));
         }
-        // Who still looks for something here finds out that it is the wrong place and lets go.
-        let guards = self.lock_all(segment);
-        guards.iter().for_each(Guard::begin_change);
+        let guards = self.shut(segment);
         for bucket in segment.buckets {
             stash::reset(&self.pm, bucket);
             bucket.meta.store(&self.pm, 0, Release);

@@ -158,7 +158,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     #[inline]
     pub(super) fn after_removal(&self, pin: &Pin<'_>, hash: u64) {
         if merge::is_looked_at(self.core.geometry.home(hash)) {
-            self.shrink_about(pin, hash);
+            // Looks at buckets without their locks, and answers nothing.
+            self.core.pm.peek(|| self.shrink_about(pin, hash));
         }
     }
 

@@ -220,3 +220,48 @@ impl<T: Kinds> Core<T> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Durability;
+    use crate::base::hash::HashKind;
+    use crate::dash::directory::Directory;
+    use crate::dash::layout::Geometry;
+    use crate::dash::{Dash, Eh, Lh};
+
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    /// A search that clearings overtook does not count, whatever it met in chains that are other segments' by now.
+    fn is_told_of_clearings<P: Directory>() -> Check {
+        let directory = tempfile::tempdir()?;
+        let table = Dash::<u64, u64, P>::options()
+            .geometry(Geometry { buckets: 4, slots: 7, stash: 2 })
+            .hash(HashKind::Constant)
+            .durability(Durability::Process)
+            .create(directory.path().join("table.ice"))?;
+        let core = &table.core;
+        for (clearings, key) in [(0, 7), (1, 7), (2, 7), (1, 199), (2, 199), (1, 1000), (2, 1000)] {
+            for key in 0..200 {
+                table.insert(key, key)?;
+            }
+            let probe = core.records.probe(key);
+            let Some(target) = table.sight(probe.hash) else { return Err("no segment".into()) };
+            let overtaken = || {
+                let current = table.directory.is_current(core, probe.hash, target.located);
+                current && (0..clearings).all(|_| table.clear_all().is_ok())
+            };
+            match core.search(target, &probe, overtaken, |word| word)? {
+                Search::Sure(found) => assert_eq!((clearings, found), (0, Some(key))),
+                Search::Again => assert_ne!(clearings, 0),
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn searches_are_told_of_clearings() -> Check {
+        is_told_of_clearings::<Eh>()?;
+        is_told_of_clearings::<Lh>()
+    }
+}

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Acquire;
 
+use super::bucket::Guard;
 use super::directory::Located;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, Header, Link, Root};
@@ -209,10 +210,15 @@ impl<T: Kinds> Core<T> {
     /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain,
     /// whose buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a
     /// split may free them before this guard ends.
-    pub(super) fn lock_all<'a>(
-        &'a self,
-        segment: Segment<'a>,
-    ) -> Vec<super::bucket::Guard<'a, T::Medium>> {
+    pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
+    }
+
+    /// Locks all buckets of a segment that is no part of the table. Writers that came while it was one are waited out,
+    /// and whoever still looks for something here finds out that it is the wrong place: its chain may be another's.
+    pub(super) fn shut<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
+        let guards = self.lock_all(segment);
+        guards.iter().for_each(Guard::begin_change);
+        guards
     }
 }

@@ -139,7 +139,7 @@ impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
     }
 
     #[inline(always)]
-    fn second(&mut self, _: usize, (line, _): (&'a Line, u64)) {
+    fn second(&mut self, (line, _): &mut (&'a Line, u64)) {
         peek(self.index, line);
     }
 
@@ -253,7 +253,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, _: usize, line: &'a Line) {
+    fn second(&mut self, line: &mut &'a Line) {
         peek(self.index, line);
     }
 

@@ -183,8 +183,8 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, _: usize, hash: u64) {
-        self.reads.table.core.fetch_slot(self.isa, hash);
+    fn second(&mut self, hash: &mut u64) {
+        self.reads.table.core.fetch_slot(self.isa, *hash);
     }
 
     #[inline(always)]

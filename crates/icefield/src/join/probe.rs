@@ -320,7 +320,7 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, _: usize, _: u64) {}
+    fn second(&mut self, _: &mut u64) {}
 
     #[inline(always)]
     fn run(&mut self, index: usize, hash: u64) -> ControlFlow<()> {

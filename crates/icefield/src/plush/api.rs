@@ -295,7 +295,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
-        self.core.prefetch(self.core.probe(key).hash);
+        self.core.hint_search(self.core.probe(key).hash);
     }
 
     fn clear_all(&self) -> Result<()> {

@@ -1,26 +1,158 @@
 //! Batches: what lies ahead is asked for, writes go through windows.
 
-use std::ops::ControlFlow;
+use std::cell::RefCell;
+use std::ops::{ControlFlow, Range};
 
 use super::Plush;
+use super::core::{Core, EntryRef};
 use super::op::{Mode as Own, Wrote};
 use super::window::Window;
 use crate::Result;
-use crate::base::pipeline;
+use crate::base::pipeline::{self, Stages, prefetch_read};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
 use crate::record::engine::Mode;
 use crate::table::{
-    Arg, Occupied, OnFailure, Op, Owned, RecordArg, Table, TryInsert, no_shadows, run_mixed,
-    same_length,
+    Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
 };
 
-/// How far ahead of a batch of writes its keys are asked for.
-const HINT_DISTANCE: usize = 16;
-/// How far ahead reads fetch what they look at first, and how many at a time.
-const RING: usize = 24;
+/// How far ahead the root entry and filters are asked for, and what leads to the bucket; the bucket itself a burst
+/// ahead; and how many at a time.
+const RING: usize = 32;
+const PEEK: usize = 16;
 const BURST: usize = 8;
+
+/// An operation that lies ahead.
+#[derive(Clone, Copy)]
+struct Ahead<'t> {
+    hash: u64,
+    /// Whether it searches.
+    looks: bool,
+    /// Where filters say that its key is, in no level above, and in which buckets.
+    likely: Option<(EntryRef<'t>, u16)>,
+}
+
+impl Ahead<'_> {
+    fn new(hash: u64, looks: bool) -> Self {
+        Self { hash, looks, likely: None }
+    }
+}
+
+/// The stages of a batch: those of hints, and what runs an operation.
+struct Ring<'t, K: ?Sized, V: ?Sized, M, A, R> {
+    core: &'t Core<K, V, M>,
+    ahead: A,
+    run: R,
+}
+
+impl<'t, K, V, M, A, R> Stages for Ring<'t, K, V, M, A, R>
+where
+    K: Key + ?Sized,
+    V: Value + ?Sized,
+    M: Medium,
+    A: FnMut(usize) -> Ahead<'t>,
+    R: FnMut(usize, u64) -> ControlFlow<()>,
+{
+    type Entry = Ahead<'t>;
+
+    #[inline(always)]
+    fn first(&mut self, index: usize) -> Ahead<'t> {
+        (self.ahead)(index)
+    }
+
+    #[inline(always)]
+    fn ask(&mut self, Ahead { hash, looks, .. }: Ahead<'t>) {
+        if looks {
+            self.core.hint_search(hash);
+        } else {
+            self.core.root.prefetch(self.core.root_entry(hash));
+        }
+    }
+
+    #[inline(always)]
+    fn second(&mut self, ahead: &mut Ahead<'t>) {
+        if !ahead.looks {
+            return;
+        }
+        ahead.likely = self.core.likely(ahead.hash, self.core.levels_on_top());
+        match ahead.likely {
+            Some((entry, _)) => prefetch_read(&entry.entry.state),
+            None => self.core.hint_entries(ahead.hash),
+        }
+    }
+
+    #[inline(always)]
+    fn third(&mut self, Ahead { hash, looks, likely }: Ahead<'t>) {
+        if looks {
+            let likely = likely.or_else(|| self.core.likely(hash, self.core.levels_below()));
+            likely.inspect(|&(entry, buckets)| self.core.hint_bucket(entry, buckets));
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self, index: usize, ahead: Ahead<'t>) -> ControlFlow<()> {
+        (self.run)(index, ahead.hash)
+    }
+}
+
+/// What searches of keys that lie ahead ask for, stage by stage. It decides nothing.
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// The root entry with its fingerprints, and filters in DRAM.
+    #[inline]
+    pub(super) fn hint_search(&self, hash: u64) {
+        self.root.prefetch(self.root_entry(hash));
+        self.root.prefetch_fingerprints(self.root_entry(hash));
+        for level in self.levels_on_top() {
+            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
+                self.prefetch_filter(entry, hash);
+            }
+        }
+    }
+
+    /// The other levels' filters, and what leads to the buckets there.
+    #[inline]
+    fn hint_entries(&self, hash: u64) {
+        for level in self.levels_below() {
+            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
+                self.prefetch_filter(entry, hash);
+                prefetch_read(&entry.entry.state);
+            }
+        }
+    }
+
+    /// The newest of some buckets of an entry.
+    #[inline]
+    fn hint_bucket(&self, entry: EntryRef<'_>, buckets: u16) {
+        let newest = buckets.checked_ilog2().map(|newest| newest as usize);
+        let newest = newest.map(|newest| self.pm.peek(|| self.bucket(entry, newest)));
+        if let Some(Ok(bucket)) = newest {
+            bucket.prefetch();
+        }
+    }
+
+    /// The first of some levels whose entry has a filter that names buckets, and which.
+    #[inline]
+    fn likely(&self, hash: u64, mut levels: Range<usize>) -> Option<(EntryRef<'_>, u16)> {
+        levels.find_map(|level| {
+            let entry = self.level_entry(level, self.shape.index(level, hash)).ok()?;
+            let buckets = self.pm.peek(|| self.candidates(entry, hash));
+            (buckets != 0).then_some((entry, buckets))
+        })
+    }
+
+    /// The levels whose filters are in DRAM.
+    #[inline]
+    fn levels_on_top(&self) -> Range<usize> {
+        1..self.top_filters.levels().min(self.level_count()) + 1
+    }
+
+    /// The others.
+    #[inline]
+    fn levels_below(&self) -> Range<usize> {
+        self.top_filters.levels() + 1..self.level_count() + 1
+    }
+}
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn read_batch(
@@ -29,28 +161,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         found: &mut [Option<Owned<V>>],
     ) -> Result<()> {
         same_length(keys.len(), found.len())?;
-        let (core, mut failure) = (&self.core, Ok(()));
+        let core = &self.core;
         let _pin = core.pin();
-        let reads = pipeline::stages(
-            |at| core.probe(keys[at]).hash,
-            |hash| core.prefetch(hash),
-            |_, _| (),
-            |at, hash| {
-                let value = core.find(&Probe { hash, key: K::raw(keys[at]) });
-                match value.and_then(|word| word.map(|word| self.own_value(word)).transpose()) {
-                    Ok(value) => {
-                        found[at] = value;
-                        ControlFlow::Continue(())
-                    }
-                    Err(error) => {
-                        failure = Err(error);
-                        ControlFlow::Break(())
-                    }
-                }
-            },
-        );
-        pipeline::rolling_in_bursts::<BURST, _>(keys.len(), RING, BURST, reads);
-        failure
+        let ahead = |at: usize| Ahead::new(core.probe(keys[at]).hash, true);
+        self.in_order(keys.len(), ahead, |at, hash| {
+            let word = core.find(&Probe { hash, key: K::raw(keys[at]) })?;
+            found[at] = word.map(|word| self.own_value(word)).transpose()?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .1
+    }
+
+    /// Runs operations in order, given their hashes, with hints of those ahead, until one says that it was the last or
+    /// fails. How many ran, and the failure.
+    fn in_order<'t>(
+        &'t self,
+        count: usize,
+        ahead: impl FnMut(usize) -> Ahead<'t>,
+        mut run: impl FnMut(usize, u64) -> Result<ControlFlow<()>>,
+    ) -> (usize, Result<()>) {
+        let mut result = Ok(());
+        let run = |index, hash| match run(index, hash) {
+            Ok(flow) => flow,
+            Err(error) => {
+                result = Err(error);
+                ControlFlow::Break(())
+            }
+        };
+        let ring = Ring { core: &self.core, ahead, run };
+        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, ring);
+        // Who failed did not run.
+        (ran - usize::from(result.is_err()), result)
     }
 
     /// Runs writes in order through windows. `operation` gives key, value and what to do; `answer` gets the value
@@ -70,15 +211,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             Ok(())
         };
         let mut window = Window::new(&self.core);
-        for index in 0..count {
-            if index + HINT_DISTANCE < count {
-                let (ahead, ..) = operation(index + HINT_DISTANCE);
-                self.core.root.prefetch(self.core.root_entry(self.core.probe(ahead).hash));
-            }
+        let ahead = |index| {
+            let (key, _, mode) = operation(index);
+            Ahead::new(self.core.probe(key).hash, mode.looks())
+        };
+        let (_, result) = self.in_order(count, ahead, |index, hash| {
             let (key, value, mode) = operation(index);
-            window.run(index, &self.core.probe(key), value, mode, &mut answer)?;
-        }
-        window.commit(&mut answer)
+            let probe = Probe { hash, key: K::raw(key) };
+            window.run(index, &probe, value, mode, &mut answer)?;
+            Ok(ControlFlow::Continue(()))
+        });
+        result.and_then(|()| window.commit(&mut answer))
     }
 
     pub(super) fn upsert_batch(
@@ -130,9 +273,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         no_shadows(ops)?;
         let _pin = self.core.pin();
         let mut window = Window::new(&self.core);
-        let (ran, result) =
-            run_mixed(ops.len(), on_failure, |index| self.execute_one(&mut window, ops, index));
+        let (count, ops) = (ops.len(), RefCell::new(ops));
+        let ahead = |index: usize| {
+            let op: &Op<'_, K, V> = &ops.borrow()[index];
+            Ahead::new(self.core.probe(op.key()).hash, !matches!(op, Op::Put(..)))
+        };
+        let (ran, result) = self.in_order(count, ahead, |index, hash| {
+            let failed = self.execute_one(&mut window, *ops.borrow_mut(), index, hash)?;
+            let stop = failed && on_failure == OnFailure::Stop;
+            Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
         // What came before a failure is made durable and filled in.
+        let ops = ops.into_inner();
         let finished = window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
         result.and(finished).map(|()| ran)
     }
@@ -143,17 +295,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         window: &mut Window<'t, K, V, M>,
         ops: &mut [Op<'_, K, V>],
         index: usize,
+        hash: u64,
     ) -> Result<bool> {
-        let probe = self.core.probe(ops[index].key());
+        let probe = Probe { hash, key: K::raw(ops[index].key()) };
         let (value, mode) = match &ops[index] {
-            Op::Get(key, _) => {
-                let key = *key;
+            Op::Get(..) => {
                 if window.has(&probe) {
                     window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
                 }
-                if let Op::Get(_, found) = &mut ops[index] {
-                    *found = Table::get(self, key)?;
-                }
+                let word = self.core.find(&probe)?;
+                ops[index].fill(word.map(|word| self.own_value(word)).transpose()?);
                 return Ok(ops[index].failed());
             }
             Op::TryInsert(_, value, _) => (V::raw(*value), Own::TryInsert),

@@ -17,7 +17,6 @@ use super::top_filters::TopFilters;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::Hash;
-use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
 use crate::key::{Form, Key, Raw, Value};
 use crate::pm::alloc::Allocator;
@@ -397,17 +396,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// Asks for what a read of a key with this hash will look at first.
-    pub(super) fn prefetch(&self, hash: u64) {
-        self.root.prefetch(self.root_entry(hash));
-        self.root.prefetch_fingerprints(self.root_entry(hash));
-        for level in 1..=self.level_count() {
-            if let Ok(entry) = self.level_entry(level, self.shape.index(level, hash)) {
-                self.prefetch_filter(entry, hash);
-            }
-        }
-    }
-
     #[cold]
     fn search_chain(&self, first: EntryRef<'_>, probe: &Probe<'_>) -> Result<Option<Record>> {
         for entry in self.chain_of(first)?.into_iter().rev() {
@@ -486,9 +474,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut buckets = [None; MAX_BUCKETS];
         for (number, found) in buckets.iter_mut().enumerate().take(size.div_ceil(slots)) {
             let bucket = self.bucket(entry, number)?;
-            for word in [&bucket.keys[0], &bucket.keys[8], &bucket.values[0], &bucket.values[8]] {
-                prefetch_read(word);
-            }
+            bucket.prefetch();
             *found = Some(bucket);
         }
         for (number, bucket) in buckets.iter().enumerate().rev() {

@@ -65,6 +65,7 @@ pub(super) fn is_full(pm: &impl Medium, entry: &Entry) -> bool {
 }
 
 /// Asks for the line of a hash.
+#[inline]
 pub(super) fn prefetch(entry: &Entry, hash: u64) {
     prefetch_read(&entry.filter[line_of(hash)]);
 }

@@ -4,6 +4,7 @@
 use std::mem::offset_of;
 
 use super::epoch::LogEpoch;
+use crate::base::pipeline::prefetch_read;
 use crate::pm::alloc::Words;
 use crate::pm::cell::Overlay;
 use crate::pm::{Cell32, Cell64};
@@ -40,6 +41,16 @@ pub(super) const LOG_WORDS: usize = 3;
 pub(super) struct Bucket {
     pub(super) keys: [Cell64; SLOTS],
     pub(super) values: [Cell64; SLOTS],
+}
+
+impl Bucket {
+    /// Asks for all of it.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        for word in [&self.keys[0], &self.keys[8], &self.values[0], &self.values[8]] {
+            prefetch_read(word);
+        }
+    }
 }
 
 /// A directory entry of a level: seven lines. Those that a migration changes lie side by side.

@@ -290,13 +290,14 @@ impl RootTable {
         mut holds: impl FnMut(Record) -> Result<bool, E>,
     ) -> Result<Option<Record>, E> {
         let size = self.size(entry);
-        for word in (0..size.div_ceil(8)).rev() {
-            let lanes = self.fingerprints[entry * self.words + word].load(Relaxed);
-            let differing = lanes ^ (LANES * u64::from(fingerprint(hash)));
+        let words = &self.fingerprints[entry * self.words..][..size.div_ceil(8)];
+        let wanted = LANES * u64::from(fingerprint(hash));
+        for (word, lanes) in words.iter().enumerate().rev() {
+            let differing = lanes.load(Relaxed) ^ wanted;
             // A high bit for each zero byte, and for some bytes above one: the key decides.
             let mut found = differing.wrapping_sub(LANES) & !differing & (LANES << 7);
-            while found != 0 {
-                let lane = (63 - found.leading_zeros()) as usize / 8;
+            while let Some(bit) = found.checked_ilog2() {
+                let lane = bit as usize / 8;
                 found &= !(0xFF << (lane * 8));
                 let at = word * 8 + lane;
                 if at < size {

@@ -73,6 +73,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Asks for the line of an entry's filter that a search will read.
+    #[inline]
     pub(super) fn prefetch_filter(&self, entry: EntryRef<'_>, hash: u64) {
         match self.top_filters.of(entry.id) {
             Some(words) => prefetch_read(&words[filter::line_of(hash)]),

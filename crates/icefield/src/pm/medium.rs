@@ -321,8 +321,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[inline(always)]
     fn forget_reads(&self) {}
 
-    /// Runs `look`, whose loads decide nothing: it only finds out what to ask for ahead of time. Only the simulator's
-    /// detector listens.
+    /// Runs `look`, whose loads decide nothing that a call answers: what to ask for ahead of time, or whether to tidy
+    /// up afterwards. Only the simulator's detector listens.
     #[inline(always)]
     fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
         look()

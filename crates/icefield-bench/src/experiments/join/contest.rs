@@ -240,7 +240,7 @@ fn check(
 }
 
 impl Side {
-    /// Probes, in turns with the bare loop.
+    /// Probes, in turns with the bare loop; relations of files all at once, as those are asked about that others join.
     fn warm(
         &mut self,
         session: &Session,
@@ -250,14 +250,16 @@ impl Side {
         setting: Setting,
     ) -> Outcome {
         let Setting { threads, batch, .. } = setting;
-        let bare = ceiling(Call::Get, medium, batch).filter(|_| !design.is_peer());
+        let in_turns = !design.is_peer() && probe.selectivity().is_some();
+        let bare = ceiling(Call::Get, medium, batch).filter(|_| in_turns);
         if bare.is_some() && self.arena.is_none() {
             let stats = table.stats();
             let bytes = filter.unwrap_or(stats.pm_bytes + stats.dram_bytes);
             self.arena = Some(session.arena(medium, bytes, design.pages())?);
         }
         let (mut times, mut found) = ([Duration::ZERO; 2], Tally::default());
-        let turns = (probe.keys.len() / TURN_ROWS).clamp(1, MOST_TURNS);
+        let most = if in_turns { MOST_TURNS } else { 1 };
+        let turns = (probe.keys.len() / TURN_ROWS).clamp(1, most);
         for turn in 0..turns {
             let keys = &probe.keys[part(probe.keys.len(), turn, turns)];
             let (time, answered) = session.timed(table, Call::Get, keys, threads, batch)?;

@@ -137,8 +137,8 @@ where
     }
 
     #[inline(always)]
-    fn second(&mut self, _: usize, (line, hash): (&'a Line, u64)) {
-        hint::<K, V>(self.isa, self.index, line, hash);
+    fn second(&mut self, (line, hash): &mut (&'a Line, u64)) {
+        hint::<K, V>(self.isa, self.index, line, *hash);
     }
 
     #[inline(always)]
@@ -272,7 +272,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                 Some((line, hash))
             };
             let asked = |_| ();
-            let second = |_, ahead| {
+            let second = |ahead| {
                 if let Some((line, hash)) = ahead {
                     hint::<K, V>(isa, index, line, hash);
                 }
