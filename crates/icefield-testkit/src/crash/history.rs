@@ -1,4 +1,5 @@
-//! Runs one history of one thread, and judges the images of its crash points as it goes.
+//! Runs one history, each of its steps as if by a thread of its own, and judges the images of its crash points as it
+//! goes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -234,6 +235,8 @@ impl<'a, M: Machine> Run<'a, M> {
     fn plain(&mut self, step: &Step) -> Result<(), String> {
         let expect = Expect::in_flight(&self.plan.keys, &self.right, &self.past, step);
         self.bench().expect = expect.clone();
+        // What a call leaves to later fences, a later call need not have made durable: it may be another thread's.
+        self.sim.change_threads();
         let answers = self.call(step).map_err(|error| format!("error: {error}"));
         self.verdict()?;
         let right = run_reference(&mut self.right, step);

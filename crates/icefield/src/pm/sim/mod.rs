@@ -299,6 +299,12 @@ impl Sim {
         }
     }
 
+    /// From here on the calling thread counts as another one: what it has flushed so far, no fence of its own makes
+    /// durable any more. So a history of one thread shows what would otherwise take several.
+    pub fn change_threads(&self) {
+        self.state().new_thread();
+    }
+
     /// Ends an operation of the calling thread: what it has read, or stored on the strength of, and a crash could still
     /// take back. Needs `detecting`.
     #[must_use]

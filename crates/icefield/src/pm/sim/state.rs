@@ -310,11 +310,16 @@ impl State {
     /// The calling thread's place.
     pub(super) fn thread(&mut self) -> usize {
         let id = std::thread::current().id();
-        if let Some(at) = self.threads.iter().position(|thread| thread.id == id) {
-            return at;
+        match self.threads.iter().rposition(|thread| thread.id == id) {
+            Some(at) => at,
+            None => self.new_thread(),
         }
+    }
+
+    /// Counts the calling thread as one that has done nothing yet.
+    pub(super) fn new_thread(&mut self) -> usize {
         self.threads.push(Thread {
-            id,
+            id: std::thread::current().id(),
             flushed: Vec::new(),
             observed: Vec::new(),
             ahead: Vec::new(),
