@@ -235,6 +235,10 @@ impl Kind {
 }
 
 fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
+    if matches!(common.model, Medium::Disk) && !arsenal.disks {
+        let text = format!("--model disk: `{}` refuses disks; leave it out", arsenal.table);
+        return Err(Failure::Problem(text));
+    }
     match kind {
         Kind::Model { histories, .. } => {
             run_model(arsenal, &Rounds::new(common, "histories", *histories, 2000)?, out)

@@ -31,6 +31,8 @@ pub struct Arsenal {
     pub table: &'static str,
     /// What the records are made of.
     pub records: Records,
+    /// Whether the table also lives on disks.
+    pub disks: bool,
     /// [`model::scenario`] on the simulated medium: seed, length, crash model.
     pub model_simulated: fn(u64, usize, Model, &Memory) -> Result<model::Counts, Failure>,
     /// [`model::scenario`] in anonymous memory: seed, length.
@@ -66,6 +68,7 @@ impl Arsenal {
         Self {
             table: S::NAME,
             records,
+            disks: S::DISKS,
             model_simulated: |seed, length, model, memory| {
                 model::scenario::<S, _>(seed, length, || SimPlace::new(seed, model, memory))
             },

@@ -14,6 +14,9 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// Regions whose words may be read before they are persistent, because recovery is sure to redo what they say.
     const EXEMPT: &'static [&'static str] = &[];
 
+    /// Whether the table also lives on disks.
+    const DISKS: bool = false;
+
     /// A new table of the smallest geometry, so that every structure change happens within a few dozen operations.
     /// `variant` picks among the geometries worth testing; any number is allowed.
     ///

@@ -29,6 +29,7 @@ macro_rules! subjects {
         impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
             const NAME: &'static str = $name;
             const EXEMPT: &'static [&'static str] = $exempt;
+            $(const DISKS: bool = !stringify!($put).is_empty();)?
 
             fn create_tiny(sim: Sim, variant: u64) -> Result<Self> {
                 $tiny(variant).max_bytes(SIM_BYTES).create_on(sim)

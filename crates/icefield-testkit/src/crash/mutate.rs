@@ -70,6 +70,7 @@ pub struct MutateReport {
 #[must_use]
 pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
     let mut report = run_machine_sites::<Whole<S>>(options);
+    let on_disk = MutateOptions { model: Model::Disk, ..options.clone() };
     // The allocators are shared by all tables; some of their states need a machine that allocates all the time.
     report.redundant.retain(|site| {
         let mutation = Mutation::of(*site);
@@ -78,6 +79,8 @@ pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
             file if file.contains("pm/blob/") => is_noticed::<BlobMap>(options, &mutation),
             _ => false,
         };
+        // What the order of the stores to one line makes sure of in memory has to be flushed on disks.
+        let noticed = noticed || S::DISKS && is_noticed::<Whole<S>>(&on_disk, &mutation);
         !noticed
     });
     report.caught = report.sites - report.redundant.len() as u64;
