@@ -18,6 +18,9 @@ use crate::rng::mix;
 /// Images of a recovery that are opened in turn, at most.
 const SECOND_IMAGES: usize = 24;
 
+/// Records for which room is made, on some images, so that what a crash left beyond the table's end would come back.
+const ROOM: u64 = 24;
+
 /// Steps of the medium after which one call on a reopened tiny table counts as hanging.
 pub(super) const JUDGE_STEPS: u64 = 1_000_000;
 
@@ -150,6 +153,12 @@ impl Court {
         sim.no_observer();
         sim.crash_point(|point| collect(point, got.len(), variation, second));
         use_it(sim, &table)?;
+        if variation % 8 < 2 {
+            sim.begin_op();
+            table.reserve(ROOM).map_err(|error| format!("reserve after the crash: {error}"))?;
+            self.compare_records(sim, &table, &got)
+                .map_err(|what| format!("when the table had grown: {what}"))?;
+        }
         sim.begin_op();
         drop(table);
         Ok(Some(got))

@@ -105,7 +105,7 @@
 //! | P9 shape word, stable | the `clear` is over | a wipe to repeat |
 //! | **P10** shape word, halving | the halving is rolled forward | the table as before |
 //! | P11 copies below | the originals may go | a halving to finish; copies, some of them |
-//! | P12 the originals' end | the copies may change | duplicates, which `recover` strikes |
+//! | P12 the originals' end | the shape word, and so later doublings | duplicates, which `recover` strikes |
 //! | P13 shape word, stable | the halving is over | a halving that has nothing left to do |
 //!
 //! Fingerprints, locks, lists and counters are in DRAM: recovery makes them anew. What it stores on the medium (moves,

@@ -81,6 +81,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.fold_front(shape, bucket)?;
             self.fold_back(shape, bucket)?;
         }
+        // P12: the originals are gone before the shape says that nobody looks there: a doubling finds empty slots.
+        self.pm.fence();
         // P13: the halving is over.
         self.set_shape(shape.then(shape.depth(), Phase::Stable))
     }
@@ -118,7 +120,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         )
     }
 
-    /// Takes the records of one bucket down: those whose byte is not 0 above to where it is 0 below. Two fences.
+    /// Takes the records of one bucket down: those whose byte is not 0 above to where it is 0 below. One fence; that
+    /// the originals have gone is flushed.
     fn fold<'a>(
         &'a self,
         slots: u32,
@@ -166,8 +169,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             falling.source.empty(pm);
             pm.flush_object(falling.source);
         }
-        // P12: the originals are gone before the copies may change.
-        pm.fence();
         fallen.iter().chain(&copies).for_each(clear);
         // Recovery has counted both copies.
         self.length.add(0, -(copies.len() as i64));
