@@ -13,9 +13,9 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
-use icefield_testkit::arsenal::{self, Arsenal, arsenal};
+use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
 use icefield_testkit::budget::Budget;
-use icefield_testkit::crash::{self, CrashOptions, mutate};
+use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
@@ -244,13 +244,14 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
             run_model(arsenal, &Rounds::new(common, "histories", *histories, 2000)?, out)
         }
         Kind::Crash { states, .. } => {
-            run_crash(arsenal, &Rounds::new(common, "images", *states, 200_000)?, out)
+            run_crash(&Rounds::new(common, "images", *states, 200_000)?, arsenal.crash, out)
         }
         Kind::Mutate { states, only, .. } => {
             run_mutate(arsenal, common, *states, only.clone(), out)
         }
         Kind::Kill { rounds, .. } => {
-            run_kill(arsenal, &Rounds::new(common, "children", *rounds, 200)?, out)
+            let rounds = Rounds::new(common, "children", *rounds, 200)?;
+            run_kill(&rounds, arsenal.kill, kill::Counts::meaningful, out)
         }
         Kind::Linear { histories, .. } => {
             let model = common.model.into();
@@ -394,7 +395,11 @@ fn run_model(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcom
     rounds.end(out, line, violations)
 }
 
-fn run_crash(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_crash(
+    rounds: &Rounds<'_>,
+    scenario: impl Fn(&CrashOptions) -> CrashReport,
+    out: &mut Output,
+) -> Outcome {
     let (mut histories, mut states, mut violations) = (0, 0, 0);
     let result = rounds.each(5_000, |seed, wanted| {
         let options = CrashOptions {
@@ -404,7 +409,7 @@ fn run_crash(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcom
             sync: rounds.common.sync,
             ..CrashOptions::default()
         };
-        let report = (arsenal.crash)(&options);
+        let report = scenario(&options);
         histories += report.histories;
         states += report.states;
         violations += report.violations;
@@ -445,7 +450,12 @@ fn run_mutate(
     Ok(report.redundant.is_empty())
 }
 
-fn run_kill(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+fn run_kill(
+    rounds: &Rounds<'_>,
+    scenario: KillScenario,
+    judge: impl Fn(&kill::Counts, u64) -> Result<(), Violation>,
+    out: &mut Output,
+) -> Outcome {
     let place = place(rounds.common)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
@@ -467,10 +477,10 @@ fn run_kill(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome
     let mut counts = kill::Counts::default();
     let path = place.path().join("round");
     let result = rounds.each(8, |seed, size| {
-        counts.add((arsenal.kill)(seed, size, &path, &command)?);
+        counts.add(scenario(seed, size, &path, &command)?);
         Ok(())
     });
-    let lost = tell(result.and_then(|()| counts.meaningful(rounds.common.seed)));
+    let lost = tell(result.and_then(|()| judge(&counts, rounds.common.seed)));
     let line = Tally::new(rounds.common, kill::NAME)
         .field("rounds", &counts.rounds)
         .field("acked", &counts.acked)
@@ -521,6 +531,17 @@ fn run_corrupt(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outc
         counts.add((arsenal.corrupt_files)(seed, on_files, &path)?);
         Ok(())
     });
+    end_corrupt(rounds, result, &counts, |line| line, out)
+}
+
+/// The end of damaging tables; `more` adds to the line.
+fn end_corrupt(
+    rounds: &Rounds<'_>,
+    result: Result<(), Violation>,
+    counts: &corrupt::Counts,
+    more: impl FnOnce(Tally) -> Tally,
+    out: &mut Output,
+) -> Outcome {
     let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
     let line = Tally::new(rounds.common, corrupt::NAME)
         .field("mutations", &counts.mutations)
@@ -530,7 +551,7 @@ fn run_corrupt(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outc
         .field("refused", &counts.refused)
         .field("noticed", &counts.noticed)
         .field("unnoticed", &counts.unnoticed);
-    rounds.end(out, line, failed)
+    rounds.end(out, more(line), failed)
 }
 
 fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {

@@ -1,14 +1,11 @@
 //! Scenarios for the join index, which is no map: each kind that there is for it, and what it counts.
 
-use std::process::Command;
-
 use icefield::pm::sim::Pool as Memory;
-use icefield_testkit::crash::{self, CrashOptions};
 use icefield_testkit::{corrupt, join, kill, model};
 
 use super::{
-    CHILD, Common, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, name, place, tell,
-    tell_faults,
+    Common, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, end_corrupt, name, place,
+    run_crash, run_kill, tell, tell_faults,
 };
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
@@ -26,9 +23,12 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
             run_model(&Rounds::new(common, "histories", *histories, 2000)?, out)
         }
         Kind::Crash { states, .. } => {
-            run_crash(&Rounds::new(common, "images", *states, 200_000)?, out)
+            run_crash(&Rounds::new(common, "images", *states, 200_000)?, join::crash, out)
         }
-        Kind::Kill { rounds, .. } => run_kill(&Rounds::new(common, "children", *rounds, 200)?, out),
+        Kind::Kill { rounds, .. } => {
+            let judge = |counts: &kill::Counts, seed| counts.meaningful_in(seed, join::KILLED_IN);
+            run_kill(&Rounds::new(common, "children", *rounds, 200)?, join::kill, judge, out)
+        }
         Kind::Corrupt { mutations, .. } => {
             run_corrupt(&Rounds::new(common, "damaged indexes", *mutations, 20_000)?, out)
         }
@@ -66,58 +66,6 @@ fn run_model(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     rounds.end(out, line, violations)
 }
 
-fn run_crash(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
-    let (mut histories, mut states, mut violations) = (0, 0, 0);
-    let result = rounds.each(5_000, |seed, wanted| {
-        let options = CrashOptions {
-            seed,
-            states: wanted,
-            model: rounds.common.model.into(),
-            ..CrashOptions::default()
-        };
-        let report = join::crash(&options);
-        histories += report.histories;
-        states += report.states;
-        violations += report.violations;
-        report.first.map_or(Ok(()), Err)
-    });
-    tell(result);
-    let line = Tally::new(rounds.common, crash::NAME)
-        .field("histories", &histories)
-        .field("states", &states)
-        .field("violations", &violations);
-    rounds.end(out, line, violations)
-}
-
-fn run_kill(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
-    let place = place(rounds.common)?;
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
-    let table = name(&TableName::Join);
-    let command = |orders: &str| {
-        let mut command = Command::new(&program);
-        command.args(["torture", CHILD, "--table", &table, "--records", "words"]);
-        command.args(["--orders", orders]);
-        command
-    };
-    let mut counts = kill::Counts::default();
-    let path = place.path().join("round");
-    let result = rounds.each(8, |seed, size| {
-        counts.add(join::kill(seed, size, &path, &command)?);
-        Ok(())
-    });
-    let lost =
-        tell(result.and_then(|()| counts.meaningful_in(rounds.common.seed, join::KILLED_IN)));
-    let line = Tally::new(rounds.common, kill::NAME)
-        .field("rounds", &counts.rounds)
-        .field("acked", &counts.acked)
-        .field("lost", &lost)
-        .field("killed", &counts.killed)
-        .field("killed_at_call", &counts.killed_at_call)
-        .field("stages", &counts.stages);
-    rounds.end(out, line, lost)
-}
-
 fn run_corrupt(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
     let mut counts = corrupt::Counts::default();
     let mut flips = 0;
@@ -126,15 +74,5 @@ fn run_corrupt(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
         flips += join::every_flip(seed, FLIP_STRIDE)?;
         Ok(())
     });
-    let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
-    let line = Tally::new(rounds.common, corrupt::NAME)
-        .field("mutations", &counts.mutations)
-        .field("panics", &counts.panics)
-        .field("hangs", &counts.hangs)
-        .field("undetected_wrong_reads", &counts.undetected_wrong_reads)
-        .field("refused", &counts.refused)
-        .field("noticed", &counts.noticed)
-        .field("unnoticed", &counts.unnoticed)
-        .field("bits_flipped", &flips);
-    rounds.end(out, line, failed)
+    end_corrupt(rounds, result, &counts, |line| line.field("bits_flipped", &flips), out)
 }
