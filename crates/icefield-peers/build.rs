@@ -1,81 +1,32 @@
-//! Compiles the C++ peers, when they are asked for, against what is installed.
+//! Compiles the C++ peers, and finds RocksDB, when they are asked for, as they are installed.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "cpp")]
     cpp::build();
+    #[cfg(feature = "kv")]
+    kv::build();
 }
 
-#[cfg(feature = "cpp")]
-mod cpp {
+/// What the system has, or a directory.
+#[cfg(any(feature = "cpp", feature = "kv"))]
+mod installed {
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
-    /// A C++ table that is compiled against what is installed.
-    struct Shim {
-        name: &'static str,
+    pub struct Installed {
         /// Debian's package of it.
-        package: &'static str,
+        pub package: &'static str,
         /// What it is linked with, if it is not headers alone; `pkg-config` knows it by the same name.
-        library: Option<&'static str>,
+        pub library: Option<&'static str>,
         /// Names the directory where it is, should that not be a usual one.
-        variable: &'static str,
+        pub variable: &'static str,
     }
 
-    const SHIMS: [Shim; 2] = [
-        Shim {
-            name: "libcuckoo",
-            package: "libcuckoo-dev",
-            library: None,
-            variable: "ICEFIELD_LIBCUCKOO_DIR",
-        },
-        Shim {
-            name: "onetbb",
-            package: "libtbb-dev",
-            library: Some("tbb"),
-            variable: "ICEFIELD_TBB_DIR",
-        },
-    ];
-
-    /// The functions of `icefield_peer.h`, which each shim gets under names of its own.
-    const FUNCTIONS: [&str; 7] =
-        ["create", "destroy", "insert", "get", "update", "remove", "insdel"];
-
-    pub fn build() {
-        println!("cargo::rerun-if-changed=cpp");
-        println!("cargo::rerun-if-changed=icefield_peer.h");
-        SHIMS.iter().for_each(Shim::build);
-    }
-
-    impl Shim {
-        fn build(&self) {
-            let Self { name, package, library, variable } = self;
-            println!("cargo::rerun-if-env-changed={variable}");
-            let (headers, libraries) = self.places();
-            let mut shim = cc::Build::new();
-            shim.cpp(true).std("c++17").opt_level(3).include(".").includes(headers);
-            shim.file(format!("cpp/{name}.cpp"));
-            for function in FUNCTIONS {
-                let own = format!("icefield_peer_{name}_{function}");
-                shim.define(&format!("icefield_peer_{function}"), own.as_str());
-            }
-            if let Err(error) = shim.try_compile(&format!("icefield_peer_{name}")) {
-                println!(
-                    "cargo::error=the feature `cpp` needs a C++ compiler and {name}: install {package} (apt-get \
-                     install g++ {package}), or say in {variable} in which directory it is, or build without the \
-                     feature: {error}"
-                );
-            }
-            for place in libraries {
-                println!("cargo::rustc-link-search=native={}", place.display());
-            }
-            if let Some(library) = library {
-                println!("cargo::rustc-link-lib={library}");
-            }
-        }
-
+    impl Installed {
         /// Where its headers and libraries are, beside the usual places.
-        fn places(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        pub fn places(&self) -> (Vec<PathBuf>, Vec<PathBuf>) {
+            println!("cargo::rerun-if-env-changed={}", self.variable);
             if let Some(dir) = std::env::var_os(self.variable) {
                 let dir = Path::new(&dir);
                 return (
@@ -101,5 +52,104 @@ mod cpp {
             };
             (all("-I"), all("-L"))
         }
+
+        /// Links with it.
+        pub fn link(&self, libraries: &[PathBuf]) {
+            for place in libraries {
+                println!("cargo::rustc-link-search=native={}", place.display());
+            }
+            if let Some(library) = self.library {
+                println!("cargo::rustc-link-lib={library}");
+            }
+        }
+    }
+}
+
+#[cfg(feature = "cpp")]
+mod cpp {
+    use super::installed::Installed;
+
+    /// A C++ table that is compiled against what is installed.
+    struct Shim {
+        name: &'static str,
+        installed: Installed,
+    }
+
+    const SHIMS: [Shim; 2] = [
+        Shim {
+            name: "libcuckoo",
+            installed: Installed {
+                package: "libcuckoo-dev",
+                library: None,
+                variable: "ICEFIELD_LIBCUCKOO_DIR",
+            },
+        },
+        Shim {
+            name: "onetbb",
+            installed: Installed {
+                package: "libtbb-dev",
+                library: Some("tbb"),
+                variable: "ICEFIELD_TBB_DIR",
+            },
+        },
+    ];
+
+    /// The functions of `icefield_peer.h`, which each shim gets under names of its own.
+    const FUNCTIONS: [&str; 7] =
+        ["create", "destroy", "insert", "get", "update", "remove", "insdel"];
+
+    pub fn build() {
+        println!("cargo::rerun-if-changed=cpp");
+        println!("cargo::rerun-if-changed=icefield_peer.h");
+        SHIMS.iter().for_each(Shim::build);
+    }
+
+    impl Shim {
+        fn build(&self) {
+            let Self { name, installed } = self;
+            let (headers, libraries) = installed.places();
+            let mut shim = cc::Build::new();
+            shim.cpp(true).std("c++17").opt_level(3).include(".").includes(headers);
+            shim.file(format!("cpp/{name}.cpp"));
+            for function in FUNCTIONS {
+                let own = format!("icefield_peer_{name}_{function}");
+                shim.define(&format!("icefield_peer_{function}"), own.as_str());
+            }
+            if let Err(error) = shim.try_compile(&format!("icefield_peer_{name}")) {
+                let Installed { package, variable, .. } = installed;
+                println!(
+                    "cargo::error=the feature `cpp` needs a C++ compiler and {name}: install {package} (apt-get \
+                     install g++ {package}), or say in {variable} in which directory it is, or build without the \
+                     feature: {error}"
+                );
+            }
+            installed.link(&libraries);
+        }
+    }
+}
+
+#[cfg(feature = "kv")]
+mod kv {
+    use super::installed::Installed;
+
+    const ROCKSDB: Installed = Installed {
+        package: "librocksdb-dev",
+        library: Some("rocksdb"),
+        variable: "ICEFIELD_ROCKSDB_DIR",
+    };
+
+    /// RocksDB's functions are declared in `src/kv/rocksdb_c.rs`; its header only tells that it is here.
+    pub fn build() {
+        println!("cargo::rerun-if-changed=src/kv/rocksdb.c");
+        let (headers, libraries) = ROCKSDB.places();
+        let header = cc::Build::new().file("src/kv/rocksdb.c").includes(headers).try_expand();
+        if let Err(error) = header {
+            let Installed { package, variable, .. } = ROCKSDB;
+            println!(
+                "cargo::error=the feature `kv` needs a C compiler and RocksDB: install {package} (apt-get install gcc \
+                 {package}), or say in {variable} in which directory it is, or build without the feature: {error}"
+            );
+        }
+        ROCKSDB.link(&libraries);
     }
 }

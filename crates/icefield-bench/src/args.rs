@@ -24,8 +24,9 @@ pub struct Args {
     /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
     #[arg(long, value_delimiter = ',')]
     pub tables: Vec<String>,
-    /// Competitors to measure beside them: `none`, `all`, or some of those that were built in, by name [default: none;
-    /// for the experiment `all` all of them, with `--quick` in some experiments]
+    /// Competitors to measure beside them: `none`, `all`, or some of those that were built in, by name; on `--medium disk`
+    /// those that live in files, elsewhere those in memory [default: none; for the experiment `all` all of them, with
+    /// `--quick` in some experiments]
     #[arg(long, value_delimiter = ',')]
     pub peers: Vec<String>,
     /// A competitor as a shared library (see `icefield_peer.h`); may be given several times
@@ -54,8 +55,8 @@ pub struct Args {
     /// [default: memory for the tables that live there only, else pmem; sim for amplification]
     #[arg(long)]
     pub medium: Option<Medium>,
-    /// When writes on a disk are acknowledged, where a table offers the choice: `always`, `every:MS`, `never`; implies
-    /// `--medium disk` [default: always]
+    /// When writes on a disk are acknowledged, where a table offers the choice: `always`, `every:MS`, `never`; competitors
+    /// offer `always` and their own relaxed mode for the others; implies `--medium disk` [default: always]
     #[arg(long)]
     pub durability: Option<SyncMode>,
     /// Where files are made [default: /dev/shm]

@@ -2,23 +2,77 @@
 //!
 //! A peer gets the same keys in the same order, in arrays as long as our batches: one key a call under `none`. What it
 //! makes of an array is its own affair. Operations of several kinds go over by kind, an array of each.
+//!
+//! A peer lives in memory, or in files and then on a disk only. One in files has two modes: a call's writes are durable
+//! when it returns, which is what `always` asks for; for all that asks for less it is in its own relaxed mode.
 
+use std::io;
+use std::path::PathBuf;
 use std::time::Instant;
 
-use icefield::{Error, Result, Stats};
-use icefield_peers::{Kind, Operation, Peer};
+use icefield::{Error, Result, Stats, SyncMode};
+use icefield_peers::{Kind, Operation, Peer, Writes, built_in, load};
 
-use crate::args::{Batch, Medium};
+use crate::Outcome;
+use crate::args::{Args, Batch, Medium};
+use crate::designs::DESIGNS;
 use crate::keys::{Tally, value_of};
 use crate::stats::Histogram;
 use crate::table::{Answers, BenchTable, Call, Cost, Design, Mixed, Place, Setup, updates};
+
+/// The competitors that `--peers` and `--peer-lib` name: on a disk those that live in files, else those in memory.
+pub(crate) fn chosen(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
+    let mut kinds = built_in();
+    let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
+    let wanted = match args.peers.as_slice() {
+        // Whoever asks for everything means them, too.
+        [] if args.experiment == "all" => vec!["all".to_owned()],
+        asked => asked.to_vec(),
+    };
+    for name in wanted.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
+        if known.is_empty() {
+            return Err(crate::Error::option(
+                "peers",
+                "this build has none (features `peers`, `peers-kv`); say `none`",
+            ));
+        }
+        if !known.contains(name) {
+            let detail = format!("`{name}` is none of {}, all, none", known.join(", "));
+            return Err(crate::Error::option("peers", detail));
+        }
+    }
+    let on_disk = args.medium == Some(Medium::Disk);
+    let fits = |kind: &dyn Kind| kind.is_persistent() == on_disk;
+    let all = wanted.iter().any(|name| name == "all");
+    let named = |kind: &dyn Kind| wanted.iter().any(|name| name == kind.name());
+    kinds.retain(|kind| named(&**kind) || all && fits(&**kind));
+    for path in &args.peer_lib {
+        let kind =
+            load(path).map_err(|error| crate::Error::option("peer-lib", error.to_string()))?;
+        let taken = |name: &str| {
+            kinds.iter().any(|known| known.name() == name)
+                || DESIGNS.iter().any(|design| design.name() == name)
+        };
+        if taken(kind.name()) {
+            let detail = format!("{}: another table is called {}", path.display(), kind.name());
+            return Err(crate::Error::option("peer-lib", detail));
+        }
+        kinds.push(kind);
+    }
+    if let Some(kind) = kinds.iter().find(|kind| !fits(&***kind)) {
+        let place = if on_disk { "in memory only" } else { "on disks only, `--medium disk`" };
+        let detail = format!("{} lives {place}", kind.name());
+        return Err(crate::Error::option("medium", detail));
+    }
+    Ok(kinds.into_iter().map(Rival::design).collect())
+}
 
 /// A kind of peer.
 pub(crate) struct Rival(Box<dyn Kind>);
 
 impl Rival {
     /// As a design. It stays for as long as the process: there are a handful.
-    pub fn design(kind: Box<dyn Kind>) -> &'static dyn Design {
+    fn design(kind: Box<dyn Kind>) -> &'static dyn Design {
         Box::leak(Box::new(Self(kind)))
     }
 }
@@ -33,18 +87,19 @@ impl Design for Rival {
     }
 
     fn lives_in(&self, medium: Medium) -> bool {
-        medium == Medium::Memory
+        medium == self.usual_medium()
     }
 
     fn usual_medium(&self) -> Medium {
-        Medium::Memory
+        if self.0.is_persistent() { Medium::Disk } else { Medium::Memory }
     }
 
     fn offers(&self, call: Call) -> bool {
         let needed: &[Operation] = match call {
             Call::Get | Call::GetMiss => &[Operation::Get],
             Call::TryInsert => &[Operation::Insert],
-            Call::Insert | Call::Put => &[],
+            Call::Put => &[Operation::Put],
+            Call::Insert => &[],
             Call::Update => &[Operation::Update],
             Call::Remove => &[Operation::Remove],
             Call::InsDel => &[Operation::InsDel],
@@ -54,20 +109,23 @@ impl Design for Rival {
     }
 
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
-        let dir = match place {
-            Place::Dir { path, .. } => Some(path.as_path()),
-            Place::Memory | Place::Simulated(_) => None,
+        let made = match place {
+            Place::Dir { path, .. } if self.0.is_persistent() => {
+                self.0.open(path, writes(setup.sync))
+            }
+            Place::Dir { path, .. } => self.0.create(setup.capacity, Some(path)),
+            Place::Memory | Place::Simulated(_) => self.0.create(setup.capacity, None),
         };
-        let failed = |error: icefield_peers::Error| Error::InvalidOption {
-            option: "peers",
-            detail: error.to_string(),
-        };
-        Ok(Box::new(Rivals(self.0.create(setup.capacity, dir).map_err(failed)?)))
+        self.table(made)
     }
 
-    fn open(&self, _place: &Place) -> Result<Box<dyn BenchTable>> {
-        let detail = format!("{} is not measured across processes", self.name());
-        Err(Error::InvalidOption { option: "peers", detail })
+    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+        match place {
+            Place::Dir { path, .. } if self.0.is_persistent() => {
+                self.table(self.0.open(path, Writes::Durable))
+            }
+            _ => Err(failed(format!("{} is not measured across processes", self.name()))),
+        }
     }
 
     fn cost(&self, _call: Call) -> Option<Cost> {
@@ -75,12 +133,43 @@ impl Design for Rival {
     }
 }
 
+impl Rival {
+    fn table(&self, made: Made) -> Result<Box<dyn BenchTable>> {
+        let peer = made.map_err(|error| failed(error.to_string()))?;
+        Ok(Box::new(Rivals { name: self.name().to_owned(), peer }))
+    }
+}
+
+type Made = std::result::Result<Box<dyn Peer>, icefield_peers::Error>;
+
+fn failed(detail: String) -> Error {
+    Error::InvalidOption { option: "peers", detail }
+}
+
+fn writes(sync: SyncMode) -> Writes {
+    if sync == SyncMode::Always { Writes::Durable } else { Writes::Relaxed }
+}
+
 /// A peer's table.
-struct Rivals(Box<dyn Peer>);
+struct Rivals {
+    name: String,
+    peer: Box<dyn Peer>,
+}
 
 impl Rivals {
+    /// What was answered, unless a call failed: then the measurement ends, as it does when a table of ours fails.
+    fn sound(&self, tally: Tally) -> Result<Tally> {
+        match self.peer.failure() {
+            Some(why) => {
+                let source = io::Error::other(why.to_owned());
+                Err(Error::Io { path: PathBuf::from(&self.name), source })
+            }
+            None => Ok(tally),
+        }
+    }
+
     fn call(&self, call: Call, keys: &[u64], values: &mut Vec<u64>) -> Tally {
-        let peer = &*self.0;
+        let peer = &*self.peer;
         let mut fill = || {
             values.clear();
             values.extend(keys.iter().copied().map(value_of));
@@ -111,7 +200,11 @@ impl Rivals {
                 tally.add(self.call(Call::Update, &updated, values));
                 return tally;
             }
-            Call::Insert | Call::Put => 0,
+            Call::Put => {
+                fill();
+                peer.put(keys, values)
+            }
+            Call::Insert => 0,
         };
         Tally { hits, sum: 0 }
     }
@@ -123,7 +216,7 @@ impl BenchTable for Rivals {
         for keys in keys.chunks(batch.size()) {
             tally.add(self.call(call, keys, &mut values));
         }
-        Ok(tally)
+        self.sound(tally)
     }
 
     fn answers(&self) -> Answers {
@@ -131,11 +224,12 @@ impl BenchTable for Rivals {
     }
 
     fn thread(&self, index: usize, begins: bool) {
-        self.0.thread(index, begins);
+        self.peer.thread(index, begins);
     }
 
     fn run_mixed(&self, ops: &[Mixed], batch: Batch) -> Result<Tally> {
-        const KINDS: [Call; 4] = [Call::TryInsert, Call::Get, Call::Update, Call::Remove];
+        const KINDS: [Call; 5] =
+            [Call::TryInsert, Call::Put, Call::Get, Call::Update, Call::Remove];
         let (mut tally, mut values, mut keys) = (Tally::default(), Vec::new(), Vec::new());
         for ops in ops.chunks(batch.size()) {
             if let [op] = ops {
@@ -150,7 +244,7 @@ impl BenchTable for Rivals {
                 }
             }
         }
-        Ok(tally)
+        self.sound(tally)
     }
 
     fn run_timed(&self, call: Call, keys: &[u64], times: &mut Histogram) -> Result<Tally> {
@@ -162,11 +256,56 @@ impl BenchTable for Rivals {
             times.record((now - last).as_nanos() as u64);
             last = now;
         }
-        Ok(tally)
+        self.sound(tally)
     }
 
     /// Nobody asks peers how big they are.
     fn stats(&self) -> Stats {
         Stats::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use icefield_peers::Found;
+
+    use super::*;
+
+    /// Finds no key, for it cannot look.
+    struct Broken;
+
+    impl Peer for Broken {
+        fn insert(&self, _keys: &[u64], _values: &[u64]) -> u64 {
+            0
+        }
+
+        fn get(&self, _keys: &[u64]) -> Found {
+            Found::default()
+        }
+
+        fn update(&self, _keys: &[u64], _values: &[u64]) -> u64 {
+            0
+        }
+
+        fn remove(&self, _keys: &[u64]) -> u64 {
+            0
+        }
+
+        fn insdel(&self, _keys: &[u64]) -> u64 {
+            0
+        }
+
+        fn failure(&self) -> Option<&str> {
+            Some("no space")
+        }
+    }
+
+    #[test]
+    fn a_failure_is_no_answer() {
+        let table = Rivals { name: "broken".to_owned(), peer: Box::new(Broken) };
+        let error = table.run(Call::GetMiss, &[1, 2], Batch::Of(2)).unwrap_err();
+        assert_eq!(error.to_string(), "broken: no space");
+        assert!(table.run_timed(Call::Put, &[1], &mut Histogram::new()).is_err());
+        assert!(table.run_mixed(&[Mixed::new(Call::Put, 1)], Batch::None).is_err());
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use icefield::Durability;
 use icefield::pm::sim::{Sim, SimOptions};
-use icefield_peers::{built_in, load};
 
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
@@ -16,7 +15,7 @@ use crate::limit::{Arena, Loop, Pace, Pages};
 use crate::machine::{Machine, part};
 use crate::output::Output;
 use crate::place::{RemovedDir, Scratch};
-use crate::rival::Rival;
+use crate::rival;
 use crate::row::Row;
 use crate::table::{BenchTable, Call, Design, Levels, Mixed, Place, Records, Setup};
 use crate::{Error, Outcome};
@@ -66,7 +65,7 @@ impl Session {
         let medium = args.medium.or(args.durability.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(default_dir);
-        let peers = chosen_peers(&args)?;
+        let peers = rival::chosen(&args)?;
         Ok(Self {
             output: Output::open(&args)?,
             machine: Machine::detect(),
@@ -503,44 +502,6 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
         Ok(design)
     };
     args.tables.iter().map(find).collect()
-}
-
-/// The competitors that `--peers` names.
-fn chosen_peers(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
-    let mut kinds = built_in();
-    let known: Vec<String> = kinds.iter().map(|kind| kind.name().to_owned()).collect();
-    let wanted = match args.peers.as_slice() {
-        // Whoever asks for everything means them, too.
-        [] if args.experiment == "all" => vec!["all".to_owned()],
-        asked => asked.to_vec(),
-    };
-    for name in wanted.iter().filter(|name| !matches!(name.as_str(), "none" | "all")) {
-        if known.is_empty() {
-            return Err(Error::option(
-                "peers",
-                "this build has none (feature `peers`); say `none`",
-            ));
-        }
-        if !known.contains(name) {
-            let detail = format!("`{name}` is none of {}, all, none", known.join(", "));
-            return Err(Error::option("peers", detail));
-        }
-    }
-    let all = wanted.iter().any(|name| name == "all");
-    kinds.retain(|kind| all || wanted.iter().any(|name| name == kind.name()));
-    for path in &args.peer_lib {
-        let kind = load(path).map_err(|error| Error::option("peer-lib", error.to_string()))?;
-        let taken = |name: &str| {
-            kinds.iter().any(|known| known.name() == name)
-                || DESIGNS.iter().any(|design| design.name() == name)
-        };
-        if taken(kind.name()) {
-            let detail = format!("{}: another table is called {}", path.display(), kind.name());
-            return Err(Error::option("peer-lib", detail));
-        }
-        kinds.push(kind);
-    }
-    Ok(kinds.into_iter().map(Rival::design).collect())
 }
 
 fn default_dir() -> PathBuf {

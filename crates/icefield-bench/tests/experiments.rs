@@ -91,6 +91,7 @@ fn list_names_every_experiment() {
         "get",
         "get-miss",
         "insert",
+        "put",
         "populate",
         "insdel",
         "delete",
@@ -157,7 +158,7 @@ fn limits_are_measured_on_every_kind_of_memory() {
 }
 
 fn throughput_comes_with_its_ceilings() {
-    for experiment in ["get", "get-miss", "insert", "populate", "insdel", "delete"] {
+    for experiment in ["get", "get-miss", "insert", "put", "populate", "insdel", "delete"] {
         let mut args = small(experiment);
         args.threads = vec![1, 2];
         args.repeat = 2;

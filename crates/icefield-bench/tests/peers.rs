@@ -7,7 +7,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use icefield_bench::{Args, Batch, Error, run};
+use icefield_bench::{Args, Batch, Error, Medium, run};
 
 use support::{judged_rows, number, rows, small};
 
@@ -78,6 +78,59 @@ fn what_is_no_peer_is_an_error() {
     };
     assert_eq!(option(Args { peers: vec!["nobody".to_owned()], ..beside("get") }), "peers");
     assert_eq!(option(Args { peer_lib: vec!["/no/such.so".into()], ..beside("get") }), "peer-lib");
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = library(dir.path(), &[]) else { return };
+    let plush = vec!["plush".to_owned()];
+    let args = Args { tables: plush, medium: Some(Medium::Disk), ..beside("get") };
+    assert_eq!(option(Args { peer_lib: vec![library], ..args }), "medium", "it lives in memory");
+}
+
+/// Plush and its peers on a disk, small, in batches of 1000.
+#[cfg(feature = "peers-kv")]
+fn on_a_disk(experiment: &str, sync: icefield::SyncMode) -> Args {
+    let mut args = beside(experiment);
+    (args.tables, args.peers) = (vec!["plush".to_owned()], vec!["all".to_owned()]);
+    (args.durability, args.batch) = (Some(sync), vec![Batch::Of(1000)]);
+    args
+}
+
+#[cfg(feature = "peers-kv")]
+#[test]
+fn stores_in_files_take_part_on_a_disk() {
+    use icefield::SyncMode;
+    for (experiment, sync) in [
+        ("put", SyncMode::Always),
+        ("put", SyncMode::Every(100)),
+        ("get", SyncMode::Always),
+        ("insert", SyncMode::Never),
+        ("insdel", SyncMode::Every(100)),
+        ("putheavy", SyncMode::Never),
+        ("delete", SyncMode::Always),
+    ] {
+        let rows = rows(on_a_disk(experiment, sync));
+        let names: Vec<_> = rows.iter().map(|row| row["table"].as_str().unwrap()).collect();
+        assert_eq!(names, ["plush", "redb", "lmdb", "rocksdb"], "{experiment}");
+        for row in &rows {
+            assert_eq!(row["peer"], row["table"] != "plush");
+            assert_eq!(row["medium"], "disk");
+            assert_eq!(row["extra"]["durability"], sync.to_string());
+            assert!(number(row, "mops") > 0.0);
+        }
+    }
+    // Opened again for its warm probes.
+    let rows = rows(Args { selectivity: vec![100], ..on_a_disk("join", SyncMode::Every(100)) });
+    assert!(["redb", "lmdb", "rocksdb"].iter().all(|name| {
+        rows.iter().any(|row| row["table"] == *name && row["extra"]["phase"] == "warm")
+    }));
+}
+
+#[cfg(feature = "peers-kv")]
+#[test]
+fn stores_in_files_stay_away_from_memory() {
+    let refused = run(Args { peers: vec!["redb".to_owned()], ..beside("get") });
+    assert!(matches!(refused, Err(Error::Option { option: "medium", .. })), "{refused:?}");
+    let rows = rows(Args { peers: vec!["all".to_owned()], ..beside("get") });
+    assert!(rows.iter().all(|row| row["medium"] == "memory"));
 }
 
 #[cfg(feature = "peers")]
@@ -90,7 +143,7 @@ fn built_in_peers_take_part() {
         if cfg!(feature = "peers-cpp") {
             expected.extend(["libcuckoo", "onetbb"]);
         }
-        assert_eq!(names, expected);
+        assert_eq!(names, expected, "those in files are not in memory");
     }
     let rows = rows(Args { peers: vec!["papaya".to_owned()], ..beside("get") });
     assert_eq!(rows[1]["table"], "papaya");

@@ -12,10 +12,12 @@ Examples:
   icefield bench insert --tables dash-eh --threads 1 --batch none,32
   icefield bench get --tables dlht --peers all --batch none,32,stream --threads 1
   icefield bench insdel --tables dlht --peer-lib ./libmytable.so
+  icefield bench put --tables plush --medium disk --dir . --peers redb,lmdb,rocksdb --batch 100 --durability always
   icefield bench all --quick --json results.jsonl
   icefield bench compare before.jsonl after.jsonl
 
-Competitors need a build with --features peers; --peer-lib needs none, only icefield_peer.h.
+Competitors need a build with --features peers (in memory), peers-cpp (libcuckoo, oneTBB) or peers-kv (on a disk: redb,
+LMDB, RocksDB); --peer-lib needs none, only icefield_peer.h.
 
 Exit status: 0 measured, 1 a table answered wrongly, the run failed or `compare` found it worse, 2 bad usage";
 

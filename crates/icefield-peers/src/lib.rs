@@ -1,7 +1,7 @@
 //! Other people's tables behind one interface, so that `icefield bench` can measure them beside Icefield's.
 //!
-//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust`
-//! and `cpp`), and [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.
+//! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust`,
+//! `cpp` and `kv`), and [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.
 //!
 //! Every call takes an array of keys, so that a call through `dyn` costs nothing per operation.
 
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "cpp")]
 mod cpp;
+#[cfg(feature = "kv")]
+mod kv;
 mod library;
 #[cfg(feature = "rust")]
 mod maps;
@@ -29,6 +31,8 @@ pub use memory::HugePages;
 pub enum Operation {
     /// [`Peer::insert`].
     Insert,
+    /// [`Peer::put`].
+    Put,
     /// [`Peer::get`].
     Get,
     /// [`Peer::update`].
@@ -37,6 +41,26 @@ pub enum Operation {
     Remove,
     /// [`Peer::insdel`].
     InsDel,
+}
+
+/// When a table in files has made durable what a call wrote.
+///
+/// ```
+/// use icefield_peers::{Writes, built_in};
+/// let dir = std::env::temp_dir().join(format!("icefield-peers-{}", std::process::id()));
+/// for kind in built_in().iter().filter(|kind| kind.is_persistent()) {
+///     let table = kind.open(&dir.join(kind.name()), Writes::Durable)?;
+///     assert_eq!(table.put(&[1, 2], &[10, 20]), 2);
+/// }
+/// # let _ = std::fs::remove_dir_all(dir);
+/// # Ok::<(), icefield_peers::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// When the call returns.
+    Durable,
+    /// At some later time, by the laxest mode that the table has for writes that still reach its files.
+    Relaxed,
 }
 
 /// What gets answered.
@@ -57,6 +81,12 @@ pub trait Peer: Send + Sync {
     /// Says that this thread, the `index`-th, begins to call, or has ended.
     fn thread(&self, _index: usize, _begins: bool) {}
 
+    /// Stores each value, whether its key is present or not, and does not say; how many were stored. The slices are of
+    /// one length.
+    fn put(&self, _keys: &[u64], _values: &[u64]) -> u64 {
+        0
+    }
+
     /// Inserts each key that is absent; how many were. The slices are of one length.
     fn insert(&self, keys: &[u64], values: &[u64]) -> u64;
 
@@ -71,6 +101,11 @@ pub trait Peer: Send + Sync {
 
     /// Inserts and removes each key, one after another; how many did both.
     fn insdel(&self, keys: &[u64]) -> u64;
+
+    /// Why the first of the calls that failed did so. Such a call counts nothing.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Makes tables of one kind.
@@ -86,6 +121,19 @@ pub trait Kind: Send + Sync {
     /// # Errors
     /// [`Error::NotMade`].
     fn create(&self, capacity: u64, dir: Option<&Path>) -> Result<Box<dyn Peer>, Error>;
+
+    /// Whether its tables live in files, so that [`Kind::open`] makes them.
+    fn is_persistent(&self) -> bool {
+        false
+    }
+
+    /// The table in `dir`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::NotOpened`]; [`Error::NotMade`] of tables that do not live in files.
+    fn open(&self, _dir: &Path, _writes: Writes) -> Result<Box<dyn Peer>, Error> {
+        Err(Error::NotMade(self.name().to_owned()))
+    }
 }
 
 /// Why there is no table.
@@ -122,6 +170,14 @@ pub enum Error {
     /// A table that was not made.
     #[error("{0} made no table")]
     NotMade(String),
+    /// A table in files that cannot be opened or made.
+    #[error("{name}: {detail}")]
+    NotOpened {
+        /// Which kind.
+        name: String,
+        /// What it said.
+        detail: String,
+    },
 }
 
 /// The kinds that were compiled in.
@@ -137,5 +193,7 @@ pub fn built_in() -> Vec<Box<dyn Kind>> {
     let kinds = kinds.into_iter().chain(maps::all()).collect::<Vec<_>>();
     #[cfg(feature = "cpp")]
     let kinds = kinds.into_iter().chain(cpp::all()).collect::<Vec<_>>();
+    #[cfg(feature = "kv")]
+    let kinds = kinds.into_iter().chain(kv::all()).collect::<Vec<_>>();
     kinds
 }

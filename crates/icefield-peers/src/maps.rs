@@ -36,8 +36,8 @@ impl<M: Map + 'static> Kind for Made<M> {
         self.name
     }
 
-    fn offers(&self, _operation: Operation) -> bool {
-        true
+    fn offers(&self, operation: Operation) -> bool {
+        operation != Operation::Put
     }
 
     fn create(&self, capacity: u64, _dir: Option<&Path>) -> Result<Box<dyn Peer>, Error> {

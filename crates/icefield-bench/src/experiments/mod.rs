@@ -67,6 +67,11 @@ const EXPERIMENTS: &[Experiment] = &[
         run: |session| throughput::run(session, &throughput::INSERT),
     },
     Experiment {
+        name: "put",
+        what: "blind puts of new keys into a table sized for them; with `--medium disk` beside stores in files",
+        run: |session| throughput::run(session, &throughput::PUT),
+    },
+    Experiment {
         name: "populate",
         what: "try_insert of new keys into a table that grows from 1024 (DLHT Fig 7)",
         run: |session| throughput::run(session, &throughput::POPULATE),

@@ -1,4 +1,4 @@
-//! One call, over and over: `get`, `get-miss`, `insert`, `populate`, `insdel`, `putheavy`, `delete`.
+//! One call, over and over: `get`, `get-miss`, `insert`, `put`, `populate`, `insdel`, `putheavy`, `delete`.
 
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(super) const GET_MISS: Spec =
     Spec { name: "get-miss", call: Call::GetMiss, start: Start::Loaded, uses_up: false };
 pub(super) const INSERT: Spec =
     Spec { name: "insert", call: Call::TryInsert, start: Start::Sized, uses_up: true };
+pub(super) const PUT: Spec =
+    Spec { name: "put", call: Call::Put, start: Start::Sized, uses_up: true };
 pub(super) const POPULATE: Spec =
     Spec { name: "populate", call: Call::TryInsert, start: Start::Tiny, uses_up: true };
 pub(super) const INSDEL: Spec =
@@ -187,6 +189,12 @@ impl Contender {
             }
         }
         session.check_call(self.design, &**table, (spec.call, &keys), found);
+        if spec.call == Call::Put {
+            // Nothing has told yet what became of them.
+            let cores = session.machine.cores();
+            let (_, found) = session.timed(&**table, Call::Get, &keys, cores, Batch::Stream)?;
+            session.check_call(self.design, &**table, (Call::Get, &keys), found);
+        }
         let operations = keys.len() * spec.call.operations();
         self.table.push(mops(operations, times[0]));
         if loops.is_some() {

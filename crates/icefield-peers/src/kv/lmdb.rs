@@ -1,0 +1,132 @@
+//! LMDB, by heed: a copy-on-write B-tree in a mapped file, one writer at a time.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use heed::{
+    BoxedError, BytesDecode, BytesEncode, CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions,
+    IntegerComparator, RwTxn,
+};
+
+use super::{Outcome, Store};
+use crate::{Found, Writes};
+
+/// Addresses for the file; nothing is taken before it is written.
+const MAP_BYTES: usize = 64 << 30;
+
+/// Threads that may read at once.
+const READERS: u32 = 1024;
+
+/// A word as the processor has it, which LMDB compares as one.
+enum Word {}
+
+impl<'a> BytesEncode<'a> for Word {
+    type EItem = u64;
+
+    fn bytes_encode(word: &'a u64) -> Result<Cow<'a, [u8]>, BoxedError> {
+        // SAFETY: a word is eight bytes, any of which may be read.
+        let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(word).cast(), 8) };
+        Ok(Cow::Borrowed(bytes))
+    }
+}
+
+impl<'a> BytesDecode<'a> for Word {
+    type DItem = u64;
+
+    fn bytes_decode(bytes: &'a [u8]) -> Result<u64, BoxedError> {
+        Ok(u64::from_ne_bytes(bytes.try_into()?))
+    }
+}
+
+type Records = Database<'static, Word, Word, IntegerComparator>;
+
+pub(super) struct Lmdb {
+    env: Env,
+    records: Records,
+}
+
+impl Lmdb {
+    fn write(&self, act: impl FnOnce(&mut RwTxn<'_>) -> Outcome<u64>) -> Outcome<u64> {
+        let mut transaction = self.env.write_txn()?;
+        let done = act(&mut transaction)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+}
+
+impl Store for Lmdb {
+    const NAME: &'static str = "lmdb";
+
+    fn open(dir: &Path, writes: Writes) -> Outcome<Self> {
+        let mut options = EnvOpenOptions::new();
+        options.map_size(MAP_BYTES).max_readers(READERS).max_dbs(1);
+        if writes == Writes::Relaxed {
+            // SAFETY: if the system goes down, the files are lost; nobody reads them again.
+            unsafe { options.flags(EnvFlags::NO_SYNC) };
+        }
+        // SAFETY: the files are ours, and nobody else changes them while they are mapped.
+        let env = unsafe { options.open(dir) }?;
+        let records = env
+            .create_databases_and_commit(env.write_txn()?, |opener, transaction| {
+                let options = opener.database_options().types::<Word, Word>();
+                let mut options = options.key_comparator::<IntegerComparator>();
+                options.name("records").create(transaction).map(CommitOrAbort::<_, ()>::Commit)
+            })?
+            .unwrap_commit();
+        Ok(Self { env, records })
+    }
+
+    fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.write(|transaction| {
+            for (key, value) in keys.iter().zip(values) {
+                self.records.put(transaction, key, value)?;
+            }
+            Ok(keys.len() as u64)
+        })
+    }
+
+    fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.write(|transaction| {
+            let mut new = 0;
+            for (key, value) in keys.iter().zip(values) {
+                let present = self.records.get_or_put(transaction, key, value)?;
+                new += u64::from(present.is_none());
+            }
+            Ok(new)
+        })
+    }
+
+    fn get(&self, keys: &[u64]) -> Outcome<Found> {
+        let transaction = self.env.read_txn()?;
+        let mut found = Found::default();
+        for key in keys {
+            if let Some(value) = self.records.get(&transaction, key)? {
+                found.take(value);
+            }
+        }
+        Ok(found)
+    }
+
+    fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.write(|transaction| {
+            let mut present = 0;
+            for (key, value) in keys.iter().zip(values) {
+                if self.records.get(transaction, key)?.is_some() {
+                    self.records.put(transaction, key, value)?;
+                    present += 1;
+                }
+            }
+            Ok(present)
+        })
+    }
+
+    fn remove(&self, keys: &[u64]) -> Outcome<u64> {
+        self.write(|transaction| {
+            let mut present = 0;
+            for key in keys {
+                present += u64::from(self.records.delete(transaction, key)?);
+            }
+            Ok(present)
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Key-value stores in files, for tables on a disk: redb, LMDB and RocksDB.
+//!
+//! An array of keys is one transaction, so a batch is one commit; one call of several threads at a time where a store has
+//! one writer. Stores fail as disks do: a call that failed did nothing and counts nothing, and [`Peer::failure`] tells why
+//! from then on, for reads of absent keys would count nothing, too.
+
+use std::error::Error as StdError;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use crate::{Error, Found, Kind, Operation, Peer, Writes};
+
+mod lmdb;
+mod redb;
+mod rocksdb;
+mod rocksdb_c;
+
+type Outcome<T> = Result<T, Box<dyn StdError + Send + Sync>>;
+
+/// The kinds in this module.
+pub(crate) fn all() -> Vec<Box<dyn Kind>> {
+    vec![kind::<redb::Redb>(), kind::<lmdb::Lmdb>(), kind::<rocksdb::RocksDb>()]
+}
+
+fn kind<S: Store>() -> Box<dyn Kind> {
+    Box::new(Files::<S>(PhantomData))
+}
+
+/// A store of words, any number of which threads share. Each call is one transaction.
+trait Store: Send + Sync + Sized + 'static {
+    const NAME: &'static str;
+
+    /// Makes the store in `dir`, or opens it.
+    fn open(dir: &Path, writes: Writes) -> Outcome<Self>;
+    fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
+    fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
+    fn get(&self, keys: &[u64]) -> Outcome<Found>;
+    fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64>;
+    fn remove(&self, keys: &[u64]) -> Outcome<u64>;
+}
+
+impl Found {
+    fn take(&mut self, value: u64) {
+        self.hits += 1;
+        self.sum = self.sum.wrapping_add(value);
+    }
+}
+
+struct Files<S>(PhantomData<fn() -> S>);
+
+impl<S: Store> Kind for Files<S> {
+    fn name(&self) -> &str {
+        S::NAME
+    }
+
+    fn offers(&self, _operation: Operation) -> bool {
+        true
+    }
+
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    fn create(&self, _capacity: u64, dir: Option<&Path>) -> Result<Box<dyn Peer>, Error> {
+        let dir = dir.ok_or_else(|| Error::NotMade(S::NAME.to_owned()))?;
+        self.open(dir, Writes::Durable)
+    }
+
+    fn open(&self, dir: &Path, writes: Writes) -> Result<Box<dyn Peer>, Error> {
+        let opened = std::fs::create_dir_all(dir).map_err(Into::into);
+        let store = opened.and_then(|()| S::open(dir, writes)).map_err(|error| {
+            Error::NotOpened { name: S::NAME.to_owned(), detail: error.to_string() }
+        })?;
+        Ok(Box::new(Opened { store, failure: OnceLock::new() }))
+    }
+}
+
+struct Opened<S> {
+    store: S,
+    /// What the first failing call said.
+    failure: OnceLock<String>,
+}
+
+impl<S> Opened<S> {
+    fn answer<T: Default>(&self, outcome: Outcome<T>) -> T {
+        outcome.unwrap_or_else(|error| {
+            self.failure.get_or_init(|| error.to_string());
+            T::default()
+        })
+    }
+}
+
+impl<S: Store> Peer for Opened<S> {
+    fn put(&self, keys: &[u64], values: &[u64]) -> u64 {
+        self.answer(self.store.put(keys, values))
+    }
+
+    fn insert(&self, keys: &[u64], values: &[u64]) -> u64 {
+        self.answer(self.store.insert(keys, values))
+    }
+
+    fn get(&self, keys: &[u64]) -> Found {
+        self.answer(self.store.get(keys))
+    }
+
+    fn update(&self, keys: &[u64], values: &[u64]) -> u64 {
+        self.answer(self.store.update(keys, values))
+    }
+
+    fn remove(&self, keys: &[u64]) -> u64 {
+        self.answer(self.store.remove(keys))
+    }
+
+    /// Two transactions: in one of them nothing would be left to write.
+    fn insdel(&self, keys: &[u64]) -> u64 {
+        self.insert(keys, keys).min(self.remove(keys))
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+}

@@ -1,0 +1,101 @@
+//! redb: a copy-on-write B-tree in Rust, one writer at a time.
+
+use std::path::Path;
+
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
+
+use super::{Outcome, Store};
+use crate::{Found, Writes};
+
+const RECORDS: TableDefinition<'_, u64, u64> = TableDefinition::new("records");
+
+pub(super) struct Redb {
+    database: Database,
+    durability: Durability,
+}
+
+impl Redb {
+    fn write(
+        &self,
+        durability: Durability,
+        act: impl FnOnce(&mut Table<'_, u64, u64>) -> Outcome<u64>,
+    ) -> Outcome<u64> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(durability)?;
+        let done = act(&mut transaction.open_table(RECORDS)?)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+}
+
+impl Store for Redb {
+    const NAME: &'static str = "redb";
+
+    fn open(dir: &Path, writes: Writes) -> Outcome<Self> {
+        let database = Database::create(dir.join("records.redb"))?;
+        let durability = match writes {
+            Writes::Durable => Durability::Immediate,
+            Writes::Relaxed => Durability::None,
+        };
+        let store = Self { database, durability };
+        // Reads want a table to be there.
+        store.write(Durability::Immediate, |_| Ok(0))?;
+        Ok(store)
+    }
+
+    fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.write(self.durability, |records| {
+            for (key, value) in keys.iter().zip(values) {
+                records.insert(key, value)?;
+            }
+            Ok(keys.len() as u64)
+        })
+    }
+
+    fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.write(self.durability, |records| {
+            let mut new = 0;
+            for (key, value) in keys.iter().zip(values) {
+                if records.get(key)?.is_none() {
+                    records.insert(key, value)?;
+                    new += 1;
+                }
+            }
+            Ok(new)
+        })
+    }
+
+    fn get(&self, keys: &[u64]) -> Outcome<Found> {
+        let records = self.database.begin_read()?.open_table(RECORDS)?;
+        let mut found = Found::default();
+        for key in keys {
+            if let Some(value) = records.get(key)? {
+                found.take(value.value());
+            }
+        }
+        Ok(found)
+    }
+
+    fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.write(self.durability, |records| {
+            let mut present = 0;
+            for (key, value) in keys.iter().zip(values) {
+                if let Some(mut old) = records.get_mut(key)? {
+                    old.insert(value)?;
+                    present += 1;
+                }
+            }
+            Ok(present)
+        })
+    }
+
+    fn remove(&self, keys: &[u64]) -> Outcome<u64> {
+        self.write(self.durability, |records| {
+            let mut present = 0;
+            for key in keys {
+                present += u64::from(records.remove(key)?.is_some());
+            }
+            Ok(present)
+        })
+    }
+}

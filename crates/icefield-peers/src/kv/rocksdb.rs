@@ -1,0 +1,302 @@
+//! RocksDB, by its C interface: a log-structured merge tree with a log in front, any number of writers.
+//!
+//! Options are its defaults but for what its documentation advises where keys are looked up one by one; records of 16
+//! bytes are not compressed. Puts are write batches. What has to look first is a transaction of its optimistic kind, which
+//! runs again if another thread came between; puts cost nothing by that.
+
+use std::ffi::{CStr, CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use super::rocksdb_c as c;
+use super::{Outcome, Store};
+use crate::{Found, Writes};
+
+/// Of blocks read from files.
+const CACHE_MIB: u64 = 1024;
+
+/// What its errors begin with when a transaction met another one.
+const CONFLICTS: [&str; 2] = ["Resource busy", "Operation failed. Try again."];
+
+pub(super) struct RocksDb {
+    db: *mut c::TransactionDb,
+    /// The same database, for what needs no transaction.
+    base: *mut c::Db,
+    column: *mut c::Column,
+    options: *mut c::Options,
+    read: *mut c::ReadOptions,
+    write: *mut c::WriteOptions,
+    optimistic: *mut c::TransactionOptions,
+}
+
+// SAFETY: a database is for any number of threads; options are not changed once it is open.
+unsafe impl Send for RocksDb {}
+// SAFETY: the same.
+unsafe impl Sync for RocksDb {}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        // SAFETY: made by `open`, of which no transaction is left; null where it failed half-way.
+        unsafe {
+            if !self.column.is_null() {
+                c::rocksdb_column_family_handle_destroy(self.column);
+            }
+            if !self.base.is_null() {
+                c::rocksdb_optimistictransactiondb_close_base_db(self.base);
+            }
+            if !self.db.is_null() {
+                c::rocksdb_optimistictransactiondb_close(self.db);
+            }
+            c::rocksdb_optimistictransaction_options_destroy(self.optimistic);
+            c::rocksdb_writeoptions_destroy(self.write);
+            c::rocksdb_readoptions_destroy(self.read);
+            c::rocksdb_options_destroy(self.options);
+        }
+    }
+}
+
+/// Calls with a place for an error, and takes the error from there.
+fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Outcome<T> {
+    let mut error = ptr::null_mut();
+    let answer = call(&raw mut error);
+    told(error).map_or(Ok(answer), |text| Err(text.into()))
+}
+
+/// The text of an error, which is freed.
+fn told(error: *mut c_char) -> Option<String> {
+    if error.is_null() {
+        return None;
+    }
+    // SAFETY: a string that RocksDB has allocated for us.
+    let text = unsafe { CStr::from_ptr(error) }.to_string_lossy().into_owned();
+    // SAFETY: the same; it has been read.
+    unsafe { c::rocksdb_free(error.cast()) };
+    Some(text)
+}
+
+/// The value in a slice, which is freed; `None` where there is no record.
+fn value_in(slice: *mut c::Slice) -> Outcome<Option<u64>> {
+    if slice.is_null() {
+        return Ok(None);
+    }
+    let mut len = 0;
+    // SAFETY: the slice is ours, and its bytes stay until it is destroyed.
+    let value = unsafe {
+        let start = c::rocksdb_pinnableslice_value(slice, &raw mut len);
+        let bytes = std::slice::from_raw_parts(start.cast::<u8>(), len);
+        let value = <[u8; 8]>::try_from(bytes);
+        c::rocksdb_pinnableslice_destroy(slice);
+        value
+    };
+    Ok(Some(u64::from_be_bytes(value?)))
+}
+
+impl RocksDb {
+    /// Nothing open yet.
+    fn new(writes: Writes) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as i32);
+        // SAFETY: options are allocated and set, by nobody else.
+        unsafe {
+            let options = c::rocksdb_options_create();
+            c::rocksdb_options_set_create_if_missing(options, 1);
+            c::rocksdb_options_set_compression(options, c::NO_COMPRESSION);
+            c::rocksdb_options_increase_parallelism(options, threads);
+            c::rocksdb_options_optimize_for_point_lookup(options, CACHE_MIB);
+            let write = c::rocksdb_writeoptions_create();
+            c::rocksdb_writeoptions_set_sync(write, u8::from(writes == Writes::Durable));
+            Self {
+                db: ptr::null_mut(),
+                base: ptr::null_mut(),
+                column: ptr::null_mut(),
+                options,
+                read: c::rocksdb_readoptions_create(),
+                write,
+                optimistic: c::rocksdb_optimistictransaction_options_create(),
+            }
+        }
+    }
+
+    /// Runs `act` in a transaction until no other one comes between.
+    fn transaction(&self, act: impl Fn(&Transaction<'_>) -> Outcome<u64>) -> Outcome<u64> {
+        loop {
+            let transaction = Transaction::begin(self);
+            let done = act(&transaction).and_then(|done| transaction.commit().map(|()| done));
+            match done {
+                Err(error) if conflicts(&error.to_string()) => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+fn conflicts(error: &str) -> bool {
+    CONFLICTS.iter().any(|start| error.starts_with(start))
+}
+
+/// An optimistic transaction; undone unless it is committed.
+struct Transaction<'a> {
+    store: &'a RocksDb,
+    transaction: *mut c::Transaction,
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        // SAFETY: begun below, destroyed once.
+        unsafe { c::rocksdb_transaction_destroy(self.transaction) };
+    }
+}
+
+impl<'a> Transaction<'a> {
+    fn begin(store: &'a RocksDb) -> Self {
+        let RocksDb { db, write, optimistic, .. } = *store;
+        // SAFETY: database and options live as long as the store, which outlives this.
+        let transaction = unsafe {
+            c::rocksdb_optimistictransaction_begin(db, write, optimistic, ptr::null_mut())
+        };
+        Self { store, transaction }
+    }
+
+    /// The value of `key`, which no other transaction may change until this one ends.
+    fn get(&self, key: u64) -> Outcome<Option<u64>> {
+        let (key, read) = (key.to_be_bytes(), self.store.read);
+        // SAFETY: the key outlives the call.
+        let slice = checked(|error| unsafe {
+            let key = key.as_ptr().cast();
+            c::rocksdb_transaction_get_pinned_for_update(self.transaction, read, key, 8, 1, error)
+        })?;
+        value_in(slice)
+    }
+
+    fn put(&self, key: u64, value: u64) -> Outcome<()> {
+        let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
+        // SAFETY: key and value outlive the call, which copies them.
+        checked(|error| unsafe {
+            let (key, value) = (key.as_ptr().cast(), value.as_ptr().cast());
+            c::rocksdb_transaction_put(self.transaction, key, 8, value, 8, error);
+        })
+    }
+
+    fn delete(&self, key: u64) -> Outcome<()> {
+        let key = key.to_be_bytes();
+        // SAFETY: the key outlives the call, which copies it.
+        checked(|error| unsafe {
+            c::rocksdb_transaction_delete(self.transaction, key.as_ptr().cast(), 8, error);
+        })
+    }
+
+    fn commit(&self) -> Outcome<()> {
+        // SAFETY: begun and not destroyed.
+        checked(|error| unsafe { c::rocksdb_transaction_commit(self.transaction, error) })
+    }
+}
+
+impl Store for RocksDb {
+    const NAME: &'static str = "rocksdb";
+
+    fn open(dir: &Path, writes: Writes) -> Outcome<Self> {
+        let path = CString::new(dir.as_os_str().as_bytes())?;
+        let mut store = Self::new(writes);
+        let (names, options) = ([c"default".as_ptr()], [store.options.cast_const()]);
+        let (path, names, columns) = (path.as_ptr(), names.as_ptr(), options.as_ptr());
+        let handle = &raw mut store.column;
+        // SAFETY: one name, one set of options, one place for a handle; all outlive the call.
+        store.db = checked(|error| unsafe {
+            c::rocksdb_optimistictransactiondb_open_column_families(
+                options[0], path, 1, names, columns, handle, error,
+            )
+        })?;
+        // SAFETY: the database has just been opened.
+        store.base = unsafe { c::rocksdb_optimistictransactiondb_get_base_db(store.db) };
+        Ok(store)
+    }
+
+    fn put(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        // SAFETY: a batch of our own, which copies keys and values.
+        checked(|error| unsafe {
+            let batch = c::rocksdb_writebatch_create();
+            for (key, value) in keys.iter().zip(values) {
+                let (key, value) = (key.to_be_bytes(), value.to_be_bytes());
+                let (key, value) = (key.as_ptr().cast(), value.as_ptr().cast());
+                c::rocksdb_writebatch_put(batch, key, 8, value, 8);
+            }
+            c::rocksdb_write(self.base, self.write, batch, error);
+            c::rocksdb_writebatch_destroy(batch);
+        })?;
+        Ok(keys.len() as u64)
+    }
+
+    fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.transaction(|transaction| {
+            let mut new = 0;
+            for (key, value) in keys.iter().zip(values) {
+                if transaction.get(*key)?.is_none() {
+                    transaction.put(*key, *value)?;
+                    new += 1;
+                }
+            }
+            Ok(new)
+        })
+    }
+
+    fn get(&self, keys: &[u64]) -> Outcome<Found> {
+        let words: Vec<[u8; 8]> = keys.iter().map(|key| key.to_be_bytes()).collect();
+        let starts: Vec<*const c_char> = words.iter().map(|word| word.as_ptr().cast()).collect();
+        let lens = vec![size_of::<u64>(); keys.len()];
+        let mut values = vec![ptr::null_mut(); keys.len()];
+        let mut errors = vec![ptr::null_mut(); keys.len()];
+        // SAFETY: the arrays are as long as is said, and outlive the call.
+        unsafe {
+            c::rocksdb_batched_multi_get_cf(
+                self.base,
+                self.read,
+                self.column,
+                keys.len(),
+                starts.as_ptr(),
+                lens.as_ptr(),
+                values.as_mut_ptr(),
+                errors.as_mut_ptr(),
+                false,
+            );
+        }
+        // All of them first: they are freed by that.
+        let values: Vec<_> = values.into_iter().map(value_in).collect();
+        let failed = errors.into_iter().fold(None, |other, error| told(error).or(other));
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        let mut found = Found::default();
+        for value in values {
+            if let Some(value) = value? {
+                found.take(value);
+            }
+        }
+        Ok(found)
+    }
+
+    fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
+        self.transaction(|transaction| {
+            let mut present = 0;
+            for (key, value) in keys.iter().zip(values) {
+                if transaction.get(*key)?.is_some() {
+                    transaction.put(*key, *value)?;
+                    present += 1;
+                }
+            }
+            Ok(present)
+        })
+    }
+
+    fn remove(&self, keys: &[u64]) -> Outcome<u64> {
+        self.transaction(|transaction| {
+            let mut present = 0;
+            for key in keys {
+                if transaction.get(*key)?.is_some() {
+                    transaction.delete(*key)?;
+                    present += 1;
+                }
+            }
+            Ok(present)
+        })
+    }
+}
