@@ -12,18 +12,17 @@
 //! the share that a thread settles: no record is in DRAM but those in the buffers.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::{
-    BASES, BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FILTER_WORDS, FIRST_WORD, GROUP_BYTES,
-    Layout, MAX_RECORDS, NARROW_RECORDS, RECORD_BYTES, Record, Root, Sealed, WIDE, WIDE_BYTES,
-    WIDE_WORDS, bucket_of, filter_bit, share_of, short,
+    BASES, BUCKETS, FILTER_WORD, FILTER_WORDS, GROUP_BYTES, Layout, MAX_RECORDS, RECORD_BYTES,
+    Record, Root, WIDE_WORDS, bucket_of, filter_bit, share_of, short,
 };
 use super::parallel::{Tasks, in_parallel, threads_for};
 use super::plan::FilterBits;
+use super::seal::{Sums, WideGroup, set_bounds};
 use super::source::JoinSource;
 use crate::base::hash::Hash;
-use crate::pm::{Cell64, CellLine, Medium, Region};
+use crate::pm::{Medium, Region};
 use crate::{Error, Result};
 
 /// Shares that the first reading distinguishes.
@@ -35,9 +34,7 @@ const CHUNK: usize = 16;
 /// Parts of the source for each thread, so that none waits long for the last.
 const PARTS: usize = 4;
 /// Records that are worth another thread.
-const RECORDS_PER_THREAD: usize = 1 << 15;
-/// Blocks summed at a time.
-const SUMMED_BLOCKS: u64 = 256;
+pub(super) const RECORDS_PER_THREAD: usize = 1 << 15;
 
 /// Where and how a generation is made.
 pub(super) struct Site<'a, M> {
@@ -52,13 +49,6 @@ pub(super) struct Site<'a, M> {
     pub(super) threads: usize,
     /// Bytes that its file may have.
     pub(super) limit: u64,
-}
-
-/// A group with more records than its line can tell the ends of.
-pub(super) struct WideGroup {
-    pub(super) group: u64,
-    /// Where each bucket begins, and where the last one ends.
-    pub(super) bounds: [u64; WIDE_WORDS],
 }
 
 /// The second reading of a source is not the first again.
@@ -133,7 +123,7 @@ impl<M: Medium> Site<'_, M> {
         let starts = places.starts();
         self.scatter(source, &places, &starts, &region, layout)?;
         let wide = self.settle(&starts, &region, layout)?;
-        self.seal(&region, layout, wide)
+        self.seal(&region, layout, wide, &Sums::none())
     }
 
     /// An empty file for the generation, with space for so many bytes.
@@ -226,64 +216,6 @@ impl<M: Medium> Site<'_, M> {
         wide.sort_unstable_by_key(|wide| wide.group);
         self.pm.writable()?;
         Ok(wide)
-    }
-
-    /// Writes what follows the records, and the header.
-    pub(super) fn seal(
-        &self,
-        region: &Region,
-        layout: Layout,
-        wide: Vec<WideGroup>,
-    ) -> Result<Root> {
-        let layout = Layout { wide: wide.len() as u64, ..layout };
-        self.pm.grow_exactly(region, layout.bytes())?;
-        let lines = region.slice_at::<CellLine>(Layout::GROUPS_AT, layout.groups as usize);
-        let lines = lines.ok_or_else(|| short(self.pm, region))?;
-        for (number, WideGroup { group, bounds }) in wide.iter().enumerate() {
-            let at = layout.wide_at() + number as u64 * WIDE_BYTES;
-            // SAFETY: a part of the file that is this thread's alone.
-            unsafe { self.pm.write_bytes(region, at, as_bytes(&[*bounds])) };
-            lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
-            self.pm.flush_object(&lines[*group as usize]);
-            self.flush(region, at, WIDE_BYTES);
-        }
-        // P3: what the checksums are of is durable.
-        self.pm.fence();
-        let sums_sum = self.sum_blocks(region, layout)?;
-        let (generation, uuid) = (self.generation, self.uuid);
-        let sealed = Sealed { generation, uuid, layout, sums_sum };
-        sealed.write(self.pm, region, self.sums)?;
-        let header_sum = sealed.sum(self.sums);
-        Ok(Root { generation, header_sum, filter_bits: self.bits.get() })
-    }
-
-    /// Writes the checksum of each block but the header's; gives that of the checksums.
-    fn sum_blocks(&self, region: &Region, layout: Layout) -> Result<u64> {
-        let blocks = layout.blocks();
-        let cells = region.slice_at::<Cell64>(layout.sums_at(), blocks as usize);
-        let cells = cells.ok_or_else(|| short(self.pm, region))?;
-        let tasks = Tasks::new(blocks.div_ceil(SUMMED_BLOCKS) as usize);
-        let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
-        in_parallel(threads, || {
-            while let Some(task) = tasks.take() {
-                let first = task as u64 * SUMMED_BLOCKS;
-                let last = blocks.min(first + SUMMED_BLOCKS);
-                for block in first.max(1)..last {
-                    let bytes = self.read(region, block * BLOCK_BYTES, BLOCK_BYTES)?;
-                    cells[block as usize].store(self.pm, self.sums.bytes(bytes), Relaxed);
-                }
-                self.flush(region, layout.sums_at() + first * 8, (last - first) * 8);
-                self.pm.fence();
-            }
-            Ok(())
-        })?;
-        Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
-    }
-
-    fn read<'r>(&self, region: &'r Region, offset: u64, bytes: u64) -> Result<&'r [u8]> {
-        // SAFETY: the threads that wrote it have been waited for, and nobody writes it any more.
-        let bytes = unsafe { self.pm.read_bytes(region, offset, bytes as usize) };
-        bytes.ok_or_else(|| short(self.pm, region))
     }
 
     pub(super) fn flush(&self, region: &Region, offset: u64, bytes: u64) {
@@ -478,24 +410,4 @@ pub(super) fn set_filter(line: &mut [u64; 8], hash: u64, filtered: bool) {
 /// Lets everything pass.
 pub(super) fn open_filter(line: &mut [u64; 8]) {
     line[FILTER_WORD..].fill(u64::MAX);
-}
-
-/// Writes into a group's line where its buckets are; gives the group if that does not fit. Its number among the wide
-/// ones is written when it is known.
-pub(super) fn set_bounds(
-    line: &mut [u64; 8],
-    group: u64,
-    bounds: [u64; WIDE_WORDS],
-) -> Option<WideGroup> {
-    let first = bounds[0];
-    line[FIRST_WORD] = first;
-    line[ENDS_WORD..FILTER_WORD].fill(0);
-    if bounds[BUCKETS] - first > NARROW_RECORDS {
-        line[FIRST_WORD] |= WIDE;
-        return Some(WideGroup { group, bounds });
-    }
-    for (bucket, bound) in bounds[1..].iter().enumerate() {
-        line[ENDS_WORD + bucket / 8] |= (bound - first) << (8 * (bucket % 8));
-    }
-    None
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::delta::Change;
@@ -44,6 +45,38 @@ pub(super) struct Core<M: Medium> {
 struct Writer<M> {
     view: Arc<View<M>>,
     log: Log,
+    clearing: Clearing,
+}
+
+/// From how many bytes on a file is unmapped by a thread of its own.
+const CLEARED_BYTES: u64 = 16 << 20;
+
+/// A thread that lets go of a generation that was the present one: its files have no names any more, and a kernel takes
+/// a quarter of a merge's time to free their pages. Whoever needs the space, or closes the index, waits for it.
+#[derive(Default)]
+struct Clearing(Option<JoinHandle<()>>);
+
+impl Clearing {
+    /// Lets go of `view` and its log; here, if they are small or `threads` shall be one.
+    fn begin<M: Medium>(view: Arc<View<M>>, log: Log, threads: usize) -> Self {
+        if threads < 2 || view.base.layout().bytes() < CLEARED_BYTES {
+            return Self::default();
+        }
+        // Without a thread, it is dropped with the closure.
+        Self(std::thread::Builder::new().spawn(move || drop((view, log))).ok())
+    }
+
+    /// Returns when it is done; whether anything was.
+    fn finish(&mut self) -> bool {
+        // What it does cannot panic.
+        self.0.take().is_some_and(|thread| thread.join().is_ok())
+    }
+}
+
+impl Drop for Clearing {
+    fn drop(&mut self) {
+        self.finish();
+    }
 }
 
 impl<M: Medium> Core<M> {
@@ -102,12 +135,16 @@ impl<M: Medium> Core<M> {
         view.discard_others()?;
         let log = view.log(region, tail)?;
         self.show(&view);
-        Ok((Writer { view, log }, stray + u64::from(!settled) + u64::from(mended)))
+        Ok((
+            Writer { view, log, clearing: Clearing::default() },
+            stray + u64::from(!settled) + u64::from(mended),
+        ))
     }
 
     /// Begins a session with a new index.
     pub(super) fn begin_new(&self, log: Log) {
-        *self.writer() = Some(Writer { view: self.view(), log });
+        let clearing = Clearing::default();
+        *self.writer() = Some(Writer { view: self.view(), log, clearing });
     }
 
     /// Lets `change` have the writer, which is made one if nobody has been.
@@ -161,6 +198,7 @@ impl<M: Medium> Core<M> {
         if changes == 0 {
             return Ok(report(MergeKind::Nothing, 0, &writer.view, started));
         }
+        writer.clearing.finish();
         let (kind, next) = cleaned_up(&writer.view, writer.view.merge(self.threads()))?;
         self.go_on(writer, next);
         Ok(report(kind, changes, &writer.view, started))
@@ -169,6 +207,7 @@ impl<M: Medium> Core<M> {
     /// Replaces all pairs by those of `source`.
     pub(super) fn rebuild(&self, source: &dyn JoinSource, bits: FilterBits) -> Result<()> {
         self.with_writer(|writer| {
+            writer.clearing.finish();
             let view = &writer.view;
             let next = cleaned_up(view, view.replace(source, bits, self.threads()))?;
             self.go_on(writer, next);
@@ -180,9 +219,11 @@ impl<M: Medium> Core<M> {
     fn go_on(&self, writer: &mut Writer<M>, next: Next<M>) {
         let Next { view, log } = next;
         self.show(&view);
-        *writer = Writer { view, log };
+        let old = std::mem::replace(&mut writer.view, view);
+        let old_log = std::mem::replace(&mut writer.log, log);
         // What stays is taken away by the next merge or opening.
         let _ = writer.view.discard_others();
+        writer.clearing = Clearing::begin(old, old_log, self.threads());
     }
 
     /// Returns when everything that was written is durable, which it is when the call that wrote it returns.
@@ -221,7 +262,13 @@ impl<M: Medium> Writer<M> {
         }
         self.view.reserve(made.len())?;
         let logged: Vec<Change> = made.iter().map(|(change, _)| *change).collect();
-        self.log.append(&frame.pm, &frame.sums, &logged)?;
+        let appended = self.log.append(&frame.pm, &frame.sums, &logged);
+        match appended {
+            Err(Error::NoSpace { .. }) if self.clearing.finish() => {
+                self.log.append(&frame.pm, &frame.sums, &logged)?;
+            }
+            answer => answer?,
+        }
         let (generation, records) = (self.view.root.generation, self.log.records());
         set_watermark(&frame.pm, &frame.table, &frame.sums, generation, records)?;
         self.view.apply(&made)?;
@@ -241,7 +288,9 @@ fn cleaned_up<M: Medium, T>(present: &View<M>, made: Result<T>) -> Result<T> {
 impl<M: Medium> Drop for Core<M> {
     fn drop(&mut self) {
         let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Writer { view, log }) = writer {
+        if let Some(Writer { view, log, clearing }) = writer {
+            // It has a hold on the directory's lock.
+            drop(clearing);
             let Frame { pm, table, .. } = &*view.frame;
             if pm.writable().is_ok() {
                 // Should it fail, the next opening finds an index that was not closed.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{BUCKETS, bucket_of, share_of};
+use super::layout::share_of;
 use crate::base::hash::Hash;
 use crate::base::memory::ZeroedArray;
 use crate::{Error, Result};
@@ -52,18 +52,19 @@ pub(super) enum Effect {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
-    key: u64,
-    payload: u64,
+pub(super) struct Entry {
+    pub(super) key: u64,
+    pub(super) payload: u64,
     next: u32,
-    effect: Effect,
+    pub(super) effect: Effect,
 }
 
 /// The entries, and where the chains begin.
 #[derive(Default)]
 pub(super) struct Delta {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     heads: Vec<u32>,
+    dead: u64,
 }
 
 /// What the delta store says of one key.
@@ -89,17 +90,6 @@ impl KeyDelta {
             None => true,
         }
     }
-}
-
-/// An entry on its way into the next generation, with the bucket that it is about.
-#[derive(Clone, Copy)]
-pub(super) struct Placed {
-    /// Group times buckets, and bucket.
-    pub(super) place: u64,
-    pub(super) hash: u64,
-    pub(super) key: u64,
-    pub(super) payload: u64,
-    pub(super) effect: Effect,
 }
 
 impl Delta {
@@ -181,6 +171,7 @@ impl Delta {
         let found: Vec<usize> =
             self.chain(hash).filter(|&at| which(&self.entries[at])).take(most).collect();
         for &at in &found {
+            self.dead += u64::from(self.entries[at].effect != Effect::Dead);
             self.entries[at].effect = Effect::Dead;
         }
         found.len()
@@ -193,35 +184,9 @@ impl Delta {
         self.entries.push(entry);
     }
 
-    /// The living entries, each with its bucket among `groups` groups, in the order of buckets.
-    pub(super) fn placed(&self, hash: &Hash, groups: u64) -> Vec<Placed> {
-        /// Entries are sorted share by share, so that each share fits into a cache.
-        const SHARES: usize = 1024;
-        let living = || self.entries.iter().filter(|entry| entry.effect != Effect::Dead);
-        // By group, so that none is in two shares.
-        let share = |group: u64| (group * SHARES as u64 / groups) as usize;
-        let mut ends = vec![0_usize; SHARES + 1];
-        for entry in living() {
-            ends[share(share_of(hash.word(entry.key), groups)) + 1] += 1;
-        }
-        for share in 0..SHARES {
-            ends[share + 1] += ends[share];
-        }
-        let nothing = Placed { place: 0, hash: 0, key: 0, payload: 0, effect: Effect::Dead };
-        let mut placed = vec![nothing; ends[SHARES]];
-        let mut next = ends.clone();
-        for &Entry { key, payload, effect, .. } in living() {
-            let hash = hash.word(key);
-            let group = share_of(hash, groups);
-            let place = group * BUCKETS as u64 + bucket_of(hash) as u64;
-            let at = &mut next[share(group)];
-            placed[*at] = Placed { place, hash, key, payload, effect };
-            *at += 1;
-        }
-        for share in 0..SHARES {
-            placed[ends[share]..ends[share + 1]].sort_unstable_by_key(|placed| placed.place);
-        }
-        placed
+    /// How many entries live.
+    pub(super) fn living(&self) -> u64 {
+        self.entries.len() as u64 - self.dead
     }
 
     /// Bytes that it takes.

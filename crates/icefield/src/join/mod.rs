@@ -93,7 +93,8 @@
 //! Probes wait for nobody, but for a delta store that is just being changed, and never while a caller's function runs.
 //! Changes exclude one another, and wait while a merge runs. An opening reads without a lock, beside a writer of
 //! another process: files are removed, never reused, so what it has mapped stays; it begins again when the root words
-//! have named another generation meanwhile. Loops are bounded by the number of records, or of a bucket's.
+//! have named another generation meanwhile. Names are removed before a merge returns; the pages of a large file are
+//! given back by a thread of their own, which a later merge, a full device and the closing wait for. Loops are bounded by the number of records, or of a bucket's.
 //!
 //! # 9. Costs
 //!
@@ -112,6 +113,7 @@ mod api;
 mod base;
 mod bitmap;
 mod build;
+mod by_group;
 mod check;
 mod core;
 mod delta;
@@ -121,8 +123,10 @@ mod log;
 mod merge;
 mod options;
 mod parallel;
+mod placed;
 mod plan;
 mod probe;
+mod seal;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,24 @@ pub(super) fn in_parallel<T: Send>(
     results.into_iter().collect()
 }
 
+/// Does both, side by side if there may be `threads` of them.
+pub(super) fn both<A: Send, B>(
+    threads: usize,
+    one: impl Fn() -> A + Sync,
+    other: impl FnOnce() -> B,
+) -> (A, B) {
+    std::thread::scope(|scope| {
+        let spawn = || std::thread::Builder::new().spawn_scoped(scope, &one).ok();
+        let spawned = if threads > 1 { spawn() } else { None };
+        let other = other();
+        let one = match spawned {
+            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            None => one(),
+        };
+        (one, other)
+    })
+}
+
 /// Numbers of tasks, each given out once.
 pub(super) struct Tasks {
     next: AtomicUsize,
@@ -68,6 +86,13 @@ mod tests {
                 Ok(sum)
             });
             assert_eq!(done.unwrap().iter().sum::<usize>(), 999 * 1000 / 2);
+        }
+    }
+
+    #[test]
+    fn both_are_done() {
+        for threads in [1, 2] {
+            assert_eq!(both(threads, || 1, || 2), (1, 2));
         }
     }
 

@@ -77,9 +77,11 @@ impl FilterBits {
     }
 }
 
-/// What merging group by group costs, relative to writing the pair of a rebuild: it copies, where a rebuild reads
-/// twice, scatters and sorts.
-const COPY_COST: f64 = 0.25;
+/// What merging group by group costs for a pair of the base, relative to a pair of a rebuild: it copies, where a rebuild
+/// reads twice, scatters and sorts.
+const COPY_COST: f64 = 0.3;
+/// What a change costs then: it is found again, sorted, and parts what is copied together elsewhere.
+const CHANGE_COST: f64 = 1.25;
 
 /// Whether the pairs of a base and `changes` are rather merged group by group into `groups` groups than built anew: by
 /// the cost of doing it, unless the groups would serve badly what is left. There are so many pairs before and after.
@@ -90,8 +92,7 @@ pub(super) fn merges_by_group(
     changes: u64,
 ) -> bool {
     let all = before as f64 + changes as f64;
-    // A change is sorted and placed as a pair of a rebuild is.
-    let by_group = before as f64 * COPY_COST + changes as f64 * 2.0;
+    let by_group = before as f64 * COPY_COST + changes as f64 * CHANGE_COST;
     bits.serves(groups, after) && by_group < all
 }
 

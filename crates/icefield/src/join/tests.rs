@@ -138,3 +138,21 @@ fn a_full_delta_store_merges_or_refuses() {
     index.merge().unwrap();
     index.insert(3, 3).unwrap();
 }
+
+#[test]
+fn a_large_generation_is_let_go_of_before_anybody_needs_its_lock() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.ice");
+    let keys: Vec<u64> = (0..1_000_000).collect();
+    let options = JoinIndex::<u64>::options().threads(2);
+    let index = options.build(&path, &keys, &keys).unwrap();
+    for round in 0..3 {
+        index.insert(round, 7).unwrap();
+        assert_eq!(index.merge().unwrap().kind, MergeKind::PerBucket);
+    }
+    drop(index);
+    let index = options.open(&path).unwrap();
+    index.insert(3, 7).unwrap();
+    checked(&index);
+    assert_eq!(index.probe_count(&[0, 1, 2, 3, 4]).unwrap(), 9);
+}

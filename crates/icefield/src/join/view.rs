@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
-use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, Placed};
+use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES};
 use super::layout::{Root, Watermark, watermark};
 use super::log::{self, Log, Tail};
+use super::placed::Placed;
 use super::plan::FilterBits;
 use crate::base::hash::{Hash, HashKind};
 use crate::pm::superblock::{self, Identity, SessionEnd};
@@ -129,7 +130,7 @@ impl<M: Medium> View<M> {
         Log::resume(&self.frame.pm, region, self.root.generation, tail)
     }
 
-    fn read_delta(&self) -> RwLockReadGuard<'_, Delta> {
+    pub(super) fn read_delta(&self) -> RwLockReadGuard<'_, Delta> {
         // Whoever panics while it changes has run out of nothing: room was made before.
         self.delta.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -211,6 +212,11 @@ impl<M: Medium> View<M> {
         // Release: who sees the count sees the filter's bits, and finds the lock taken or the entries there.
         self.changes.fetch_add(changes.len() as u64, Release);
         Ok(())
+    }
+
+    /// How many living entries the delta store has.
+    pub(super) fn living(&self) -> u64 {
+        self.read_delta().living()
     }
 
     /// The living entries of the delta store in the order of buckets.

@@ -223,6 +223,20 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[track_caller]
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]);
 
+    /// As [`Medium::write_bytes`], for many bytes that nobody has touched since the region grew over them: where there
+    /// is a way to write them without clearing and mapping their pages first, that is taken.
+    ///
+    /// # Safety
+    /// As [`Medium::write_bytes`].
+    ///
+    /// # Panics
+    /// As [`Medium::write_bytes`].
+    #[track_caller]
+    unsafe fn write_new_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
+        // SAFETY: the caller's contract.
+        unsafe { self.write_bytes(region, offset, src) };
+    }
+
     /// The bytes at `offset`, or `None` when they lie outside the region.
     ///
     /// # Safety

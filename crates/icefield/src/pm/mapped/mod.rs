@@ -267,6 +267,14 @@ impl Mapped {
         })
     }
 
+    /// Writes by a system call, whether that was done. Not on persistent memory, where a store's page fault is what
+    /// makes the file's blocks durable.
+    fn written_by_call(&self, region: &Region, offset: u64, src: &[u8]) -> bool {
+        let inside = offset.checked_add(src.len() as u64).is_some_and(|end| end <= region.len());
+        let write = |file: Arc<RegionFile>| file.write(&self.io, offset, src).is_ok();
+        inside && self.backing() == Backing::Shared && self.file_of(region).is_ok_and(write)
+    }
+
     /// Notes a range that the next fence of this thread has to sync.
     #[cold]
     fn note_dirty(&self, start: *const u8, bytes: usize) {
@@ -453,6 +461,13 @@ impl Medium for Mapped {
         unsafe {
             let target = region.base().as_ptr().add(offset as usize);
             std::ptr::copy_nonoverlapping(src.as_ptr(), target, src.len());
+        }
+    }
+
+    unsafe fn write_new_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
+        if !self.written_by_call(region, offset, src) {
+            // SAFETY: the caller's contract.
+            unsafe { self.write_bytes(region, offset, src) };
         }
     }
 

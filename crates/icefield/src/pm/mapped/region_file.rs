@@ -243,6 +243,12 @@ impl RegionFile {
         self.reservation.sync(range)
     }
 
+    /// Writes to the file, beside its mapping.
+    pub(super) fn write(&self, io: &Io, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let file = self.file.as_ref().ok_or(Errno::BADF)?;
+        io.write(file.as_fd(), bytes, offset)
+    }
+
     /// Gives the pages wholly inside the range back.
     pub(super) fn punch(&self, setting: &Setting<'_>, offset: u64, bytes: u64) -> Outcome<()> {
         let page = page_size() as u64;

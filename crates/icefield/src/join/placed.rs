@@ -1,0 +1,148 @@
+//! The changes of a delta store on their way into the next generation, in the order of the buckets that they are about.
+
+use super::delta::{Delta, Effect, Entry};
+use super::layout::{BUCKETS, bucket_of, share_of};
+use crate::base::hash::Hash;
+
+/// Groups of a share.
+pub(super) const SHARE_GROUPS: u64 = 1 << 12;
+/// Places in a share.
+const SHARE_PLACES: usize = SHARE_GROUPS as usize * BUCKETS;
+/// Places for each change beyond which comparing changes is faster than counting places.
+const SPARSE: usize = 16;
+
+/// A living entry, with the bucket that it is about.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    /// Group times buckets, and bucket.
+    pub(super) place: u64,
+    pub(super) hash: u64,
+    pub(super) key: u64,
+    pub(super) payload: u64,
+    pub(super) effect: Effect,
+}
+
+/// The living entries of a delta store, by share of the groups.
+pub(super) struct Shares<'a> {
+    delta: &'a Delta,
+    hash: &'a Hash,
+    groups: u64,
+    /// Numbers of entries.
+    shares: Vec<Vec<u32>>,
+    /// How many pairs more each share has after the changes.
+    growth: Vec<i64>,
+}
+
+/// Where a thread sorts shares.
+#[derive(Default)]
+pub(super) struct Sorter {
+    placed: Vec<Placed>,
+    sorted: Vec<Placed>,
+    /// Where the next change about each place goes.
+    next: Vec<u32>,
+}
+
+impl Delta {
+    /// The living entries by share of `groups` groups.
+    pub(super) fn shares<'a>(&'a self, hash: &'a Hash, groups: u64) -> Shares<'a> {
+        let count = groups.div_ceil(SHARE_GROUPS) as usize;
+        let room = self.entries.len() / count;
+        let mut shares: Vec<_> = (0..count).map(|_| Vec::with_capacity(room + room / 8)).collect();
+        let mut growth = vec![0_i64; count];
+        for (at, &Entry { key, payload, effect, .. }) in self.entries.iter().enumerate() {
+            let share = (share_of(hash.word(key), groups) / SHARE_GROUPS) as usize;
+            growth[share] += match effect {
+                Effect::Dead => continue,
+                Effect::Add => 1,
+                Effect::Hide => -1,
+                Effect::HideAll => -(payload as i64),
+            };
+            shares[share].push(at as u32);
+        }
+        Shares { delta: self, hash, groups, shares, growth }
+    }
+
+    /// The living entries in the order of buckets.
+    pub(super) fn placed(&self, hash: &Hash, groups: u64) -> Vec<Placed> {
+        let shares = self.shares(hash, groups);
+        let mut sorter = Sorter::default();
+        (0..shares.shares.len()).flat_map(|share| sorter.sort(&shares, share).to_vec()).collect()
+    }
+}
+
+impl Shares<'_> {
+    /// How many pairs more each share has after the changes.
+    pub(super) fn growth(&self) -> &[i64] {
+        &self.growth
+    }
+
+    fn placed(&self, entry: u32) -> Placed {
+        let Entry { key, payload, effect, .. } = self.delta.entries[entry as usize];
+        let hash = self.hash.word(key);
+        let place = share_of(hash, self.groups) * BUCKETS as u64 + bucket_of(hash) as u64;
+        Placed { place, hash, key, payload, effect }
+    }
+}
+
+impl Sorter {
+    /// The entries of a share in the order of buckets.
+    pub(super) fn sort(&mut self, shares: &Shares<'_>, share: usize) -> &[Placed] {
+        let Self { placed, sorted, next } = self;
+        placed.clear();
+        placed.extend(shares.shares[share].iter().map(|&entry| shares.placed(entry)));
+        if placed.len() < SHARE_PLACES / SPARSE {
+            placed.sort_unstable_by_key(|placed| placed.place);
+            return placed;
+        }
+        let index = |placed: &Placed| placed.place as usize - share * SHARE_PLACES;
+        next.clear();
+        next.resize(SHARE_PLACES, 0);
+        for placed in &*placed {
+            next[index(placed)] += 1;
+        }
+        let mut before = 0;
+        for next in &mut *next {
+            before += std::mem::replace(next, before);
+        }
+        // Each is overwritten by the one that belongs there.
+        sorted.clone_from(placed);
+        for placed in &*placed {
+            let next = &mut next[index(placed)];
+            sorted[*next as usize] = *placed;
+            *next += 1;
+        }
+        sorted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::hash::HashKind;
+    use crate::join::delta::Change;
+
+    #[test]
+    fn living_entries_come_in_the_order_of_buckets() {
+        let hash = Hash::new(HashKind::Strong, [1, 2]);
+        for (groups, keys) in [(1, 0), (3, 10), (SHARE_GROUPS * 2 + 1, 100), (5000, 40_000)] {
+            let mut delta = Delta::default();
+            for key in 0..keys {
+                delta.reserve(&hash, 1).unwrap();
+                delta.apply(Change::Insert(key, key + 1), hash.word(key), 0);
+            }
+            delta.reserve(&hash, 1).unwrap();
+            delta.apply(Change::RemovePair(3, 4), hash.word(3), 0);
+            let living = if keys == 0 { 1 } else { keys - 1 };
+            let placed = delta.placed(&hash, groups);
+            assert_eq!((placed.len() as u64, delta.living()), (living, living));
+            assert!(placed.is_sorted_by_key(|placed| placed.place));
+            assert!(
+                placed
+                    .iter()
+                    .all(|placed| placed.place / BUCKETS as u64 == share_of(placed.hash, groups))
+            );
+            let growth: i64 = delta.shares(&hash, groups).growth().iter().sum();
+            assert_eq!(growth, if keys == 0 { -1 } else { living as i64 });
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Sealing a generation whose records and groups are durable: wide groups, checksums, header.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::build::{RECORDS_PER_THREAD, Site, as_bytes};
+use super::layout::{
+    BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_WORD, GROUP_BYTES, Layout, NARROW_RECORDS,
+    Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, short,
+};
+use super::parallel::{Tasks, in_parallel, threads_for};
+use crate::Result;
+use crate::base::hash::Hash;
+use crate::pm::{Cell64, CellLine, Medium, Region};
+
+/// Blocks summed at a time.
+const SUMMED_BLOCKS: u64 = 256;
+
+/// A group with more records than its line can tell the ends of.
+pub(super) struct WideGroup {
+    pub(super) group: u64,
+    /// Where each bucket begins, and where the last one ends.
+    pub(super) bounds: [u64; WIDE_WORDS],
+}
+
+/// Checksums of blocks that were known when they were written, so that nobody has to read them again.
+pub(super) struct Sums(Box<[AtomicU64]>);
+
+impl Sums {
+    /// Of no block.
+    pub(super) fn none() -> Self {
+        Self(Box::default())
+    }
+
+    /// Of none yet of so many.
+    pub(super) fn of_blocks(blocks: u64) -> Self {
+        Self((0..blocks).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Notes those of the whole blocks in `bytes`, which go to byte `at` of the file.
+    pub(super) fn note(&self, sums: &Hash, at: u64, bytes: &[u8]) {
+        let block = at.div_ceil(BLOCK_BYTES);
+        let whole = bytes.get((block * BLOCK_BYTES - at) as usize..).unwrap_or_default();
+        let known = self.0.get(block as usize..).unwrap_or_default();
+        for (sum, bytes) in known.iter().zip(whole.chunks_exact(BLOCK_BYTES as usize)) {
+            // Relaxed: the threads are waited for before anybody asks.
+            sum.store(sums.bytes(bytes), Relaxed);
+        }
+    }
+
+    /// Forgets a block's, which has changed.
+    fn forget(&self, block: u64) {
+        if let Some(sum) = self.0.get(block as usize) {
+            sum.store(0, Relaxed);
+        }
+    }
+
+    /// That of a block. One that is 0 counts as unknown.
+    fn of(&self, block: u64) -> Option<u64> {
+        self.0.get(block as usize).map(|sum| sum.load(Relaxed)).filter(|sum| *sum != 0)
+    }
+}
+
+impl<M: Medium> Site<'_, M> {
+    /// Writes what follows the records, and the header.
+    pub(super) fn seal(
+        &self,
+        region: &Region,
+        layout: Layout,
+        wide: Vec<WideGroup>,
+        known: &Sums,
+    ) -> Result<Root> {
+        let layout = Layout { wide: wide.len() as u64, ..layout };
+        self.pm.grow_exactly(region, layout.bytes())?;
+        let lines = region.slice_at::<CellLine>(Layout::GROUPS_AT, layout.groups as usize);
+        let lines = lines.ok_or_else(|| short(self.pm, region))?;
+        for (number, WideGroup { group, bounds }) in wide.iter().enumerate() {
+            let at = layout.wide_at() + number as u64 * WIDE_BYTES;
+            // SAFETY: a part of the file that is this thread's alone.
+            unsafe { self.pm.write_bytes(region, at, as_bytes(&[*bounds])) };
+            lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
+            self.pm.flush_object(&lines[*group as usize]);
+            known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
+            self.flush(region, at, WIDE_BYTES);
+        }
+        // P3: what the checksums are of is durable.
+        self.pm.fence();
+        let sums_sum = self.sum_blocks(region, layout, known)?;
+        let (generation, uuid) = (self.generation, self.uuid);
+        let sealed = Sealed { generation, uuid, layout, sums_sum };
+        sealed.write(self.pm, region, self.sums)?;
+        let header_sum = sealed.sum(self.sums);
+        Ok(Root { generation, header_sum, filter_bits: self.bits.get() })
+    }
+
+    /// Writes the checksum of each block but the header's; gives that of the checksums.
+    fn sum_blocks(&self, region: &Region, layout: Layout, known: &Sums) -> Result<u64> {
+        let blocks = layout.blocks();
+        let cells = region.slice_at::<Cell64>(layout.sums_at(), blocks as usize);
+        let cells = cells.ok_or_else(|| short(self.pm, region))?;
+        let tasks = Tasks::new(blocks.div_ceil(SUMMED_BLOCKS) as usize);
+        let threads = threads_for(self.threads, layout.records as usize, RECORDS_PER_THREAD);
+        in_parallel(threads, || {
+            while let Some(task) = tasks.take() {
+                let first = task as u64 * SUMMED_BLOCKS;
+                let last = blocks.min(first + SUMMED_BLOCKS);
+                for block in first.max(1)..last {
+                    let read = || self.read(region, block * BLOCK_BYTES, BLOCK_BYTES);
+                    let sum = match known.of(block) {
+                        Some(sum) => sum,
+                        None => self.sums.bytes(read()?),
+                    };
+                    cells[block as usize].store(self.pm, sum, Relaxed);
+                }
+                self.flush(region, layout.sums_at() + first * 8, (last - first) * 8);
+                self.pm.fence();
+            }
+            Ok(())
+        })?;
+        Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
+    }
+
+    fn read<'r>(&self, region: &'r Region, offset: u64, bytes: u64) -> Result<&'r [u8]> {
+        // SAFETY: the threads that wrote it have been waited for, and nobody writes it any more.
+        let bytes = unsafe { self.pm.read_bytes(region, offset, bytes as usize) };
+        bytes.ok_or_else(|| short(self.pm, region))
+    }
+}
+
+/// Writes into a group's line where its buckets are; gives the group if that does not fit. Its number among the wide
+/// ones is written when it is known.
+pub(super) fn set_bounds(
+    line: &mut [u64; 8],
+    group: u64,
+    bounds: [u64; WIDE_WORDS],
+) -> Option<WideGroup> {
+    let first = bounds[0];
+    line[FIRST_WORD] = first;
+    line[ENDS_WORD..FILTER_WORD].fill(0);
+    if bounds[BUCKETS] - first > NARROW_RECORDS {
+        line[FIRST_WORD] |= WIDE;
+        return Some(WideGroup { group, bounds });
+    }
+    for (bucket, bound) in bounds[1..].iter().enumerate() {
+        line[ENDS_WORD + bucket / 8] |= (bound - first) << (8 * (bucket % 8));
+    }
+    None
+}
