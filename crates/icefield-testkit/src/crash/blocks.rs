@@ -95,8 +95,11 @@ impl Store for OwnBlocks {
         // Now and then more claims than one line has intents: an old intent in another line than the next ones does not
         // become durable along with them.
         let crowd = if value.is_multiple_of(4) { INTENTS_IN_LINE } else { 1 };
-        let after = (0..crowd).map(|_| self.allocator.claim(pm, words, &shelf, 0));
-        let after = after.collect::<Result<Vec<_>>>()?;
+        let mut after = Vec::new();
+        while after.len() < crowd {
+            let tags = vec![0; crowd - after.len()];
+            after.extend(self.allocator.claim_some(pm, words, &shelf, &tags)?);
+        }
         let block = self.block(claim.block)?;
         block.value.store(pm, value, Release);
         pm.persist(&block.value);
@@ -111,7 +114,10 @@ impl Store for OwnBlocks {
         }
         // On another thread, which fences nothing afterwards: ending a claim must be durable at once.
         let end = || {
-            self.allocator.commit(pm, words, claim);
+            match value % 3 {
+                0 => self.allocator.commit_all(pm, words, vec![claim]),
+                _ => self.allocator.commit(pm, words, claim),
+            }
             self.allocator.abandon(pm, words, &shelf, before)?;
             after.into_iter().try_for_each(|claim| self.allocator.abandon(pm, words, &shelf, claim))
         };

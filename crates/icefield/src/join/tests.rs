@@ -41,7 +41,7 @@ fn skewed_keys_make_wide_groups() {
 #[test]
 fn merges_of_both_kinds_keep_every_pair() {
     for (count, changes, kind) in
-        [(40_000_u64, 900_u64, MergeKind::PerBucket), (500, 900, MergeKind::Rebuild)]
+        [(40_000_u64, 900_u64, MergeKind::PerBucket), (100, 900, MergeKind::Rebuild)]
     {
         let sim = Sim::new(SimOptions { recording: false, ..SimOptions::default() });
         let keys: Vec<u64> = (0..count).collect();

@@ -71,21 +71,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Linked { pm: &self.pm, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
 
-    /// Gives an entry the runs that it needs for so many records.
-    pub(super) fn provide(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
-        for run in 0..self.runs_for(records) {
-            let cell = &entry.entry.runs[run];
-            if cell.load(&self.pm, Acquire) == 0 {
-                let (class, words) = (class_of(run), self.root_words()?);
-                let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
-                let words = &words.runs[class];
-                let claim = allocator.claim(&self.pm, words, &blocks, entry.id.pack())?;
-                // The allocator's words are durable before the run has an owner.
+    /// Gives entries the runs that each needs for so many records. Runs of a class share their fences.
+    pub(super) fn provide(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<()> {
+        let all_words = self.root_words()?;
+        for (class, words) in all_words.runs.iter().enumerate() {
+            let mut missing = Vec::new();
+            for &(entry, records) in needs {
+                let of_class = (0..self.runs_for(records)).filter(|&run| class_of(run) == class);
+                let cells = of_class.map(|run| (&entry.entry.runs[run], entry.id.pack()));
+                missing.extend(cells.filter(|(cell, _)| cell.load(&self.pm, Acquire) == 0));
+            }
+            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+            let mut missing = &missing[..];
+            while !missing.is_empty() {
+                let tags: Vec<u32> = missing.iter().map(|(_, tag)| *tag).collect();
+                let claims = allocator.claim_some(&self.pm, words, &blocks, &tags)?;
+                // The allocator's words are durable before the runs have owners.
                 self.pm.fence();
-                cell.store(&self.pm, claim.block + 1, Release);
-                // P3: the run is the entry's.
-                self.pm.persist(cell);
-                allocator.commit(&self.pm, words, claim);
+                let (now, later) = missing.split_at(claims.len());
+                for ((cell, _), claim) in now.iter().zip(&claims) {
+                    cell.store(&self.pm, claim.block + 1, Release);
+                    self.pm.flush_object(*cell);
+                }
+                // P3: the runs are the entries'.
+                self.pm.fence();
+                allocator.commit_all(&self.pm, words, claims);
+                missing = later;
             }
         }
         Ok(())

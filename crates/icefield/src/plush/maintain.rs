@@ -9,7 +9,7 @@ use super::Plush;
 use super::core::{Core, EntryRef, lock};
 use super::epoch::LogEpoch;
 use super::filter;
-use super::layout::{CLASSES, ENTRY_BYTES, class_of};
+use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
 use super::payload_log::PayloadLog;
 use crate::Result;
 use crate::key::{Data, Key, Value};
@@ -72,8 +72,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if level > self.level_count() {
                 self.add_level(level - 1)?;
             }
-            for index in 0..self.shape.entries(level) {
-                self.provide(self.level_entry(level, index)?, self.shape.records())?;
+            let entries = 0..self.shape.entries(level);
+            for first in entries.clone().step_by(MAX_BUCKETS) {
+                let some = first..entries.end.min(first + MAX_BUCKETS as u64);
+                let all_records =
+                    |index| Ok((self.level_entry(level, index)?, self.shape.records()));
+                self.provide(&some.map(all_records).collect::<Result<Vec<_>>>()?)?;
             }
         }
         Ok(())

@@ -203,6 +203,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for &place in places {
             self.make_room(held, level, first + place as u64, groups.portion(place, self.shape))?;
         }
+        let mut needs = Vec::with_capacity(places.len());
+        for &place in places {
+            let tail = self.tail_of(self.level_entry(level, first + place as u64)?)?;
+            let records = self.state(tail)?.size + groups.portion(place, self.shape).len();
+            needs.push((tail, records));
+        }
+        self.provide(&needs)?;
         let mut targets = Vec::with_capacity(places.len());
         for &place in places {
             let portion = groups.portion(place, self.shape);
@@ -242,7 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Writes records behind those of an entry that has room; flushed, they do not count yet.
+    /// Writes records behind those of an entry that has room and the runs for them; flushed, they do not count yet.
     fn append(
         &self,
         level: usize,
@@ -253,7 +260,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let first = self.level_entry(level, index)?;
         let tail = self.tail_of(first)?;
         let before = self.state(tail)?;
-        self.provide(tail, before.size + records.len())?;
         if !records.is_empty() {
             self.write_records(tail, before.size, records)?;
         }

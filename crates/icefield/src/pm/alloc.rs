@@ -8,9 +8,8 @@
 //! # Invariants
 //! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an
 //!   intent.
-//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by a durable intent, so that
-//!   at a crash at most one intent names a block whose list change is unfinished: a block at or above `bump`, or the
-//!   list's head.
+//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
+//!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or the list's head.
 //!
 //! # Crash
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
@@ -21,7 +20,8 @@
 //! so a crash inside it is no different.
 //!
 //! # Costs
-//! One fence an allocation (two from the free list), three a free: for structure changes, not for single records.
+//! One fence an allocation (two from the free list), or one for several new blocks; three a free: for structure changes,
+//! not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -46,6 +46,13 @@ struct Set {
     skip: Cell64,
     free: Cell64,
     _reserved: Cell64,
+}
+
+impl Set {
+    /// The first block from `bump` on that was never handed out.
+    fn beyond(&self, pm: &impl Medium, bump: u64) -> u64 {
+        if bump + 1 == self.skip.load(pm, Relaxed) { bump + 1 } else { bump }
+    }
 }
 
 // SAFETY: `repr(C)`, cells only.
@@ -183,8 +190,7 @@ impl Allocator {
                 let block = if head != 0 {
                     (head - 1) as u32
                 } else {
-                    let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
-                    let block = if bump + 1 == skip { bump + 1 } else { bump };
+                    let block = set.beyond(pm, set.bump.load(pm, Relaxed));
                     blocks.reserve(block + 1)?;
                     block as u32
                 };
@@ -210,6 +216,74 @@ impl Allocator {
             pm.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
+    }
+
+    /// [`Allocator::claim`] for several owners, at least the first: as many as there are new blocks and intents for,
+    /// which share a fence.
+    ///
+    /// # Errors
+    /// No space for another block; nothing has changed.
+    pub fn claim_some(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        tags: &[u32],
+    ) -> Result<Vec<Claim>> {
+        let claims = self.claim_new(pm, words, blocks, tags);
+        match tags.first() {
+            Some(&tag) if claims.is_empty() => Ok(vec![self.claim(pm, words, blocks, tag)?]),
+            _ => Ok(claims),
+        }
+    }
+
+    /// New blocks; none while there are some on the list: of those that left it together a recovery could not tell which
+    /// are still there.
+    fn claim_new(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        tags: &[u32],
+    ) -> Vec<Claim> {
+        let mut state = self.lock();
+        let set = &words.sets[state.set];
+        let (mut bump, mut busy) = (set.bump.load(pm, Relaxed), state.busy);
+        let mut claims = Vec::new();
+        for _ in tags {
+            let Some(intent) = free_bit(busy) else { break };
+            let block = set.beyond(pm, bump);
+            claims.push(Claim { block: block as u32, intent });
+            (bump, busy) = (block + 1, busy | 1 << intent);
+        }
+        if set.free.load(pm, Relaxed) != 0 || blocks.reserve(bump).is_err() {
+            return Vec::new();
+        }
+        state.busy = busy;
+        for (claim, &tag) in claims.iter().zip(tags) {
+            let intent = &words.intents[claim.intent];
+            intent.store(pm, intent_word(claim.block, tag), Release);
+            pm.flush_object(intent);
+        }
+        // P1, as in `claim`, of all of them.
+        pm.fence();
+        // P2, likewise.
+        set.bump.store(pm, bump, Release);
+        pm.flush_object(&set.bump);
+        claims
+    }
+
+    /// [`Allocator::commit`] of several claims, whose blocks nobody else gets before this returns.
+    pub fn commit_all(&self, pm: &impl Medium, words: &Words, claims: Vec<Claim>) {
+        for claim in &claims {
+            let intent = &words.intents[claim.intent];
+            intent.store(pm, 0, Release);
+            pm.flush_object(intent);
+        }
+        // As in `erase`.
+        pm.fence();
+        let mut state = self.lock();
+        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
     }
 
     /// The owner has linked the block durably: its intent ends.
