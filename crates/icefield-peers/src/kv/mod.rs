@@ -1,8 +1,8 @@
 //! Key-value stores in files, for tables on a disk: redb, LMDB and RocksDB.
 //!
-//! An array of keys is one transaction, so a batch is one commit; one call of several threads at a time where a store has
-//! one writer. Stores fail as disks do: a call that failed did nothing and counts nothing, and [`Peer::failure`] tells why
-//! from then on, for reads of absent keys would count nothing, too.
+//! An array of keys is one transaction, so a batch is one commit; one call of several threads at a time where a store
+//! has one writer. Stores fail as disks do: a call that failed did nothing and counts nothing, and [`Peer::failure`]
+//! tells why from then on, for reads of absent keys would count nothing, too.
 
 use std::error::Error as StdError;
 use std::marker::PhantomData;

@@ -1,8 +1,8 @@
 //! RocksDB, by its C interface: a log-structured merge tree with a log in front, any number of writers.
 //!
 //! Options are its defaults but for what its documentation advises where keys are looked up one by one; records of 16
-//! bytes are not compressed. Puts are write batches. What has to look first is a transaction of its optimistic kind, which
-//! runs again if another thread came between; puts cost nothing by that.
+//! bytes are not compressed. Puts are write batches. What has to look first is a transaction of its optimistic kind,
+//! which runs again if another thread came between; puts cost nothing by that.
 
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -117,12 +117,26 @@ impl RocksDb {
         }
     }
 
-    /// Runs `act` in a transaction until no other one comes between.
-    fn transaction(&self, act: impl Fn(&Transaction<'_>) -> Outcome<u64>) -> Outcome<u64> {
+    /// Runs `act` with the place of each key that is `present`, or is not, in one transaction; how many those were.
+    /// Does all again if another transaction came between.
+    fn each(
+        &self,
+        keys: &[u64],
+        present: bool,
+        act: impl Fn(&Transaction<'_>, usize) -> Outcome<()>,
+    ) -> Outcome<u64> {
+        let all = |transaction: &Transaction<'_>| -> Outcome<u64> {
+            let mut count = 0;
+            for (at, key) in keys.iter().enumerate() {
+                if transaction.get(*key)?.is_some() == present {
+                    act(transaction, at)?;
+                    count += 1;
+                }
+            }
+            transaction.commit().map(|()| count)
+        };
         loop {
-            let transaction = Transaction::begin(self);
-            let done = act(&transaction).and_then(|done| transaction.commit().map(|()| done));
-            match done {
+            match all(&Transaction::begin(self)) {
                 Err(error) if conflicts(&error.to_string()) => {}
                 done => return done,
             }
@@ -227,16 +241,7 @@ impl Store for RocksDb {
     }
 
     fn insert(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
-        self.transaction(|transaction| {
-            let mut new = 0;
-            for (key, value) in keys.iter().zip(values) {
-                if transaction.get(*key)?.is_none() {
-                    transaction.put(*key, *value)?;
-                    new += 1;
-                }
-            }
-            Ok(new)
-        })
+        self.each(keys, false, |transaction, at| transaction.put(keys[at], values[at]))
     }
 
     fn get(&self, keys: &[u64]) -> Outcome<Found> {
@@ -275,28 +280,10 @@ impl Store for RocksDb {
     }
 
     fn update(&self, keys: &[u64], values: &[u64]) -> Outcome<u64> {
-        self.transaction(|transaction| {
-            let mut present = 0;
-            for (key, value) in keys.iter().zip(values) {
-                if transaction.get(*key)?.is_some() {
-                    transaction.put(*key, *value)?;
-                    present += 1;
-                }
-            }
-            Ok(present)
-        })
+        self.each(keys, true, |transaction, at| transaction.put(keys[at], values[at]))
     }
 
     fn remove(&self, keys: &[u64]) -> Outcome<u64> {
-        self.transaction(|transaction| {
-            let mut present = 0;
-            for key in keys {
-                if transaction.get(*key)?.is_some() {
-                    transaction.delete(*key)?;
-                    present += 1;
-                }
-            }
-            Ok(present)
-        })
+        self.each(keys, true, |transaction, at| transaction.delete(keys[at]))
     }
 }

@@ -233,7 +233,8 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
 
     /// Makes the next generation, of the present one and its delta store, while probes go on; other changes wait. Tells
     /// whether that was done bucket by bucket or by building anew. A crash before its end leaves the present generation
-    /// and its delta store. There are two generations on the medium for a moment.
+    /// and its delta store. There are two generations on the medium for a moment; the space of a large old one may come
+    /// back shortly after the call has returned.
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[2, 2], &[20, 21])?;

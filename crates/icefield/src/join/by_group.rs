@@ -230,13 +230,14 @@ impl<M: Medium> Writer<'_, '_, M> {
 }
 
 /// Appends a group's records, each added pair at the end of its bucket; gives the buckets' ends then, a byte each, as
-/// `ends` are those before. `None`, with something appended, where changes take pairs away or the line has no room for
-/// what comes out of it.
+/// `ends` are those before. `None`, with something appended, where changes take pairs away, the line has no room for
+/// what comes out of it, or the ends are no ends.
 fn with_added(records: &[u8], ends: u128, changes: &[Placed], out: &mut Vec<u8>) -> Option<u128> {
     const ONES: u128 = u128::from_ne_bytes([1; BUCKETS]);
     let mut after = ends;
     let mut copied = 0;
-    if (ends >> (8 * (BUCKETS - 1))) as u64 + changes.len() as u64 > NARROW_RECORDS {
+    let all = ends.to_le_bytes();
+    if u64::from(all[BUCKETS - 1]) + changes.len() as u64 > NARROW_RECORDS || !all.is_sorted() {
         return None;
     }
     for Placed { place, key, payload, effect, .. } in changes {
@@ -244,7 +245,7 @@ fn with_added(records: &[u8], ends: u128, changes: &[Placed], out: &mut Vec<u8>)
             return None;
         }
         let bucket = *place as usize % BUCKETS;
-        let end = ((ends >> (8 * bucket)) as usize & 0xFF) * RECORD_BYTES as usize;
+        let end = usize::from(all[bucket]) * RECORD_BYTES as usize;
         out.extend_from_slice(records.get(copied..end)?);
         out.extend_from_slice(as_bytes(&[[*key, *payload]]));
         copied = end;
@@ -278,5 +279,6 @@ mod tests {
         let taken = [change(16, 1, Effect::Hide)];
         assert_eq!(with_added(as_bytes(&old), ends, &taken, &mut out), None);
         assert_eq!(with_added(as_bytes(&old), ends, &[add(0, 9); 253], &mut out), None);
+        assert_eq!(with_added(as_bytes(&old), ends.rotate_left(8), &[], &mut out), None);
     }
 }

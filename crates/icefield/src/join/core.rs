@@ -51,8 +51,8 @@ struct Writer<M> {
 /// From how many bytes on a file is unmapped by a thread of its own.
 const CLEARED_BYTES: u64 = 16 << 20;
 
-/// A thread that lets go of a generation that was the present one: its files have no names any more, and a kernel takes
-/// a quarter of a merge's time to free their pages. Whoever needs the space, or closes the index, waits for it.
+/// A thread that lets go of a generation that was the present one: its files have no names any more, but freeing their
+/// pages takes a kernel long. Whoever needs the space, or closes the index, waits for it.
 #[derive(Default)]
 struct Clearing(Option<JoinHandle<()>>);
 

@@ -94,7 +94,8 @@
 //! Changes exclude one another, and wait while a merge runs. An opening reads without a lock, beside a writer of
 //! another process: files are removed, never reused, so what it has mapped stays; it begins again when the root words
 //! have named another generation meanwhile. Names are removed before a merge returns; the pages of a large file are
-//! given back by a thread of their own, which a later merge, a full device and the closing wait for. Loops are bounded by the number of records, or of a bucket's.
+//! given back by a thread of their own, which a later merge, a full device and the closing wait for. Loops are bounded
+//! by the number of records, or of a bucket's.
 //!
 //! # 9. Costs
 //!

@@ -77,8 +77,8 @@ impl FilterBits {
     }
 }
 
-/// What merging group by group costs for a pair of the base, relative to a pair of a rebuild: it copies, where a rebuild
-/// reads twice, scatters and sorts.
+/// What merging group by group costs for a pair of the base, relative to a pair of a rebuild: it copies, where a
+/// rebuild reads twice, scatters and sorts.
 const COPY_COST: f64 = 0.3;
 /// What a change costs then: it is found again, sorted, and parts what is copied together elsewhere.
 const CHANGE_COST: f64 = 1.25;

@@ -188,6 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         if changed {
+            // For disks: in memory the state, later in the same line, would take them along.
             self.pm.flush_object(&entry.dead);
         }
     }

@@ -30,7 +30,8 @@
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
 //!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
 //!   Records of words are in the slots, all others in the payload log.
-//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, on disks all of them.
+//! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, those for new runs,
+//!   too; on disks all of them.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
@@ -40,12 +41,13 @@
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
 //! - §6.6 ranges (`partition`, `scan`): what stands for a hash keeps the order of the keys in its upper half; the lower
 //!   one is hashed, for filters and fingerprints. Keys that crowd together continue their entries.
-//! - Past the paper. Migrations ahead of time, one a write (`ahead`), instead of cascades. Group commit on disks (`commit`, `pm::commit`): syncs are shared, acknowledgements may come before
-//!   them, and a payload becomes durable together with its log record. Compaction in place (`compact`): an entry of the
-//!   last level that is full of stale records drops them, and gives buckets back, so that updates do not fill the table
-//!   for ever. Continued entries (`level::extend`): an entry that overflows in a level which is hardly filled gets
-//!   another one, not the whole table a level, so that keys with equal hashes take bounded space. `clear` in one
-//!   durable store. Batches share a fence (`window`).
+//! - Past the paper. Migrations ahead of time, one a write (`ahead`), instead of cascades. Group commit on disks
+//!   (`commit`, `pm::commit`): syncs are shared, acknowledgements may come before them, and a payload becomes durable
+//!   together with its log record. Compaction in place (`compact`): an entry of the last level that is full of stale
+//!   records drops them, and gives buckets back, so that updates do not fill the table for ever. Continued entries
+//!   (`level::extend`): an entry that overflows in a level which is hardly filled gets another one, not the whole table
+//!   a level, so that keys with equal hashes take bounded space. `clear` in one durable store. Batches share a fence
+//!   (`window`).
 //!
 //! # 3. Layout
 //!
@@ -129,11 +131,11 @@
 //! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates. A write takes
 //! one migration of one entry: its root entry's, or one ahead of time below; a cascade through the levels only where
 //! updates kept a root entry's log from lasting, or most of a table's entries overflow together in more than three
-//! levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while others of that
-//! log wait; it then waits for those who write their last records there, and they wait for nobody. Locks are taken in
-//! this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator. Who settles
-//! waits for one sync at most besides its own. A thread syncs for those who have none of their own (`Every`, futures);
-//! it takes no lock of the table.
+//! levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while
+//! others of that log wait; it then waits for those who write their last records there, and they wait for nobody. Locks
+//! are taken in this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
+//! Who settles waits for one sync at most besides its own. A thread syncs for those who have none of their own
+//! (`Every`, futures); it takes no lock of the table.
 //!
 //! # 9. Costs
 //!

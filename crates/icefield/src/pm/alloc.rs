@@ -20,8 +20,8 @@
 //! so a crash inside it is no different.
 //!
 //! # Costs
-//! One fence an allocation (two from the free list), or one for several new blocks; three a free: for structure changes,
-//! not for single records.
+//! One fence an allocation (two from the free list), or one for several new blocks, and one to commit; three a free:
+//! for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -237,8 +237,8 @@ impl Allocator {
         }
     }
 
-    /// New blocks; none while there are some on the list: of those that left it together a recovery could not tell which
-    /// are still there.
+    /// New blocks; none while there are some on the list: of those that leave it together a recovery could not tell
+    /// which are still there.
     fn claim_new(
         &self,
         pm: &impl Medium,
@@ -273,23 +273,16 @@ impl Allocator {
         claims
     }
 
-    /// [`Allocator::commit`] of several claims, whose blocks nobody else gets before this returns.
-    pub fn commit_all(&self, pm: &impl Medium, words: &Words, claims: Vec<Claim>) {
-        for claim in &claims {
-            let intent = &words.intents[claim.intent];
-            intent.store(pm, 0, Release);
-            pm.flush_object(intent);
-        }
-        // As in `erase`.
-        pm.fence();
-        let mut state = self.lock();
-        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
-    }
-
     /// The owner has linked the block durably: its intent ends.
     pub fn commit(&self, pm: &impl Medium, words: &Words, claim: Claim) {
-        erase(pm, words, &claim);
-        self.lock().busy &= !(1 << claim.intent);
+        self.commit_all(pm, words, vec![claim]);
+    }
+
+    /// [`Allocator::commit`] of several claims, whose blocks nobody else gets before this returns.
+    pub fn commit_all(&self, pm: &impl Medium, words: &Words, claims: Vec<Claim>) {
+        erase(pm, words, &claims);
+        let mut state = self.lock();
+        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
     }
 
     /// The owner does not want the block after all.
@@ -306,7 +299,7 @@ impl Allocator {
         let mut state = self.lock();
         push(pm, &words.sets[state.set], blocks, claim.block)?;
         // Under the mutex: the block may be claimed again only when no older intent names it.
-        erase(pm, words, &claim);
+        erase(pm, words, std::slice::from_ref(&claim));
         state.busy &= !(1 << claim.intent);
         Ok(())
     }
@@ -420,9 +413,12 @@ fn free_bit(busy: u32) -> Option<usize> {
 /// The last step of every intent; durable before anybody else gets the block. The thread may never fence again, and a
 /// newer intent takes an old one of its own line along, but not one of another line: then a recovery would believe an
 /// intent whose block others have freed or taken since, and push it a second time.
-fn erase(pm: &impl Medium, words: &Words, claim: &Claim) {
-    words.intents[claim.intent].store(pm, 0, Release);
-    pm.persist(&words.intents[claim.intent]);
+fn erase(pm: &impl Medium, words: &Words, claims: &[Claim]) {
+    for claim in claims {
+        words.intents[claim.intent].store(pm, 0, Release);
+        pm.flush_object(&words.intents[claim.intent]);
+    }
+    pm.fence();
 }
 
 /// P2, P3 of freeing. Only the head decides whether a block is on the list, so the next word may be stored before.
