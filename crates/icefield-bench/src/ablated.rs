@@ -116,7 +116,7 @@ impl<A: Ablation> Design for Ablated<A> {
         }
     }
 
-    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+    fn open(&self, place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
         at!(place, icefield::Dash::<u64, u64, Eh<A>>::options(), open, open_on)
     }
 

@@ -92,7 +92,7 @@ impl Design for Dash {
         }
     }
 
-    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+    fn open(&self, place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
         match self {
             Self::Extendible => at!(place, DashEh::<u64, u64>::options(), open, open_on),
             Self::Linear => at!(place, DashLh::<u64, u64>::options(), open, open_on),
@@ -163,8 +163,8 @@ impl Design for IcebergHt {
         at!(place, options, create, create_on)
     }
 
-    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
-        let options = Iceberg::<u64, u64>::options();
+    fn open(&self, place: &Place, threads: usize) -> Result<Box<dyn BenchTable>> {
+        let options = Iceberg::<u64, u64>::options().threads(threads);
         at!(place, options, open, open_on)
     }
 
@@ -233,7 +233,7 @@ impl Design for PlushHt {
         true
     }
 
-    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+    fn open(&self, place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
         let options = Plush::<u64, u64>::options();
         at!(place, options, open, open_on)
     }
@@ -359,7 +359,7 @@ impl Design for InMemory {
         })
     }
 
-    fn open(&self, _place: &Place) -> Result<Box<dyn BenchTable>> {
+    fn open(&self, _place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
         let detail = format!("{} does not outlive its process", self.name());
         Err(Error::InvalidOption { option: "medium", detail })
     }

@@ -81,8 +81,8 @@ impl Design for SparHt {
         Err(Error::InvalidOption { option: "tables", detail })
     }
 
-    fn open(&self, place: &Place) -> Built {
-        let options = JoinOptions::default();
+    fn open(&self, place: &Place, threads: usize) -> Built {
+        let options = JoinOptions::default().threads(threads);
         Ok(match place {
             Place::Memory => {
                 let detail = "an index in memory does not outlive its process".to_owned();

@@ -119,7 +119,7 @@ impl Design for Rival {
         self.table(made)
     }
 
-    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>> {
+    fn open(&self, place: &Place, _threads: usize) -> Result<Box<dyn BenchTable>> {
         match place {
             Place::Dir { path, .. } if self.0.is_persistent() => {
                 self.table(self.0.open(path, Writes::Durable))

@@ -211,8 +211,8 @@ pub(crate) trait Design: Sync {
     /// Makes an empty table.
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>>;
 
-    /// Opens the table that is there.
-    fn open(&self, place: &Place) -> Result<Box<dyn BenchTable>>;
+    /// Opens the table that is there, with at most `threads` threads where the design's recovery lets one say.
+    fn open(&self, place: &Place, threads: usize) -> Result<Box<dyn BenchTable>>;
 
     /// What the design itself says that one operation costs, without splits; `None` for peers, which are not compared
     /// with bare loops.

@@ -127,7 +127,7 @@ fn reopen(
     let seed = session.args.seed + round;
     let asked = session.space.draw(Distribution::Uniform, keys, watched_reads(keys), seed);
     let began = Instant::now();
-    let table = design.open(place)?;
+    let table = design.open(place, threads)?;
     times.open_ms.push(milliseconds(began.elapsed()));
     let found = table.run(Call::Get, &asked[..1], Batch::None)?;
     times.first_answer_ms.push(milliseconds(began.elapsed()));
@@ -334,7 +334,7 @@ fn cost_to_first_answer(
     drop(image);
     sim.begin_op();
     let before = sim.counters();
-    let table = design.open(&Place::Simulated(sim.clone()))?;
+    let table = design.open(&Place::Simulated(sim.clone()), 1)?;
     let opening = difference(design, &before, &sim.counters());
     let mut asked = Vec::new();
     for index in 0..QUESTIONS {

@@ -140,7 +140,7 @@ impl Contender {
         }
         self.describe(session, &*placed.table);
         if !matches!(placed.place, Place::Memory) {
-            placed = self.reopened(placed)?;
+            placed = self.reopened(placed, threads)?;
         }
         // Maps all pages.
         session.timed(&*placed.table, Call::Get, &relations.build, threads, Batch::Stream)?;
@@ -151,11 +151,11 @@ impl Contender {
         Ok(())
     }
 
-    fn reopened(&mut self, placed: Placed) -> Outcome<Placed> {
+    fn reopened(&mut self, placed: Placed, threads: usize) -> Outcome<Placed> {
         let Placed { table, place, _dir } = placed;
         drop(table);
         let began = Instant::now();
-        let table = self.design.open(&place)?;
+        let table = self.design.open(&place, threads)?;
         self.open_ms.push(began.elapsed().as_secs_f64() * 1e3);
         Ok(Placed { table, place, _dir })
     }
