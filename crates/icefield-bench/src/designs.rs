@@ -152,6 +152,10 @@ impl Design for IcebergHt {
         true
     }
 
+    fn recovers_on_threads(&self) -> bool {
+        true
+    }
+
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>> {
         let mut options = Iceberg::<u64, u64>::options()
             .capacity(setup.capacity)

@@ -180,6 +180,11 @@ pub(crate) trait Design: Sync {
         false
     }
 
+    /// Whether one can say how many threads recover a table.
+    fn recovers_on_threads(&self) -> bool {
+        false
+    }
+
     /// Whether its tables answer `call`.
     fn offers(&self, _call: Call) -> bool {
         true
@@ -211,7 +216,7 @@ pub(crate) trait Design: Sync {
     /// Makes an empty table.
     fn create(&self, place: &Place, setup: Setup) -> Result<Box<dyn BenchTable>>;
 
-    /// Opens the table that is there, with at most `threads` threads where the design's recovery lets one say.
+    /// Opens the table that is there, with so many threads if [`Design::recovers_on_threads`].
     fn open(&self, place: &Place, threads: usize) -> Result<Box<dyn BenchTable>>;
 
     /// What the design itself says that one operation costs, without splits; `None` for peers, which are not compared

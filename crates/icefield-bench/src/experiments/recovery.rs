@@ -49,9 +49,11 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         Some(keys) => vec![keys],
         None => SIZES.iter().map(|size| session.keys_or(*size)).collect(),
     };
-    let asked = session.args.threads.clone();
-    let threads = if asked.is_empty() { vec![session.machine.cores()] } else { asked };
     for design in session.ours_on(medium)? {
+        let threads = match session.args.threads.is_empty() && !design.recovers_on_threads() {
+            true => vec![session.machine.cores()],
+            false => session.threads(),
+        };
         for keys in &sizes {
             for threads in &threads {
                 one_size(session, design, medium, (*keys, *threads))?;

@@ -197,6 +197,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         source: "section 6",
         judge: |rows| {
             let rates = of(rows, "recovery", "iceberg")
+                .filter(|row| row.threads == Some(1))
                 .filter_map(|row| Some(row.keys? as f64 / row.extra("open_ms")? / 1e3));
             at_least(
                 rates.reduce(f64::max),
