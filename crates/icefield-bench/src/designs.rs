@@ -77,8 +77,9 @@ impl Design for Dash {
         true
     }
 
-    fn lives_in(&self, _medium: Medium) -> bool {
-        true
+    /// The order of stores within a line matters to it.
+    fn lives_in(&self, medium: Medium) -> bool {
+        medium != Medium::Disk
     }
 
     fn usual_medium(&self) -> Medium {
@@ -140,8 +141,9 @@ impl Design for IcebergHt {
         "iceberg"
     }
 
-    fn lives_in(&self, _medium: Medium) -> bool {
-        true
+    /// The order of stores within a line matters to it.
+    fn lives_in(&self, medium: Medium) -> bool {
+        medium != Medium::Disk
     }
 
     fn usual_medium(&self) -> Medium {

@@ -492,8 +492,9 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
         let found = DESIGNS.iter().find(|design| design.name() == name).copied();
         let unknown = || Error::option("tables", format!("`{name}` is none of {}", known()));
         let design = found.ok_or_else(unknown)?;
-        if !fits(design) {
-            let detail = format!("{name} lives in {} only", design.usual_medium().name());
+        if let Some(medium) = args.medium.filter(|medium| !design.lives_in(*medium)) {
+            let (asked, usual) = (medium.name(), design.usual_medium().name());
+            let detail = format!("{name} cannot live in {asked}; it usually lives in {usual}");
             return Err(Error::option("medium", detail));
         }
         if !hashes(design) {
