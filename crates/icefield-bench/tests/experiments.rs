@@ -129,7 +129,8 @@ fn wrong_options_are_errors() {
     }
     // Dash does not offer it.
     let disk = Args { medium: Some(Medium::Disk), ..small("get") };
-    assert!(matches!(run(disk), Err(Error::Table(_))));
+    let error = run(disk).unwrap_err();
+    assert!(matches!(error, Error::Option { option: "medium", .. }), "{error:?}");
     let nowhere = Args { json: Some("/no/such/file".to_owned()), ..small("get") };
     let error = run(nowhere).unwrap_err();
     assert!(matches!(error, Error::File { path, .. } if path.ends_with("no/such/file")));
