@@ -19,6 +19,7 @@
 //! | table | design | lives in | keys and values |
 //! |---|---|---|---|
 //! | [`DashEh`] | Dash, extendible hashing | a directory, or memory | any [`Key`] and [`Value`] |
+//! | [`DashLh`] | Dash, linear hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Iceberg`] | IcebergHT | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Plush`] | Plush | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | any [`Word`], any number of times; rows |

@@ -1,0 +1,56 @@
+//! In place of `Mutex<HashMap<String, u64>>`: counts the words of files, one thread a file.
+//!
+//! ```sh
+//! cargo run --release -p icefield --example word_count -- README.md docs/*.md
+//! ```
+
+use std::error::Error;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{env, fs, thread};
+
+use icefield::DlhtMap;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut texts = Vec::new();
+    for path in env::args().skip(1) {
+        texts.push(fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?);
+    }
+    if texts.is_empty() {
+        texts.push(include_str!("word_count.rs").to_owned());
+    }
+
+    let counts = DlhtMap::<String, AtomicU64>::new();
+    thread::scope(|scope| {
+        for text in &texts {
+            scope.spawn(|| count(&counts, text));
+        }
+    });
+
+    let guard = counts.pin();
+    let mut words: Vec<_> =
+        counts.iter(&guard).map(|(word, count)| (count.load(Relaxed), word)).collect();
+    words.sort_by(|one, other| other.cmp(one));
+    println!(
+        "{} words, {} of them different",
+        words.iter().map(|one| one.0).sum::<u64>(),
+        words.len()
+    );
+    for (count, word) in words.iter().take(10) {
+        println!("{count:7} {word}");
+    }
+    Ok(())
+}
+
+/// Adds a text's words. The guard keeps what it has shown alive, so one for the whole text will do.
+fn count(counts: &DlhtMap<String, AtomicU64>, text: &str) {
+    let guard = counts.pin();
+    for word in text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty())
+    {
+        // Most words are there already: those take no lock, no copy of the word, and one addition in place.
+        let count = match counts.get(word, &guard) {
+            Some(count) => count,
+            None => counts.get_or_insert(word.to_owned(), AtomicU64::new(0), &guard),
+        };
+        count.fetch_add(1, Relaxed);
+    }
+}
