@@ -46,6 +46,9 @@ mod key;
 mod record;
 mod table;
 
+#[cfg(doctest)]
+mod misuse;
+
 pub use any::{AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::{Ablation, Directory, Geometry, Parts, Whole};

@@ -1,0 +1,84 @@
+//! What must not compile. Each program is right but for the line that is named, and the error is the one
+//! that is named (which only a nightly compiler checks).
+//!
+//! A table for one thread, used by two:
+//! ```compile_fail,E0277
+//! let table = icefield::DlhtLocal::<u64, u64>::new();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| table.insert(1, 10)); // Here.
+//! });
+//! ```
+//!
+//! Keys that are no words, in a table of words:
+//! ```compile_fail,E0599
+//! let table = icefield::Dlht::<String, u64>::new(); // Here: `DlhtMap` takes them.
+//! ```
+//!
+//! Keys that are not equal to themselves:
+//! ```compile_fail,E0080
+//! let table = icefield::DashEh::<f64, u64>::in_memory()?; // Here: values only.
+//! # Ok::<(), icefield::Error>(())
+//! ```
+//!
+//! Rows of a join found by names:
+//! ```compile_fail,E0277
+//! let index = icefield::JoinIndex::<str>::in_memory(&[], &[])?; // Here: `HashedJoinIndex` takes them.
+//! # Ok::<(), icefield::Error>(())
+//! ```
+//!
+//! Sums of what are no numbers:
+//! ```compile_fail,E0277
+//! let table = icefield::DashEh::<u64, char>::in_memory()?;
+//! table.fetch_add(1, 'a')?; // Here.
+//! # Ok::<(), icefield::Error>(())
+//! ```
+//!
+//! A value of `DlhtMap` kept longer than the guard that keeps it alive:
+//! ```compile_fail,E0505
+//! let map = icefield::DlhtMap::<u64, String>::new();
+//! let guard = map.pin();
+//! let value = map.get(&1, &guard);
+//! drop(guard); // Here.
+//! assert!(value.is_none());
+//! ```
+//!
+//! A guard handed to another thread:
+//! ```compile_fail,E0277
+//! let map = icefield::DlhtMap::<u64, String>::new();
+//! let guard = map.pin();
+//! std::thread::scope(|scope| {
+//!     scope.spawn(move || map.get(&1, &guard).cloned()); // Here.
+//! });
+//! ```
+//!
+//! A value shown in place, carried out of the closure:
+//! ```compile_fail
+//! let table = icefield::DashEh::<u64, [u8]>::in_memory()?;
+//! let mut shown: &[u8] = &[];
+//! table.get_with(1, |value| shown = value)?; // Here.
+//! # Ok::<(), icefield::Error>(())
+//! ```
+//!
+//! An iterator that outlives its table:
+//! ```compile_fail,E0505
+//! let table = icefield::Plush::<u64, u64>::in_memory()?;
+//! let records = table.iter();
+//! drop(table); // Here.
+//! assert_eq!(records.count(), 0);
+//! # Ok::<(), icefield::Error>(())
+//! ```
+//!
+//! A shadow that outlives its table:
+//! ```compile_fail,E0505
+//! let table = icefield::Dlht::<u64, u64>::new();
+//! let shadow = table.try_insert_shadow(1, 10);
+//! drop(table); // Here.
+//! drop(shadow);
+//! ```
+//!
+//! Batches whose records are of other types than the table:
+//! ```compile_fail,E0308
+//! let table = icefield::DashEh::<str, u64>::in_memory()?;
+//! table.put_batch(&[(1, 10)])?; // Here.
+//! # Ok::<(), icefield::Error>(())
+//! ```
