@@ -342,6 +342,9 @@ pub struct RecoveryReport {
     pub open_time: Duration,
 }
 
+/// More faults than this are not told.
+const FAULTS_TOLD: usize = 100;
+
 /// What [`Durable::check`] found.
 ///
 /// ```
@@ -366,6 +369,13 @@ impl CheckReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty() && self.leaked == 0
+    }
+
+    /// Tells of a fault, unless there have been many: a table that is wholly broken has more than anybody reads.
+    pub(crate) fn fault(&mut self, words: String) {
+        if self.faults.len() < FAULTS_TOLD {
+            self.faults.push(words);
+        }
     }
 }
 

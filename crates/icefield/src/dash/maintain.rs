@@ -18,9 +18,6 @@ use crate::pm::{Medium, superblock};
 use crate::record::engine::Engine;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
-/// More faults than this are not listed.
-const FAULTS_LISTED: usize = 100;
-
 /// What `check` gathers over all segments.
 #[derive(Default)]
 struct Findings {
@@ -29,36 +26,28 @@ struct Findings {
     chained: HashSet<u32>,
 }
 
-impl Findings {
-    fn fault(&mut self, words: String) {
-        if self.report.faults.len() < FAULTS_LISTED {
-            self.report.faults.push(words);
-        }
-    }
-}
-
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
     pub(super) fn check_all(&self) -> Result<CheckReport> {
         let core = &self.core;
         let _pin = core.pin();
         let mut findings = Findings::default();
-        let segments = self.directory.check(core, &mut |words| findings.fault(words))?;
+        let segments = self.directory.check(core, &mut |words| findings.report.fault(words))?;
         for &id in &segments {
             if let Err(error) = self.check_segment(core.segment(id)?, &mut findings) {
-                findings.fault(error.to_string());
+                findings.report.fault(error.to_string());
             }
         }
         self.check_blocks(&segments, &mut findings)?;
         if let Some(blobs) = core.records.blobs() {
             let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
-            found.faults.into_iter().for_each(|words| findings.fault(words));
+            found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
         let records = findings.report.records;
         if let Some(known) = self.length.known(self.directory.generation())
             && known != records
         {
-            findings.fault(format!("I8: {records} records were found, {known} counted"));
+            findings.report.fault(format!("I8: {records} records were found, {known} counted"));
         }
         Ok(findings.report)
     }
@@ -76,7 +65,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let meta = bucket.meta(pm);
             // I3: membership is a property of records.
             if meta.members() & !meta.allocated() != 0 {
-                findings.fault(format!(
+                findings.report.fault(format!(
                     "I3: segment {id}, bucket {number}: membership of free slots ({meta:?})"
                 ));
             }
@@ -89,7 +78,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 {
                     Ok(owned) => core.records.probe(K::arg(&owned)).hash,
                     Err(error) => {
-                        findings.fault(format!("I2: {place}: {error}"));
+                        findings.report.fault(format!("I2: {place}: {error}"));
                         continue;
                     }
                 };
@@ -97,13 +86,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 findings.blobs.extend(core.records.references(key, value).map(|blob| (hash, blob)));
                 if let Err(words) = self.check_record(segment, (number, site), bucket, (slot, hash))
                 {
-                    findings.fault(format!("{place}: {words}"));
+                    findings.report.fault(format!("{place}: {words}"));
                 }
                 let twins = seen.entry(hash).or_default();
                 let probe_is_new = twins.iter().all(|&other| !self.same_key(other, key));
                 // I5: a key is in one slot at most.
                 if !probe_is_new {
-                    findings.fault(format!("I5: {place}: the key is in another slot as well"));
+                    findings
+                        .report
+                        .fault(format!("I5: {place}: the key is in another slot as well"));
                 }
                 twins.push(key);
             }
@@ -180,11 +171,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             for &block in used.iter().chain(&free) {
                 match owners.get_mut(block as usize) {
                     Some(owner) => *owner += 1,
-                    None => findings.fault(format!("I6: {name} {block} was never allocated")),
+                    None => {
+                        findings.report.fault(format!("I6: {name} {block} was never allocated"))
+                    }
                 }
             }
             for (block, _) in owners.iter().enumerate().filter(|&(_, &owners)| owners > 1) {
-                findings.fault(format!("I6: {name} {block} has two owners"));
+                findings.report.fault(format!("I6: {name} {block} has two owners"));
             }
             findings.report.leaked += owners.iter().filter(|&&owners| owners == 0).count() as u64;
         }

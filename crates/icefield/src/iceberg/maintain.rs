@@ -18,9 +18,6 @@ use crate::record::Probe;
 use crate::record::engine::Engine;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
-/// More faults than this are not listed.
-const FAULTS_LISTED: usize = 100;
-
 /// What `check` gathers over all slots.
 #[derive(Default)]
 struct Findings {
@@ -28,14 +25,6 @@ struct Findings {
     blobs: Vec<(u64, BlobRef)>,
     /// Overflow slots that hold records.
     used: HashSet<u32>,
-}
-
-impl Findings {
-    fn fault(&mut self, words: String) {
-        if self.report.faults.len() < FAULTS_LISTED {
-            self.report.faults.push(words);
-        }
-    }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -136,18 +125,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         self.check_shape(shape, &mut findings)?;
         for place in core.places(shape) {
             if let Err(error) = self.check_slot(shape, place, &mut findings) {
-                findings.fault(format!("{place:?}: {error}"));
+                findings.report.fault(format!("{place:?}: {error}"));
             }
         }
         self.check_overflow(&mut findings);
         if let Some(blobs) = core.records.blobs() {
             let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
-            found.faults.into_iter().for_each(|words| findings.fault(words));
+            found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
         let (records, known) = (findings.report.records, core.length.estimate(0));
         if known != records {
-            findings.fault(format!("I7: {records} records were found, {known} counted"));
+            findings.report.fault(format!("I7: {records} records were found, {known} counted"));
         }
         Ok(findings.report)
     }
@@ -157,11 +146,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let core = &self.core;
         let stored = core.root()?.shape.load(&core.pm, std::sync::atomic::Ordering::Acquire);
         if stored != shape.word() || !shape.is(Phase::Stable) {
-            findings.fault(format!("I1: the stored shape is {stored:#x}, the present {shape:?}"));
+            findings
+                .report
+                .fault(format!("I1: the stored shape is {stored:#x}, the present {shape:?}"));
         }
         for (region, bytes) in core.yard_bytes(shape) {
             if region.len() < bytes {
-                findings.fault(format!("I1: {} is shorter than {bytes} bytes", region.name()));
+                findings
+                    .report
+                    .fault(format!("I1: {} is shorter than {bytes} bytes", region.name()));
             }
         }
         Ok(())
@@ -173,7 +166,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let Some((key, value)) = core.words(place)? else {
             let (byte, _) = core.bytes(place, None);
             if byte != 0 {
-                findings.fault(format!("I3: {place:?} is empty, its fingerprint is {byte:#x}"));
+                findings
+                    .report
+                    .fault(format!("I3: {place:?} is empty, its fingerprint is {byte:#x}"));
             }
             return Ok(());
         };
@@ -184,7 +179,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let owned = match owned {
             Ok(owned) => owned,
             Err(error) => {
-                findings.fault(format!("I2: {place:?}: {error}"));
+                findings.report.fault(format!("I2: {place:?}: {error}"));
                 return Ok(());
             }
         };
@@ -193,16 +188,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let blobs = core.records.references(key, value);
         findings.blobs.extend(blobs.map(|blob| (probe.hash, blob)));
         if !core.is_home(shape, place, probe.hash) {
-            findings.fault(format!("I2: {place:?} is no place for a record with this hash"));
+            findings.report.fault(format!("I2: {place:?} is no place for a record with this hash"));
         }
         let (byte, wanted) = core.bytes(place, Some(probe.hash));
         if byte != wanted {
-            findings.fault(format!("I3: {place:?} has fingerprint {byte:#x}, not {wanted:#x}"));
+            findings
+                .report
+                .fault(format!("I3: {place:?} has fingerprint {byte:#x}, not {wanted:#x}"));
         }
         let places = core.places_of(shape, &probe)?;
         let alone = if place == Place::Side { places.is_empty() } else { places == [place] };
         if !alone {
-            findings.fault(format!("I4: the record in {place:?} is found in {places:?}"));
+            findings.report.fault(format!("I4: the record in {place:?} is found in {places:?}"));
         }
         Ok(())
     }
@@ -211,10 +208,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     fn check_overflow(&self, findings: &mut Findings) {
         let free = self.core.overflow.free_slots();
         for pair in free.windows(2).filter(|pair| pair[0] == pair[1]) {
-            findings.fault(format!("I5: overflow slot {} is free twice", pair[0]));
+            findings.report.fault(format!("I5: overflow slot {} is free twice", pair[0]));
         }
         for slot in free.iter().filter(|slot| findings.used.contains(slot)).collect::<Vec<_>>() {
-            findings.fault(format!("I5: overflow slot {slot} is free and in use"));
+            findings.report.fault(format!("I5: overflow slot {slot} is free and in use"));
         }
         let known = free.len() as u64 + findings.used.len() as u64;
         findings.report.leaked += u64::from(self.core.overflow.slots()).saturating_sub(known);

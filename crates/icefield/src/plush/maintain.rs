@@ -18,9 +18,6 @@ use crate::pm::alloc::{Allocator, Blocks, Words};
 use crate::pm::superblock;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
-/// Faults that a report names; a table that is wholly broken has more than anybody reads.
-const MAX_FAULTS: usize = 100;
-
 /// A check on its way through the table.
 #[derive(Default)]
 struct Checking {
@@ -28,14 +25,6 @@ struct Checking {
     /// Blocks that entries refer to, by class.
     owned: [HashSet<u32>; CLASSES],
     chained: HashSet<u32>,
-}
-
-impl Checking {
-    fn fault(&mut self, text: String) {
-        if self.report.faults.len() < MAX_FAULTS {
-            self.report.faults.push(text);
-        }
-    }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -116,7 +105,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                         .try_for_each(|entry| self.check_entry(level, index, entry, checking))
                 });
                 if let Err(error) = checked {
-                    checking.fault(format!("I1: {error}"));
+                    checking.report.fault(format!("I1: {error}"));
                 }
             }
         }
@@ -133,27 +122,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.check_blocks(entry, checking);
         let is_continued = entry.entry.next.load(&self.pm, Relaxed) != 0;
         if is_continued && !filter::is_full(&self.pm, entry.entry) {
-            checking.fault(format!("I3: {id:?} is continued, and its filter does not say so"));
+            checking
+                .report
+                .fault(format!("I3: {id:?} is continued, and its filter does not say so"));
         }
         let is_first = matches!(id, super::layout::EntryId::Level(_));
         if state.epoch != LogEpoch::NONE && !(level == 1 && is_first) {
-            checking.fault(format!("I4: {id:?} of level {level} has an epoch"));
+            checking.report.fault(format!("I4: {id:?} of level {level} has an epoch"));
         }
         let parent = (index >> (self.shape.prefix(level) - self.shape.prefix(0))) as usize;
         if level == 1 && !self.root.epoch(parent).is_after(state.epoch) {
-            checking.fault(format!("I4: {id:?} is ahead of its root entry"));
+            checking.report.fault(format!("I4: {id:?} is ahead of its root entry"));
         }
         for at in 0..state.size {
             let record = self.record(entry, at)?;
             let hash = self.hash_of(record);
             let (bucket, _) = self.slot_of(at);
             if self.shape.index(level, hash) != index {
-                checking.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
+                checking.report.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
             }
             let filters =
                 filter::candidates(&self.pm, entry.entry, hash) & self.candidates(entry, hash);
             if filters >> bucket & 1 == 0 {
-                checking.fault(format!("I3: record {at} of {id:?} is not in the filter"));
+                checking.report.fault(format!("I3: record {at} of {id:?} is not in the filter"));
             }
         }
         Ok(())
@@ -163,13 +154,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for (run, cell) in entry.entry.runs.iter().enumerate() {
             let block = cell.load(&self.pm, Relaxed);
             if block != 0 && !checking.owned[class_of(run)].insert(block - 1) {
-                checking.fault(format!("I1: run {run} of {:?} has two owners", entry.id));
+                checking.report.fault(format!("I1: run {run} of {:?} has two owners", entry.id));
             }
         }
         if let super::layout::EntryId::Chained(block) = entry.id
             && !checking.chained.insert(block)
         {
-            checking.fault(format!("I1: {:?} has two owners", entry.id));
+            checking.report.fault(format!("I1: {:?} has two owners", entry.id));
         }
     }
 
@@ -184,17 +175,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let used = allocator.used(&self.pm, words);
         if used > room {
-            report.faults.push(format!("I5: {used} blocks were handed out, of {room}"));
+            report.fault(format!("I5: {used} blocks were handed out, of {room}"));
             return Ok(());
         }
         let mut seen = owned.clone();
         for block in allocator.free_blocks(&self.pm, words, blocks)? {
             if !seen.insert(block) {
-                report.faults.push(format!("I5: block {block} is free and in use, or free twice"));
+                report.fault(format!("I5: block {block} is free and in use, or free twice"));
             }
         }
         if let Some(block) = seen.iter().find(|&&block| u64::from(block) >= used) {
-            report.faults.push(format!("I5: block {block} was never handed out"));
+            report.fault(format!("I5: block {block} was never handed out"));
         }
         report.leaked += used.saturating_sub(seen.len() as u64);
         Ok(())
@@ -225,24 +216,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.check_space(&mut checking)?;
         for log in 0..core.logs.count() {
             for fault in core.logs.check(&core.pm, log)? {
-                checking.fault(format!("I6: {fault}"));
+                checking.report.fault(format!("I6: {fault}"));
             }
         }
         let _pin = core.pin();
         let mut next = Some(0);
         while let Some(hash) = next {
             let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
-                checking.fault(format!("I2: {error}"));
+                checking.report.fault(format!("I2: {error}"));
                 (Vec::new(), core.range_after(core.level_count(), hash))
             });
             for record in records {
                 if let Some(payloads) = &core.payloads
                     && let Some(fault) = payloads.fault(&core.pm, record.value)?
                 {
-                    checking.fault(format!("I7: a record with hash {:#x}: {fault}", record.key));
+                    checking
+                        .report
+                        .fault(format!("I7: a record with hash {:#x}: {fault}", record.key));
                 }
                 if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
-                    checking.fault(format!("I2: {error}"));
+                    checking.report.fault(format!("I2: {error}"));
                 }
                 checking.report.records += 1;
             }
