@@ -3,8 +3,8 @@
 #
 #   scripts/sanitizers.sh [thread|address|all] [CARGO TEST ARGS]     both, on the unit tests, when nothing is given
 #
-# ThreadSanitizer does not understand fences: it may report a plain access that only a fence orders. Such reports are
-# silenced one by one, with the reason, in scripts/tsan-suppressions.txt.
+# The concurrent scenarios: `scripts/sanitizers.sh all --test linearize --test dlht --test iceberg --test plush --test join`.
+# ThreadSanitizer does not understand fences, and would report a plain access that only a fence orders: there is none.
 
 source "$(dirname "$0")/common.sh"
 which=all
@@ -26,7 +26,6 @@ x86_64-unknown-linux-gnu | aarch64-unknown-linux-gnu) ;;
 esac
 
 [ $# -gt 0 ] || set -- --lib
-export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan-suppressions.txt ${TSAN_OPTIONS:-}"
 sanitize() {
     # The standard library must be built alike, or its synchronisation stays invisible.
     RUSTFLAGS="-Zsanitizer=$1 ${RUSTFLAGS:-}" run cargo +nightly test -Zbuild-std --target "$host" \
