@@ -23,7 +23,7 @@ pub(crate) const DESIGNS: &[&dyn Design] = &[
     &ablated::NO_FILTERS,
     &ablated::READ_LOCKS,
     &ablated::CCEH_LIKE,
-    &IcebergHt,
+    &IcebergHt { usual: Medium::Pmem },
     &PlushHt,
     &InMemory::Shared,
     &InMemory::Local,
@@ -133,8 +133,13 @@ impl Design for Dash {
     }
 }
 
+/// IcebergHT, in DRAM as its paper also has it.
+pub(crate) const ICEBERG_IN_MEMORY: &dyn Design = &IcebergHt { usual: Medium::Memory };
+
 /// IcebergHT.
-struct IcebergHt;
+struct IcebergHt {
+    usual: Medium,
+}
 
 impl Design for IcebergHt {
     fn name(&self) -> &str {
@@ -147,7 +152,7 @@ impl Design for IcebergHt {
     }
 
     fn usual_medium(&self) -> Medium {
-        Medium::Pmem
+        self.usual
     }
 
     fn offers_yards(&self) -> bool {

@@ -27,6 +27,8 @@ pub(crate) struct Session {
     pub machine: Machine,
     /// Who takes part: our tables, then the peers.
     pub designs: Vec<&'static dyn Design>,
+    /// How many of these are there for the whole session: those in front.
+    chosen: usize,
     peers: Vec<&'static dyn Design>,
     pub space: KeySpace,
     parent: PathBuf,
@@ -65,11 +67,12 @@ impl Session {
         let medium = args.medium.or(args.durability.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(default_dir);
-        let peers = rival::chosen(&args)?;
+        let (chosen, peers) = (chosen_designs(&args)?, rival::chosen(&args)?);
         Ok(Self {
             output: Output::open(&args)?,
             machine: Machine::detect(),
-            designs: [chosen_designs(&args)?, peers.clone()].concat(),
+            chosen: chosen.len(),
+            designs: [chosen, peers.clone()].concat(),
             peers,
             space: KeySpace::new(args.seed),
             scratch: Scratch::new(&parent)?,
@@ -90,10 +93,11 @@ impl Session {
         self.wrong.borrow().is_empty()
     }
 
-    /// Lets the competitors take part from here on, or leaves them out.
-    pub fn invite_peers(&mut self, invited: bool) {
-        self.designs.retain(|design| !design.is_peer());
-        if invited {
+    /// Lets competitors and others take part from here on, besides those chosen; none but these.
+    pub fn invite(&mut self, peers: bool, others: &[&'static dyn Design]) {
+        self.designs.truncate(self.chosen);
+        self.designs.extend(others);
+        if peers {
             self.designs.extend(&self.peers);
         }
     }

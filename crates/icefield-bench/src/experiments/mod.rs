@@ -32,6 +32,7 @@ mod ycsb;
 use std::time::Instant;
 
 use crate::args::{Args, Batch};
+use crate::designs::ICEBERG_IN_MEMORY;
 use crate::output::Output;
 use crate::report::{self, RunFacts};
 use crate::session::Session;
@@ -297,7 +298,10 @@ const BY_THREADS: [&str; 1] = ["join"];
 /// Options for one of all experiments, where none were asked for.
 fn prepare(session: &mut Session, asked: &Args, name: &str) {
     let headline = HEADLINES.contains(&name);
-    session.invite_peers(headline || !asked.quick || !asked.peers.is_empty());
+    // The paper's figure of IcebergHT in DRAM is one of inserts.
+    let in_memory = name == "insert" && asked.tables.is_empty() && asked.medium.is_none();
+    let others: &[_] = if in_memory { &[ICEBERG_IN_MEMORY] } else { &[] };
+    session.invite(headline || !asked.quick || !asked.peers.is_empty(), others);
     session.args.threads = match asked.threads.as_slice() {
         [] if asked.quick && !headline && !BY_THREADS.contains(&name) => {
             vec![session.machine.cores()]

@@ -153,7 +153,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         judge: |rows| {
             beside(
                 rows,
-                &Pick::new("insert", "iceberg", "none"),
+                &Pick { medium: Some("pmem"), ..Pick::new("insert", "iceberg", "none") },
                 "dash-eh",
                 1.5,
                 "insert --tables iceberg,dash-eh --batch none",

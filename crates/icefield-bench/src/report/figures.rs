@@ -219,13 +219,22 @@ fn by_point(rows: &[&Measured], plot: &Plot) -> Vec<Chart> {
 
 fn chart(title: String, rows: &[&Measured], plot: &Plot) -> Chart {
     let places = in_order(rows.iter().map(|row| plot.place(row)));
+    let name = |row: &Measured| {
+        let alike = |other: &&&Measured| other.table == row.table && other.medium != row.medium;
+        match &row.medium {
+            Some(medium) if rows.iter().any(|other| alike(&other)) => {
+                format!("{} ({medium})", row.table)
+            }
+            _ => row.table.clone(),
+        }
+    };
     let at = |place: &String, table: Option<&String>, value: &dyn Fn(&Measured) -> Option<f64>| {
         let here = rows.iter().filter(|row| plot.place(row) == *place);
-        let here = here.filter(|row| table.is_none_or(|table| row.table == *table));
+        let here = here.filter(|row| table.is_none_or(|table| name(row) == *table));
         here.filter_map(|row| value(row))
             .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))))
     };
-    let names = in_order(rows.iter().map(|row| row.table.clone()));
+    let names = in_order(rows.iter().map(|row| name(row)));
     let series: Vec<_> = names
         .into_iter()
         .take(SERIES)
