@@ -395,7 +395,7 @@ fn opening_is_cheap<P: Directory>() {
             table.put(key, key).expect("room");
         }
         let image = sim.image();
-        std::mem::forget(table);
+        drop(table);
         let reopened = Sim::from_image(
             &image,
             SimOptions {

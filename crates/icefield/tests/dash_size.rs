@@ -262,7 +262,6 @@ fn crashes_in_a_row<P: Directory>(options: DashOptions<u64, u64, P>) -> Check {
             assert_eq!(table.len()?, keys.len() as u64);
         }
         image = sim.image();
-        std::mem::forget(table);
     }
     println!("{}: {CRASHES} crashes, {} records left", P::DESIGN, keys.len());
     Ok(())
