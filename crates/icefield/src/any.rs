@@ -93,14 +93,14 @@ impl AnyTable {
         options: &AnyOptions,
     ) -> Result<Self> {
         let (key, value) = (DataType::new(KEY, key_type)?, DataType::new(VALUE, value_type)?);
-        let design = designs::named(design).ok_or_else(|| Error::InvalidOption {
+        let known = designs::Known::named(design).ok_or_else(|| Error::InvalidOption {
             option: "design",
             detail: format!(
                 "`{design}` is no design on disk; there are {}",
                 Self::DESIGNS.join(", ")
             ),
         })?;
-        designs::create(path.as_ref(), design, key, value, options)
+        known.create(path.as_ref(), key, value, options)
     }
 
     /// Opens the table at `path` for reading and writing.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use icefield::{Dash, DashEh, DashLh, Directory, Dlht, Durable, Iceberg, Plush, Result, Value};
+use icefield::{DashEh, DashLh, Dlht, Durable, Iceberg, Plush, Result, Value};
 
 use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
@@ -18,32 +18,20 @@ pub trait Shown: Durable<Key = u64> + Sized {
     fn open(path: &Path) -> Result<Self>;
 }
 
-impl<V: Value + ?Sized, P: Directory> Shown for Dash<u64, V, P> {
-    fn create(path: &Path) -> Result<Self> {
-        Self::options().create(path)
-    }
-    fn open(path: &Path) -> Result<Self> {
-        Self::options().open(path)
-    }
+/// Every table makes and opens itself alike, but they have no trait for it.
+macro_rules! shown {
+    ($($table:ident),*) => {$(
+        impl<V: Value + ?Sized> Shown for $table<u64, V> {
+            fn create(path: &Path) -> Result<Self> {
+                Self::options().create(path)
+            }
+            fn open(path: &Path) -> Result<Self> {
+                Self::options().open(path)
+            }
+        }
+    )*};
 }
-
-impl<V: Value + ?Sized> Shown for Iceberg<u64, V> {
-    fn create(path: &Path) -> Result<Self> {
-        Self::options().create(path)
-    }
-    fn open(path: &Path) -> Result<Self> {
-        Self::options().open(path)
-    }
-}
-
-impl<V: Value + ?Sized> Shown for Plush<u64, V> {
-    fn create(path: &Path) -> Result<Self> {
-        Self::options().create(path)
-    }
-    fn open(path: &Path) -> Result<Self> {
-        Self::options().open(path)
-    }
-}
+shown!(DashEh, DashLh, Iceberg, Plush);
 
 /// A table of the tour.
 pub struct Design {

@@ -10,19 +10,25 @@ use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
 use crate::plush::Plush;
 use crate::pm::{Durability, Mapped, MappedOptions, superblock};
+use crate::record::opening::refusal_of_disks;
 use crate::{Error, Result};
+
+/// A table whose types are known no more.
+type AnyBox = Box<dyn Erased>;
 
 /// A design as the functions below need it.
 trait Design {
     /// Its name in superblocks and commands.
     const NAME: &'static str;
+    /// Whether it is right on media that reorder the stores within a line.
+    const DISKS: bool;
 
-    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<Box<dyn Erased>>
+    fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
     where
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
 
-    fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
+    fn open<K, V>(pm: Mapped) -> Result<AnyBox>
     where
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
@@ -37,17 +43,14 @@ struct Types<'a> {
 
 /// A design of the library: options and tables have no common trait, so each is written out by the compiler.
 macro_rules! design {
-    ($design:ident, $name:literal, $table:ident) => {
+    ($design:ident, $name:literal, $table:ident, disks: $disks:literal) => {
         struct $design;
 
         impl Design for $design {
             const NAME: &'static str = $name;
+            const DISKS: bool = $disks;
 
-            fn create<K, V>(
-                path: &Path,
-                types: Types<'_>,
-                options: &AnyOptions,
-            ) -> Result<Box<dyn Erased>>
+            fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
             where
                 K: Untyped + Key + ?Sized,
                 V: Untyped + Value + ?Sized,
@@ -65,7 +68,7 @@ macro_rules! design {
                 Ok(Box::new(made.create(path)?))
             }
 
-            fn open<K, V>(pm: Mapped) -> Result<Box<dyn Erased>>
+            fn open<K, V>(pm: Mapped) -> Result<AnyBox>
             where
                 K: Untyped + Key + ?Sized,
                 V: Untyped + Value + ?Sized,
@@ -75,35 +78,61 @@ macro_rules! design {
         }
     };
 }
-design!(Dash, "dash-eh", DashEh);
-design!(DashLinear, "dash-lh", DashLh);
-design!(IcebergHt, "iceberg", Iceberg);
-design!(PlushHt, "plush", Plush);
+design!(DashExtendible, "dash-eh", DashEh, disks: false);
+design!(DashLinear, "dash-lh", DashLh, disks: false);
+design!(IcebergHt, "iceberg", Iceberg, disks: false);
+design!(PlushHt, "plush", Plush, disks: true);
 
 /// Every design that can be created and opened.
-pub(super) const NAMES: &[&str] = &[Dash::NAME, DashLinear::NAME, IcebergHt::NAME, PlushHt::NAME];
+const KNOWN: [Known; 4] = [
+    Known::of::<DashExtendible>(),
+    Known::of::<DashLinear>(),
+    Known::of::<IcebergHt>(),
+    Known::of::<PlushHt>(),
+];
 
-/// The design of that name.
-pub(super) fn named(design: &str) -> Option<&'static str> {
-    NAMES.iter().find(|name| **name == design).copied()
+/// Their names.
+pub(super) const NAMES: &[&str] = &{
+    let mut names = [""; KNOWN.len()];
+    let mut at = 0;
+    while at < KNOWN.len() {
+        names[at] = KNOWN[at].name;
+        at += 1;
+    }
+    names
+};
+
+/// A design that is known by its name.
+#[derive(Clone, Copy)]
+pub(super) struct Known {
+    name: &'static str,
+    disks: bool,
+    create: fn(&Path, Types<'_>, &AnyOptions) -> Result<AnyBox>,
+    open: fn(Mapped, (Form, Form)) -> Result<AnyBox>,
 }
 
-/// Makes a table of a [`named`] design.
-pub(super) fn create(
-    path: &Path,
-    design: &'static str,
-    key: DataType,
-    value: DataType,
-    options: &AnyOptions,
-) -> Result<AnyTable> {
-    let types = Types { key: (key.name(), key.form()), value: (value.name(), value.form()) };
-    let table = match design {
-        DashLinear::NAME => create_as::<DashLinear>(path, types, options),
-        IcebergHt::NAME => create_as::<IcebergHt>(path, types, options),
-        PlushHt::NAME => create_as::<PlushHt>(path, types, options),
-        _ => create_as::<Dash>(path, types, options),
-    }?;
-    Ok(AnyTable { table, design, key, value })
+impl Known {
+    const fn of<D: Design>() -> Self {
+        Self { name: D::NAME, disks: D::DISKS, create: create_as::<D>, open: open_as::<D> }
+    }
+
+    /// The design of that name.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        KNOWN.into_iter().find(|known| known.name == name)
+    }
+
+    /// Makes a table.
+    pub(super) fn create(
+        self,
+        path: &Path,
+        key: DataType,
+        value: DataType,
+        options: &AnyOptions,
+    ) -> Result<AnyTable> {
+        let types = Types { key: (key.name(), key.form()), value: (value.name(), value.form()) };
+        let table = (self.create)(path, types, options)?;
+        Ok(AnyTable { table, design: self.name, key, value })
+    }
 }
 
 /// Opens whatever table is at `path`.
@@ -121,7 +150,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
         Mapped::open(path, options)
     }?;
     let (_, identity) = superblock::read(&pm)?;
-    let design = named(&identity.design).ok_or_else(|| {
+    let known = Known::named(&identity.design).ok_or_else(|| {
         let (path, found) = (path.display(), identity.design.as_str());
         Error::Unsupported(match found {
             crate::join::DESIGN => format!(
@@ -134,30 +163,17 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
             ),
         })
     })?;
-    if wanted == Durability::Disk && design != PlushHt::NAME {
-        let path = path.display();
-        return Err(Error::Unsupported(format!(
-            "{path}: durability disk is for {}",
-            PlushHt::NAME
-        )));
+    if wanted == Durability::Disk && !known.disks {
+        return Err(refusal_of_disks(known.name));
     }
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
     let forms = (key.form(), value.form());
-    let table = match design {
-        DashLinear::NAME => open_as::<DashLinear>(pm, forms),
-        IcebergHt::NAME => open_as::<IcebergHt>(pm, forms),
-        PlushHt::NAME => open_as::<PlushHt>(pm, forms),
-        _ => open_as::<Dash>(pm, forms),
-    }?;
-    Ok(AnyTable { table, design, key, value })
+    let table = (known.open)(pm, forms)?;
+    Ok(AnyTable { table, design: known.name, key, value })
 }
 
-fn create_as<D: Design>(
-    path: &Path,
-    types: Types<'_>,
-    options: &AnyOptions,
-) -> Result<Box<dyn Erased>> {
+fn create_as<D: Design>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox> {
     match (types.key.1, types.value.1) {
         (Form::Word, Form::Word) => D::create::<AnyWord, AnyWord>(path, types, options),
         (Form::Word, _) => D::create::<AnyWord, AnyBytes>(path, types, options),
@@ -166,7 +182,7 @@ fn create_as<D: Design>(
     }
 }
 
-fn open_as<D: Design>(pm: Mapped, forms: (Form, Form)) -> Result<Box<dyn Erased>> {
+fn open_as<D: Design>(pm: Mapped, forms: (Form, Form)) -> Result<AnyBox> {
     match forms {
         (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(pm),
         (Form::Word, _) => D::open::<AnyWord, AnyBytes>(pm),

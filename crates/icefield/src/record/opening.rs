@@ -15,6 +15,14 @@ use crate::{Error, Result};
 /// The superblock parameter that holds the chunk size of the blob store.
 const CHUNK_BYTES: usize = 3;
 
+/// Why `table` is not to be had on a disk.
+pub(crate) fn refusal_of_disks(table: &str) -> Error {
+    Error::Unsupported(format!(
+        "{table} needs a medium that keeps the order of stores within a cache line: choose durability pmem, process or \
+         auto"
+    ))
+}
+
 /// The options that every table has.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
@@ -52,10 +60,7 @@ impl Common {
     /// The medium's options; `table` names who refuses `Disk`.
     pub(crate) fn mapped(&self, table: &str) -> Result<MappedOptions> {
         if self.durability == Durability::Disk && !self.allows_disk {
-            return Err(Error::Unsupported(format!(
-                "{table} needs a medium that keeps the order of stores within a cache line: choose durability pmem, \
-                 process or auto"
-            )));
+            return Err(refusal_of_disks(table));
         }
         Ok(MappedOptions {
             durability: self.durability,
