@@ -56,7 +56,7 @@ pub enum Error {
         pid: u32,
     },
     /// The table on disk has another design, other key or other value types.
-    #[error("{}: this is a {found}, not a {expected}", path.display())]
+    #[error("{}: this is a {found}, not a {expected}; open it as what it is", path.display())]
     TypeMismatch {
         /// The table's directory.
         path: PathBuf,
@@ -66,7 +66,7 @@ pub enum Error {
         found: String,
     },
     /// The table was written by another version of the file format.
-    #[error("{}: format version {found}; this build reads version {supported}", path.display())]
+    #[error("{}: format version {found}; this build reads version {supported}: export it with the build that made it, and load it with this one", path.display())]
     FormatVersion {
         /// The table's directory.
         path: PathBuf,
@@ -97,20 +97,22 @@ pub enum Error {
         needed_bytes: u64,
     },
     /// A table of fixed size has no slot left for this key.
-    #[error("the table is full and may not grow")]
+    #[error("the table is full and may not grow; make it with a larger capacity, or let it resize")]
     Full,
     /// A shadow insert that has neither committed nor aborted holds the key.
     #[error("a shadow insert holds the key until it commits or aborts")]
     Shadowed,
     /// The system has no memory for a larger table in DRAM. The table is as it was, and takes records again when there is
     /// memory.
-    #[error("no memory for {needed_bytes} more bytes")]
+    #[error("no memory for {needed_bytes} more bytes; free some, and try again")]
     NoMemory {
         /// How many bytes were asked for.
         needed_bytes: u64,
     },
     /// A key is longer than the design stores.
-    #[error("a key of {len} bytes; at most {max} are possible")]
+    #[error(
+        "a key of {len} bytes; at most {max} are possible: store a hash of it, and the key in the value"
+    )]
     KeyTooLong {
         /// Its length in bytes.
         len: usize,
@@ -118,7 +120,9 @@ pub enum Error {
         max: usize,
     },
     /// A value is longer than the design stores.
-    #[error("a value of {len} bytes; at most {max} are possible")]
+    #[error(
+        "a value of {len} bytes; at most {max} are possible: store it in parts, or in a file and its name here"
+    )]
     ValueTooLong {
         /// Its length in bytes.
         len: usize,
@@ -126,7 +130,7 @@ pub enum Error {
         max: usize,
     },
     /// A change was asked of a table that was opened read-only.
-    #[error("the table is open read-only")]
+    #[error("the table is open read-only; open it for writing to change it")]
     ReadOnly,
     /// An earlier sync failed, so what the medium holds is unknown. Reads go on; every change fails until the table is
     /// opened anew.
