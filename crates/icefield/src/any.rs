@@ -18,6 +18,15 @@ use crate::{Error, Result};
 
 /// How [`AnyTable::create`] makes a table, and [`AnyTable::open_with`] opens one; the fields mean what they mean on the
 /// typed tables' options.
+///
+/// ```
+/// use icefield::{AnyOptions, AnyTable};
+/// let directory = tempfile::tempdir()?;
+/// let options = AnyOptions { capacity: Some(1000), ..AnyOptions::default() };
+/// let table = AnyTable::create(directory.path().join("t.ice"), "iceberg", "u64", "str", &options)?;
+/// assert!(table.stats().capacity >= 1000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct AnyOptions {
     /// How many records it is made for; it grows beyond them.
@@ -31,6 +40,17 @@ pub struct AnyOptions {
 }
 
 /// A part of a table, from [`AnyTable::scan`].
+///
+/// ```
+/// use icefield::{AnyOptions, AnyTable, Cursor};
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("t.ice");
+/// let table = AnyTable::create(path, "dash-eh", "str", "str", &AnyOptions::default())?;
+/// table.put(b"one", b"eins")?;
+/// let page = table.scan(Cursor::START, 10)?;
+/// assert_eq!(page.records, [(b"one".to_vec(), b"eins".to_vec())]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AnyPage {
     /// The records, key and value, in the table's own order.

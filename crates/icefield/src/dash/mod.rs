@@ -242,6 +242,13 @@ pub struct Dash<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium = Ma
 }
 
 /// Dash with extendible hashing: a durable, concurrent hash table that opens instantly.
+///
+/// ```
+/// let table = icefield::DashEh::<str, u64>::in_memory()?;
+/// table.insert("one", 1)?;
+/// assert_eq!(table.get("one")?, Some(1));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub type DashEh<K, V, M = Mapped> = Dash<K, V, Eh, M>;
 
 /// Dash with linear hashing: a durable, concurrent hash table that opens instantly and grows by a segment at a time.

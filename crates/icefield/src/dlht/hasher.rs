@@ -3,6 +3,13 @@
 use crate::base::hash::{Hash, HashKind, random_seed};
 
 /// How keys are spread over bins.
+///
+/// ```
+/// use icefield::{Dlht, DlhtHash};
+/// let dense = Dlht::<u32, u32>::options().hash(DlhtHash::Modulo).build()?;
+/// dense.insert(1, 10);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DlhtHash {

@@ -155,18 +155,54 @@ pub use shadow::{Shadow, Shadows};
 pub use snapshot::{Snapshot, SnapshotIter};
 
 /// A DLHT table of words; use it as [`Dlht`] or [`DlhtLocal`].
+///
+/// ```
+/// use icefield::{DlhtTable, Mode};
+///
+/// fn total<M: Mode>(table: &DlhtTable<u64, u64, M>) -> u64 {
+///     table.iter().map(|(_, value)| value).sum()
+/// }
+/// assert_eq!(total(&icefield::Dlht::from_iter([(1, 10), (2, 20)])), 30);
+/// assert_eq!(total(&icefield::DlhtLocal::from_iter([(1, 10)])), 10);
+/// ```
 pub struct DlhtTable<K, V, M: Mode = Shared> {
     core: Core<M>,
     types: PhantomData<fn(K, V)>,
 }
 
 /// DLHT for any number of threads.
+///
+/// ```
+/// let table = icefield::Dlht::<u64, u64>::new();
+/// std::thread::scope(|scope| {
+///     for thread in 0..2 {
+///         scope.spawn({
+///             let table = &table;
+///             move || table.insert(thread, thread * 10)
+///         });
+///     }
+/// });
+/// assert_eq!((table.get(0), table.get(1)), (Some(0), Some(10)));
+/// ```
 pub type Dlht<K, V> = DlhtTable<K, V, Shared>;
 
 /// DLHT for one thread.
+///
+/// ```
+/// let table = icefield::DlhtLocal::<u64, u64>::new();
+/// table.insert(1, 10);
+/// assert_eq!(table.get(1), Some(10));
+/// ```
 pub type DlhtLocal<K, V> = DlhtTable<K, V, Local>;
 
 /// An iterator over a table's records, from [`DlhtTable::iter`]; reads ahead a page at a time.
+///
+/// ```
+/// let table = icefield::Dlht::<u64, u64>::from_iter([(1, 10), (2, 20)]);
+/// let mut records: Vec<(u64, u64)> = table.iter().collect();
+/// records.sort();
+/// assert_eq!(records, [(1, 10), (2, 20)]);
+/// ```
 pub struct DlhtIter<'a, K, V, M: Mode = Shared> {
     table: &'a DlhtTable<K, V, M>,
     page: std::vec::IntoIter<(K, V)>,

@@ -13,6 +13,13 @@ use crate::base::reclaim::{Reclaimer, Section};
 use crate::base::sync::{self, AtomicU64, Ordering};
 
 /// How many threads a table is for: [`Shared`] or [`Local`].
+///
+/// ```
+/// fn len<M: icefield::Mode>(table: &icefield::DlhtTable<u64, u64, M>) -> u64 {
+///     table.len()
+/// }
+/// assert_eq!(len(&icefield::Dlht::new()), 0);
+/// ```
 pub trait Mode: Synchronization {}
 
 impl<M: Synchronization> Mode for M {}
@@ -49,6 +56,11 @@ pub trait Synchronization: Sized + 'static {
 }
 
 /// Any number of threads.
+///
+/// ```
+/// let table: icefield::DlhtTable<u64, u64, icefield::Shared> = icefield::Dlht::new();
+/// assert!(table.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Shared;
 
@@ -134,6 +146,11 @@ impl<T: Turns> Synchronization for Interleaved<T> {
 }
 
 /// One thread.
+///
+/// ```
+/// let table: icefield::DlhtTable<u64, u64, icefield::Local> = icefield::DlhtLocal::new();
+/// assert!(table.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Local;
 

@@ -271,6 +271,11 @@ impl<'a, K: Word> IntoIterator for &'a DlhtSet<K> {
 }
 
 /// An iterator over a set's keys, from [`DlhtSet::iter`]; reads ahead a page at a time.
+///
+/// ```
+/// let set = icefield::DlhtSet::<u64>::from_iter([1, 2]);
+/// assert_eq!(set.iter().sum::<u64>(), 3);
+/// ```
 pub struct DlhtSetIter<'a, K> {
     set: &'a DlhtSet<K>,
     page: std::vec::IntoIter<(u64, u64)>,

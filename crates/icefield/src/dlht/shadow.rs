@@ -27,6 +27,15 @@ pub(super) fn shadowed<V: Word>(
 
 /// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]: its key is absent for
 /// every reader and held against every other insert. Dropping it aborts; forgetting it holds the key for ever.
+///
+/// ```
+/// let table = icefield::Dlht::<u64, u64>::new();
+/// let shadow = table.try_insert_shadow(1, 10)?;
+/// assert_eq!(table.get(1), None); // Nobody sees it, and nobody else can have the key.
+/// shadow.commit();
+/// assert_eq!(table.get(1), Some(10));
+/// # Ok::<(), icefield::NotShadowed<u64>>(())
+/// ```
 #[must_use = "dropping a shadow insert aborts it"]
 pub struct Shadow<'a, K: Word, V: Word, M: Mode = Shared> {
     table: &'a DlhtTable<K, V, M>,

@@ -15,6 +15,13 @@ use crate::Result;
 use crate::key::Word;
 
 /// All records of a table as they were at one moment, from [`super::DlhtTable::snapshot`].
+///
+/// ```
+/// let table = icefield::Dlht::<u64, u64>::from_iter([(1, 10)]);
+/// let before = table.snapshot();
+/// table.insert(1, 11);
+/// assert_eq!(before.iter().collect::<Vec<_>>(), [(1, 10)]);
+/// ```
 pub struct Snapshot<K, V> {
     index: Arc<Index>,
     types: PhantomData<fn(K, V)>,
@@ -60,6 +67,11 @@ impl<'a, K: Word, V: Word> IntoIterator for &'a Snapshot<K, V> {
 }
 
 /// The records of a [`Snapshot`].
+///
+/// ```
+/// let snapshot = icefield::Dlht::<u64, u64>::from_iter([(1, 10), (2, 20)]).snapshot();
+/// assert_eq!(snapshot.iter().map(|(_, value)| value).sum::<u64>(), 30);
+/// ```
 pub struct SnapshotIter<'a, K, V> {
     snapshot: &'a Snapshot<K, V>,
     /// The next bin.

@@ -17,6 +17,15 @@ use crate::pm::{Medium, Region, superblock};
 use crate::{Error, Result};
 
 /// What an insert does when the delta store is full.
+///
+/// ```
+/// use icefield::{Error, JoinIndex, OnFull};
+/// let options = JoinIndex::<u64>::options().delta_limit(1).on_full(OnFull::Refuse);
+/// let index = options.build_in_memory(&[1, 2], &[10, 20])?;
+/// index.insert(3, 30)?;
+/// assert!(matches!(index.insert(4, 40), Err(Error::DeltaFull)));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {

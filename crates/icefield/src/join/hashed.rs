@@ -19,6 +19,12 @@ const TOKEN: &[u8] = b"icefield";
 
 /// The hash of a key of bytes, as such an index stores it. Has a name of its own, so that the index is not opened as
 /// one of numbers.
+///
+/// ```
+/// use icefield::{KeyHash, Word};
+/// assert_eq!(KeyHash(7).to_word(), 7);
+/// assert_ne!(KeyHash::TYPE, u64::TYPE);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHash(pub u64);
 

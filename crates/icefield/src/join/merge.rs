@@ -27,6 +27,13 @@ pub(super) const WRITTEN_BYTES: usize = 1 << 17;
 const VERIFIED_BLOCKS: u64 = 256;
 
 /// How a merge made the new generation.
+///
+/// ```
+/// use icefield::{JoinIndex, MergeKind};
+/// let index = JoinIndex::in_memory(&[1_u64, 2], &[10, 20])?;
+/// assert_eq!(index.merge()?.kind, MergeKind::Nothing);
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeKind {

@@ -6,6 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::{Error, Result};
 
 /// Why a shadow insert was not made.
+///
+/// ```
+/// use icefield::{Dlht, NotShadowed};
+/// let table = Dlht::<u64, u64>::new();
+/// let held = table.try_insert_shadow(1, 10).expect("nobody has the key");
+/// assert_eq!(table.try_insert_shadow(1, 11).err(), Some(NotShadowed::Shadowed));
+/// held.commit();
+/// assert_eq!(table.try_insert_shadow(1, 12).err(), Some(NotShadowed::Occupied(10)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotShadowed<V> {
     /// The key is present; holds its value.
@@ -26,6 +35,17 @@ impl<V> fmt::Display for NotShadowed<V> {
 impl<V: fmt::Debug> std::error::Error for NotShadowed<V> {}
 
 /// The keys that a [`Shadows`](crate::Shadows) holds, as the operations of a batch refer to them ([`Op::shadow`](crate::Op::shadow)).
+///
+/// ```
+/// use icefield::{Dlht, OnFailure, Op};
+/// let table = Dlht::<u64, u64>::new();
+/// let shadows = table.shadows(); // Goes for `&impl AsRef<HeldKeys>`.
+/// table.execute(&mut [Op::shadow(1, 10, &shadows)], OnFailure::Stop);
+/// assert_eq!(table.get(1), None);
+/// shadows.commit();
+/// assert_eq!(table.get(1), Some(10));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct HeldKeys {
     /// Where the table is, which cannot move while somebody borrows this.

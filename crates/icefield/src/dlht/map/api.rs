@@ -559,6 +559,16 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
 }
 
 /// A namespace of a [`DlhtMap`], from [`DlhtMap::namespace`].
+///
+/// ```
+/// let map = icefield::DlhtMap::<u64, &str>::new();
+/// let (animals, plants) = (map.namespace(1)?, map.namespace(2)?);
+/// let guard = map.pin();
+/// animals.insert(7, "newt", &guard);
+/// plants.insert(7, "moss", &guard);
+/// assert_eq!(animals.get(&7, &guard), Some(&"newt"));
+/// # Ok::<(), icefield::Error>(())
+/// ```
 pub struct DlhtNamespace<'a, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     map: &'a DlhtMap<K, V, S, A>,
     number: u16,

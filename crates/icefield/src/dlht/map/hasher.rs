@@ -30,6 +30,14 @@ impl BuildHasher for DlhtBuildHasher {
 }
 
 /// A hasher of [`DlhtBuildHasher`].
+///
+/// ```
+/// use std::hash::{BuildHasher, Hash, Hasher};
+/// let builder = icefield::DlhtBuildHasher::default();
+/// let mut hasher: icefield::DlhtHasher = builder.build_hasher();
+/// "one".hash(&mut hasher);
+/// assert_eq!(hasher.finish(), builder.hash_one("one"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct DlhtHasher {
     hash: Hash,

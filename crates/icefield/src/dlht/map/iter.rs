@@ -10,6 +10,14 @@ use crate::dlht::api::plain;
 use crate::table::SCAN_PAGE;
 
 /// An iterator over the records of a namespace, from [`DlhtMap::iter`].
+///
+/// ```
+/// let map = icefield::DlhtMap::from_iter([(1, "one"), (2, "two")]);
+/// let guard = map.pin();
+/// let mut names: Vec<_> = map.iter(&guard).map(|(_, name)| *name).collect();
+/// names.sort();
+/// assert_eq!(names, ["one", "two"]);
+/// ```
 pub struct DlhtMapIter<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     map: &'g DlhtMap<K, V, S, A>,
     namespace: u16,

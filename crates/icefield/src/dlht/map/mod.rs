@@ -102,6 +102,14 @@ where
 }
 
 /// While this lives, nothing that was got from the map under it goes away. From [`DlhtMap::pin`].
+///
+/// ```
+/// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
+/// let guard = map.pin();
+/// let one = map.get(&1, &guard);
+/// map.remove(&1, &guard);
+/// assert_eq!(one.map(String::as_str), Some("one")); // Gone from the map, not from memory.
+/// ```
 #[must_use = "nothing is protected once the guard is dropped"]
 #[derive(Debug)]
 pub struct DlhtGuard<'a> {

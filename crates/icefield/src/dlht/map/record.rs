@@ -46,6 +46,14 @@ pub(super) type Pointer<K, V> = NonNull<Record<K, V>>;
 struct Crowd<K, V, A: Allocator>(Vec<Pointer<K, V>, A>);
 
 /// A record that was refused, from [`DlhtMap::checked_insert`](crate::DlhtMap::checked_insert): why, and what it was.
+///
+/// ```
+/// let map = icefield::DlhtMap::<u64, String>::new();
+/// let guard = map.pin();
+/// if let Err(refused) = map.checked_insert(1, "one".to_owned(), &guard) {
+///     println!("{}: {} is not in the map", refused.error, refused.value);
+/// }
+/// ```
 pub struct Refused<K, V> {
     /// Why.
     pub error: Error,
