@@ -94,8 +94,9 @@ pub(super) fn bulk_load(session: &mut Session) -> Outcome {
                 session.progress(&what);
                 let (table, _removed) = empty(session, medium, keys.len() as u64)?;
                 let time = fill(session, &table, *load, &keys, threads)?;
-                let (checkpoint, done) = session.machine.run(1, |_| table.checkpoint(threads));
-                done.into_iter().collect::<icefield::Result<()>>()?;
+                let (checkpoint, done) =
+                    session.machine.run_whole(threads, || table.checkpoint(threads));
+                done?;
                 speeds.push((mops(keys.len(), time), mops(keys.len(), time + checkpoint)));
                 checkpoints.push(checkpoint.as_secs_f64() * 1e3);
                 check(session, design, &table, &keys)?;
@@ -137,8 +138,8 @@ pub(super) fn checkpoint(session: &mut Session) -> Outcome {
             let (table, _removed) = empty(session, medium, keys.len() as u64)?;
             fill(session, &table, Load::Unlogged, &keys, session.machine.cores())?;
             let before = moves(&table);
-            let (time, done) = session.machine.run(1, |_| table.checkpoint(*threads));
-            done.into_iter().collect::<icefield::Result<()>>()?;
+            let (time, done) = session.machine.run_whole(*threads, || table.checkpoint(*threads));
+            done?;
             records = moves(&table) - before;
             times.push(time.as_secs_f64() * 1e3);
             check(session, design, &table, &keys)?;

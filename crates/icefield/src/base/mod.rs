@@ -9,6 +9,7 @@ pub mod gate;
 pub mod group;
 pub mod hash;
 pub mod memory;
+pub(crate) mod parallel;
 pub mod pipeline;
 pub mod reclaim;
 pub mod sync;

@@ -12,6 +12,7 @@ use super::core::Core;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, fingerprint_of};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
+use crate::base::parallel::{in_parallel, threads_for};
 use crate::key::{Key, Value};
 use crate::pm::{Medium, Region};
 
@@ -86,18 +87,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 records += visit(from..(from + BUCKETS_AT_A_TIME).min(buckets))?;
             }
         };
-        let helpers = threads.min((buckets / BUCKETS_AT_A_TIME) as usize).saturating_sub(1);
-        if helpers == 0 {
-            return work();
-        }
-        std::thread::scope(|scope| {
-            let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            helpers.into_iter().fold(own, |result, helper| match helper.join() {
-                Ok(done) => result.and(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })
+        in_parallel(threads_for(threads, buckets as usize, BUCKETS_AT_A_TIME as usize), work)
+            .map(drop)
     }
 
     /// Gives the records of one bucket of each yard their fingerprints; tells how many there are.

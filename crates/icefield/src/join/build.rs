@@ -17,11 +17,11 @@ use super::layout::{
     BASES, BUCKETS, FILTER_WORD, FILTER_WORDS, GROUP_BYTES, Layout, MAX_RECORDS, RECORD_BYTES,
     Record, Root, WIDE_WORDS, bucket_of, filter_bit, share_of, short,
 };
-use super::parallel::{Tasks, in_parallel, threads_for};
 use super::plan::FilterBits;
 use super::seal::{Sums, WideGroup, set_bounds};
 use super::source::JoinSource;
 use crate::base::hash::Hash;
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::pm::{Medium, Region};
 use crate::{Error, Result};
 

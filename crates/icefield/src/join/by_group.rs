@@ -14,10 +14,10 @@ use super::layout::{
     NARROW_RECORDS, RECORD_BYTES, Root, WIDE, corrupt,
 };
 use super::merge::{GroupOut, Merged, WRITTEN_BYTES, words};
-use super::parallel::{Tasks, both, in_parallel, threads_for};
 use super::placed::{Placed, SHARE_GROUPS, Shares, Sorter};
 use super::seal::{Sums, WideGroup, set_bounds};
 use super::view::{Frame, View};
+use crate::base::parallel::{Tasks, both, in_parallel, threads_for};
 use crate::pm::{Medium, Region};
 use crate::{Error, Result};
 

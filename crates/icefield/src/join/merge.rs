@@ -13,12 +13,12 @@ use super::build::{Site, as_bytes};
 use super::delta::{Effect, KeyDelta};
 use super::layout::{BASES, BUCKETS, DELTAS, RECORD_BYTES, Root, WIDE_WORDS, reset_watermark};
 use super::log::{self, Log, Tail};
-use super::parallel::{Tasks, in_parallel, threads_for};
 use super::placed::Placed;
 use super::plan::merges_by_group;
 use super::source::{JoinSource, share};
 use super::view::{Frame, View};
 use crate::Result;
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::pm::{CellLine, Medium};
 
 /// Bytes of records that are written, or shown, at once.

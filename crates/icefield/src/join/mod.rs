@@ -123,7 +123,6 @@ mod layout;
 mod log;
 mod merge;
 mod options;
-mod parallel;
 mod placed;
 mod plan;
 mod probe;

@@ -8,9 +8,9 @@ use super::layout::{
     BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FIRST_WORD, GROUP_BYTES, Layout, NARROW_RECORDS,
     Root, Sealed, WIDE, WIDE_BYTES, WIDE_WORDS, short,
 };
-use super::parallel::{Tasks, in_parallel, threads_for};
 use crate::Result;
 use crate::base::hash::Hash;
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::pm::{Cell64, CellLine, Medium, Region};
 
 /// Blocks summed at a time.

@@ -100,21 +100,6 @@ pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'
     }
 }
 
-/// Does work on several threads, the caller's among them: each call of `work` takes parts of it until there are none.
-pub(super) fn in_parallel(threads: usize, work: impl Fn() -> Result<()> + Sync) -> Result<()> {
-    if threads <= 1 {
-        return work();
-    }
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();
-        let own = work();
-        helpers.into_iter().fold(own, |result, helper| match helper.join() {
-            Ok(done) => result.and(done),
-            Err(panic) => std::panic::resume_unwind(panic),
-        })
-    })
-}
-
 /// The bytes of a key or value in the payload log.
 pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8] {
     if let Raw::Word(word) = raw {

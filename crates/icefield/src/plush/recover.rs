@@ -3,11 +3,12 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::core::{Core, in_parallel};
+use super::core::Core;
 use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
 use super::root::Record;
 use crate::Result;
+use crate::base::parallel::in_parallel;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Words};
@@ -147,7 +148,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let parts = self.logs.region().len() / REPLAY_BYTES;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let next = AtomicUsize::new(0);
-        in_parallel(threads.min(parts as usize).min(self.logs.count()), || {
+        let threads = threads.min(parts as usize).min(self.logs.count());
+        in_parallel(threads, || {
             loop {
                 // Relaxed: only numbers are given out.
                 let log = next.fetch_add(1, Relaxed);
@@ -158,6 +160,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.logs.replay(&self.pm, log, visit)?;
             }
         })
+        .map(drop)
     }
 
     fn replay_one(&self, log: usize, record: Record, epoch: LogEpoch) -> Result<()> {

@@ -4,9 +4,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Plush;
-use super::core::{Core, in_parallel};
+use super::core::Core;
 use super::root::Record;
 use crate::Result;
+use crate::base::parallel::in_parallel;
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
@@ -64,7 +65,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
             }
         };
-        in_parallel(threads.min(self.root.entries() / ENTRIES_AT_A_TIME), work)
+        in_parallel(threads.min(self.root.entries() / ENTRIES_AT_A_TIME), work).map(drop)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Runs `work` on this thread and `threads - 1` others, and gives what each gave; the first error, if any failed. Where
 /// no more threads can be made, there are fewer: so `work` takes its tasks from a [`Tasks`] until there are none.
-pub(super) fn in_parallel<T: Send>(
+pub(crate) fn in_parallel<T: Send>(
     threads: usize,
     work: impl Fn() -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
@@ -29,7 +29,7 @@ pub(super) fn in_parallel<T: Send>(
 }
 
 /// Does both, side by side if there may be `threads` of them.
-pub(super) fn both<A: Send, B>(
+pub(crate) fn both<A: Send, B>(
     threads: usize,
     one: impl Fn() -> A + Sync,
     other: impl FnOnce() -> B,
@@ -47,17 +47,17 @@ pub(super) fn both<A: Send, B>(
 }
 
 /// Numbers of tasks, each given out once.
-pub(super) struct Tasks {
+pub(crate) struct Tasks {
     next: AtomicUsize,
     count: usize,
 }
 
 impl Tasks {
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self { next: AtomicUsize::new(0), count }
     }
 
-    pub(super) fn take(&self) -> Option<usize> {
+    pub(crate) fn take(&self) -> Option<usize> {
         // Relaxed: the number is all there is to it.
         let next = self.next.fetch_add(1, Relaxed);
         (next < self.count).then_some(next)
@@ -65,7 +65,7 @@ impl Tasks {
 }
 
 /// Threads for so much work: no more than have `each` of it to do.
-pub(super) fn threads_for(threads: usize, work: usize, each: usize) -> usize {
+pub(crate) fn threads_for(threads: usize, work: usize, each: usize) -> usize {
     threads.min(work / each.max(1)).max(1)
 }
 
