@@ -27,8 +27,9 @@ esac
 
 [ $# -gt 0 ] || set -- --lib
 sanitize() {
-    # The standard library must be built alike, or its synchronisation stays invisible.
-    RUSTFLAGS="-Zsanitizer=$1 ${RUSTFLAGS:-}" run cargo +nightly test -Zbuild-std --target "$host" \
+    # The standard library must be built alike, or its synchronisation stays invisible; and system calls must go through
+    # the C library, or a mapping at the address of a former one is taken for the same memory.
+    RUSTFLAGS="-Zsanitizer=$1 --cfg=rustix_use_libc ${RUSTFLAGS:-}" run cargo +nightly test -Zbuild-std --target "$host" \
         --target-dir "target/sanitizer-$1" -p icefield "${@:2}"
 }
 [ "$which" = address ] || sanitize thread "$@"
