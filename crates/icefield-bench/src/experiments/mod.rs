@@ -293,7 +293,7 @@ const EXPERIMENTS: &[Experiment] = &[
 const HEADLINES: [&str; 4] = ["get", "insert", "populate", "insdel"];
 
 /// Others that claims want measured by each number of threads.
-const BY_THREADS: [&str; 1] = ["join"];
+const BY_THREADS: [&str; 3] = ["join", "recovery", "checkpoint"];
 
 /// Options for one of all experiments, where none were asked for.
 fn prepare(session: &mut Session, asked: &Args, name: &str) {
