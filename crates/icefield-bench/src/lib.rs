@@ -15,6 +15,7 @@ mod counters;
 mod designs;
 mod error;
 mod experiments;
+mod frames;
 mod index;
 mod keys;
 mod limit;

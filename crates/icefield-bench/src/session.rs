@@ -10,6 +10,7 @@ use icefield::pm::sim::{Sim, SimOptions};
 
 use crate::args::{Args, Batch, Medium};
 use crate::designs::DESIGNS;
+use crate::frames;
 use crate::keys::{KeySpace, Tally};
 use crate::limit::{Arena, Loop, Pace, Pages};
 use crate::machine::{Machine, part};
@@ -329,9 +330,11 @@ impl Session {
         self.machine.run_between(threads, enter, work, leave)
     }
 
-    /// Asks for every key once, which maps the pages of a table that holds none of them.
+    /// Asks for every key once, which maps the pages of a table that holds none of them, and gives those of memory
+    /// frames.
     pub fn touch(&self, table: &dyn BenchTable, keys: &[u64]) -> Outcome {
-        self.timed(table, Call::GetMiss, keys, self.machine.cores(), Batch::Stream).map(drop)
+        self.timed(table, Call::GetMiss, keys, self.machine.cores(), Batch::Stream)?;
+        frames::fill()
     }
 
     /// Makes `call` for all `keys` on so many threads; gives the time and what was answered.

@@ -1,0 +1,77 @@
+//! Memory that is there before it is measured.
+
+use rustix::mm::{Advice, madvise};
+
+use crate::{Error, Outcome};
+
+/// Mappings beyond this are reservations, of which a table uses a little.
+const LARGEST: usize = 4 << 30;
+
+/// Gives each page of this process's own memory a frame, whoever mapped it. A page that has only been read shares one
+/// frame of zeros with all others of its kind, and the first write to it costs what clearing a page does: for huge ones
+/// a hundred inserts, and a thousand where the host has to find the memory first.
+pub(crate) fn fill() -> Outcome {
+    let path = "/proc/self/maps";
+    let maps = std::fs::read_to_string(path).map_err(|error| Error::file(path.as_ref(), error))?;
+    for range in maps.lines().filter_map(own) {
+        let bytes = range.end - range.start;
+        // SAFETY: the advice changes no content, of whatever is mapped there by now. Kernels without it leave the pages
+        // as they are, and one that is out of memory does, too.
+        let _ = unsafe {
+            let start = std::ptr::without_provenance_mut(range.start);
+            madvise(start, bytes, Advice::LinuxPopulateWrite)
+        };
+    }
+    Ok(())
+}
+
+/// The addresses of a line of that file, if it is of private memory that can be written.
+fn own(line: &str) -> Option<std::ops::Range<usize>> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let (rights, _offset, _device, inode) =
+        (words.next()?, words.next()?, words.next()?, words.next()?);
+    if rights != "rw-p" || inode != "0" || words.next() == Some("[stack]") {
+        return None;
+    }
+    let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+    (range.len() <= LARGEST).then_some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use icefield::base::memory::ZeroedArray;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let line = |rest: &str| own(&format!("7f00a000-7f00c000 {rest}"));
+        assert_eq!(line("rw-p 00000000 00:00 0 "), Some(0x7f00_a000..0x7f00_c000));
+        assert_eq!(line("rw-p 00000000 00:00 0  [heap]"), Some(0x7f00_a000..0x7f00_c000));
+        assert_eq!(line("rw-p 00000000 00:00 0  [stack]"), None);
+        assert_eq!(line("r--p 00000000 00:00 0 "), None);
+        assert_eq!(line("rw-s 00000000 00:1b 7  /dev/shm/front.ice"), None);
+        assert_eq!(own("1000-fffffffff000 rw-p 00000000 00:00 0 "), None);
+    }
+
+    /// Page faults of this thread so far: eight fields behind its name.
+    fn faults() -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        text.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn what_was_only_read_has_frames() {
+        let memory = ZeroedArray::<AtomicU64>::new(4 << 20).unwrap();
+        assert!(memory.iter().all(|word| word.load(Relaxed) == 0));
+        fill().unwrap();
+        let before = faults();
+        memory.iter().step_by(512).for_each(|word| word.store(1, Relaxed));
+        let faults = faults() - before;
+        assert!(faults < 8, "{faults} faults");
+    }
+}
