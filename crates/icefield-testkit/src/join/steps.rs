@@ -197,7 +197,8 @@ impl Pairs {
         for (position, &key) in keys.iter().enumerate() {
             joined.extend(self.of(key).map(|payload| (position, payload)));
         }
-        expect("probe_count", index.probe_count(keys)?, joined.len() as u64)?;
+        let joined_pairs = joined.len() as u64;
+        expect("probe_count", index.probe_count(keys)?, joined_pairs)?;
         let found = Mutex::new(Vec::new());
         index.probe(keys, |position, payload| {
             found
@@ -211,7 +212,8 @@ impl Pairs {
         let there = |&at: &usize| self.of(keys[at]).next().is_some();
         let (semi, anti) = (index.semi(keys)?, index.anti(keys)?);
         expect("semi", semi.ones().collect(), (0..keys.len()).filter(there).collect::<Vec<_>>())?;
-        expect("anti", anti.ones().count(), keys.len() - semi.ones().count())
+        expect("anti", anti.ones().count(), keys.len() - semi.ones().count())?;
+        expect("semi_count", index.semi_count(keys)?, (semi, joined_pairs))
     }
 
     /// Compares everything with what an index has, and checks it.
