@@ -185,7 +185,7 @@ impl Sealed {
         words_sum(sums, &self.words())
     }
 
-    /// Writes and persists the header of a file whose other blocks are durable.
+    /// Writes and persists the header of a file whose other blocks are durable, or flushed by this thread.
     pub(super) fn write(&self, pm: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
         let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
@@ -204,7 +204,7 @@ impl Sealed {
             // Relaxed: the checksum holds them together.
             cell.store(pm, word, Relaxed);
         }
-        // P4: the file is what its header says.
+        // P4: the file is what its header says; with it this thread's wide groups are durable.
         pm.persist(header);
         pm.writable()
     }
