@@ -287,10 +287,10 @@ impl<'a> Run<'a> {
 
     fn all(mut self, asked: &CrashOptions) -> Result<Done, String> {
         for _ in 0..asked.length {
-            let step = Step::draw(&mut self.rng, KEYS);
             if self.rng.one_in(CRASH_ONE_IN) {
-                self = self.crash_in(&step)?;
+                self = self.crash_and_go_on()?;
             } else {
+                let step = Step::draw(&mut self.rng, KEYS);
                 self.step(&step)?;
             }
         }
@@ -312,6 +312,22 @@ impl<'a> Run<'a> {
         self.watch().found.take().map_or(ran, Err)?;
         self.pairs.apply(step);
         self.settle()
+    }
+
+    /// Cuts the power inside a step, rather often a batch; then adds pairs, one by one, which what a lost batch has left
+    /// on the log could follow.
+    fn crash_and_go_on(mut self) -> Result<Self, String> {
+        let batch = self.rng.one_in(2).then(|| 2 + self.rng.below(7));
+        let step = match batch {
+            Some(count) => Step::insert(&mut self.rng, KEYS, count),
+            None => Step::draw(&mut self.rng, KEYS),
+        };
+        let mut run = self.crash_in(&step)?;
+        for _ in 0..run.rng.below(5) {
+            let step = Step::insert(&mut run.rng, KEYS, 1);
+            run.step(&step)?;
+        }
+        Ok(run)
     }
 
     /// Cuts the power inside a step, and goes on from an image of that moment.

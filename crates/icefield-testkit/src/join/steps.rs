@@ -90,7 +90,7 @@ impl Step {
     /// A random step.
     pub(super) fn draw(rng: &mut Rng, keys: u64) -> Self {
         match rng.below(16) {
-            0..5 => Self::Insert(vec![pair(rng, keys)]),
+            0..5 => Self::insert(rng, keys, 1),
             5..7 => Self::Insert((0..rng.below(9)).map(|_| pair(rng, keys)).collect()),
             7..9 => Self::Remove(key(rng, keys)),
             9..12 => {
@@ -100,6 +100,11 @@ impl Step {
             12 => Self::Merge,
             _ => Self::Probe((0..rng.below(150)).map(|_| key(rng, 2 * keys)).collect()),
         }
+    }
+
+    /// Adds so many pairs.
+    pub(super) fn insert(rng: &mut Rng, keys: u64, count: u64) -> Self {
+        Self::Insert((0..count).map(|_| pair(rng, keys)).collect())
     }
 
     /// The states that a crash during the step may leave, `before` among them: a batch is cut off somewhere.

@@ -78,7 +78,7 @@
 //! | **P1** delta records | the changes are kept | some of the window's, which count up to the first gap |
 //! | P2 records, then lines, piece by piece | they may be sealed | a file that nothing names |
 //! | P3 checksums, piece by piece | the header may be written | the same |
-//! | P4 header, wide groups | the root words may name the generation | the same |
+//! | P4 wide groups, header, watermark of 0 | the root words may name the generation | the same |
 //! | **P5** root words, first copy | the next generation is the present one | the present generation, with its log |
 //! | P6 zeros behind the log | records may be appended | words of a lost window, which the next writer removes |
 //!

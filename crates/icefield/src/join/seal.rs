@@ -81,7 +81,7 @@ impl<M: Medium> Site<'_, M> {
             lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
             self.pm.flush_object(&lines[*group as usize]);
             known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
-            // This thread's next fence makes them durable: the header's, if no other.
+            // This thread's next fence makes them durable: P4's, if no other.
             self.flush(region, at, WIDE_BYTES);
         }
         let sums_sum = self.sum_blocks(region, layout, known)?;
