@@ -64,6 +64,20 @@ def cases(rows, seed):
     }
 
 
+def tpch(scale):
+    """The keys of TPC-H's orders and line items, as its generator makes them: all lines of one order after another."""
+    modulus, multiplier, seed = (1 << 31) - 1, 16_807, 1_434_868_289
+    orders = int(1_500_000 * scale)
+    rows = np.arange(1, orders + 1, dtype=np.uint64)
+    build = (rows >> np.uint64(3) << np.uint64(5)) + (rows & np.uint64(7))
+    powers = np.array([multiplier], dtype=np.uint64)
+    while len(powers) < orders:
+        powers = np.concatenate([powers, powers * powers[-1] % np.uint64(modulus)])
+    drawn = powers[:orders] * np.uint64(seed) % np.uint64(modulus)
+    lines = 1 + (drawn / modulus * 7).astype(np.int64)
+    return build, np.repeat(build, lines)
+
+
 def expected(build, probe):
     """How many pairs of equal keys there are."""
     if not len(build):

@@ -29,6 +29,7 @@ def options():
     parser.add_argument("--medium", default="pmem", help="where Icefield's index lives: memory, process, pmem, disk")
     parser.add_argument("--dir", help="where relations are written for Icefield (a temporary directory)")
     parser.add_argument("--cases", action="store_true", help="instead: small relations that joins get wrong")
+    parser.add_argument("--tpch", type=float, metavar="SCALE", help="instead: TPC-H's orders and line items")
     parser.add_argument("--json", action="store_true", help="lines of JSON instead of text")
     return parser.parse_args()
 
@@ -37,6 +38,8 @@ def told(arguments):
     """The relations to join, by name."""
     if arguments.cases:
         return joins.cases(1_000, arguments.seed)
+    if arguments.tpch is not None:
+        return {f"tpch-{arguments.tpch:g}": joins.tpch(arguments.tpch)}
     rows = arguments.keys * 26 // 10 if arguments.probe is None else arguments.probe
     percents = [int(percent) for percent in arguments.selectivity.split(",")]
     return {

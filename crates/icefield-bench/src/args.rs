@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use icefield::{Durability, SyncMode, Yards};
 use icefield_testkit::workload::Distribution;
+
+use crate::{Error, Outcome};
 
 /// What to measure and how. The defaults are those of a full run; `--quick` makes a small one.
 ///
@@ -107,8 +109,8 @@ pub struct Args {
     /// At most 4 million keys, 1 million operations and three points of a sweep, measured once
     #[arg(long)]
     pub quick: bool,
-    /// The program and first arguments that start this command once more, for `recovery` [default: this program,
-    /// `bench`]
+    /// The program and first arguments that start this command once more, for `recovery` and `join-share` [default:
+    /// this program, `bench`]
     #[arg(skip)]
     pub program: Vec<OsString>,
 }
@@ -152,6 +154,18 @@ impl Args {
             quick: false,
             program: Vec::new(),
         }
+    }
+}
+
+impl Args {
+    /// The program and first arguments that start this command once more.
+    pub(crate) fn this_program(&self) -> Outcome<Vec<OsString>> {
+        if !self.program.is_empty() {
+            return Ok(self.program.clone());
+        }
+        let this = std::env::current_exe();
+        let this = this.map_err(|error| Error::file(Path::new("this program"), error))?;
+        Ok(vec![this.into(), "bench".into()])
     }
 }
 

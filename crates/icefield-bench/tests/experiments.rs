@@ -2,7 +2,7 @@
 //! and no table answers wrongly.
 //!
 //! No figure that a clock made is judged here. This is a test program without a harness, so that it can be its own
-//! child process: `recovery` starts it as `experiments bench recovery-child ...`.
+//! child process: `recovery` starts it as `experiments bench recovery-child ...`, and `join-share` alike.
 
 #![allow(clippy::unwrap_used, reason = "a test program: to panic is to fail")]
 
@@ -44,6 +44,7 @@ const TESTS: &[(&str, fn())] = &[
     ("records_have_any_size", records_have_any_size),
     ("levels_fill_as_the_paper_says", levels_fill_as_the_paper_says),
     ("recovery_is_independent_of_size", recovery_is_independent_of_size),
+    ("processes_share_an_index", processes_share_an_index),
     ("latencies_are_in_order", latencies_are_in_order),
     ("space_is_what_the_files_take", space_is_what_the_files_take),
     ("a_full_iceberg_is_nearly_all_records", a_full_iceberg_is_nearly_all_records),
@@ -53,7 +54,7 @@ const TESTS: &[(&str, fn())] = &[
     ("machines_say_what_they_cannot_measure", machines_say_what_they_cannot_measure),
 ];
 
-/// The program as `recovery` starts it.
+/// The program as `recovery` and `join-share` start it.
 #[derive(Parser)]
 enum Program {
     Bench(Args),
@@ -106,6 +107,8 @@ fn list_names_every_experiment() {
         "recovery",
         "latency",
         "space",
+        "join",
+        "join-share",
     ] {
         assert!(listed.contains(&format!("\"{name}\"")), "{name} is missing");
     }
@@ -398,6 +401,20 @@ fn recovery_is_independent_of_size() {
     // Equal but for how full the segments happen to be, which evens out over the thousands of a larger table.
     let (small, large) = (lines(20_000), lines(160_000));
     assert!((small / large - 1.0).abs() < 0.2, "{small} lines, {large} lines");
+}
+
+fn processes_share_an_index() {
+    let rows = rows(Args { keys: Some(400_000), ..small("join-share") });
+    let [one, eight] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((extra(one, "processes"), extra(eight, "processes")), (1.0, 8.0));
+    let bytes = number(one, "bytes_per_key") * 400_000.0;
+    for row in [one, eight] {
+        // Files have whole pages.
+        let mapped = extra(row, "index_pss_bytes");
+        assert!((0.9..1.1).contains(&(mapped / bytes)), "{mapped} of {bytes} bytes: {row:?}");
+        assert!(extra(row, "pss_bytes") > mapped, "{row:?}");
+    }
+    assert!(extra(eight, "index_pss_ratio") < 1.1, "{eight:?}");
 }
 
 fn latencies_are_in_order() {

@@ -8,6 +8,7 @@ mod support;
 use std::path::Path;
 
 use icefield_bench::{Args, Batch, Error, Medium, run};
+use icefield_testkit::tpch::Orders;
 use serde_json::{Map, Value};
 
 use support::{extra, number, rows, small};
@@ -25,9 +26,11 @@ fn every_table_has_every_phase() {
     let tables = ["join", "dlht", "dash-eh", "dash-lh", "iceberg", "plush", "cceh-like"];
     let args = Args { threads: vec![1, 2], selectivity: vec![0, 20, 100], ..of("join", &tables) };
     let rows = rows(args);
-    let (joins, workload_a): (Vec<_>, Vec<_>) =
-        rows.into_iter().partition(|row| row["op"] == "join");
+    let (joins, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row["op"] == "join");
     assert_eq!(joins.len(), 2 * tables.len() * 3 * 3);
+    let (tpch, workload_a): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|row| row["op"] == "tpch");
+    assert_eq!(tpch.len(), 2 * tables.len() * 3);
     // DLHT alone lives in memory: two thread counts, one by one and in streams.
     assert_eq!(workload_a.len(), 2 * 2 * 3);
     assert!(workload_a.iter().all(|row| row["table"] == "dlht" && number(row, "keys") == 5_000.0));
@@ -73,8 +76,28 @@ fn skewed_rows_probe_one_by_one_and_in_batches() {
     let batch = vec![Batch::None, Batch::Of(32)];
     let args = Args { dist, batch, selectivity: vec![60], ..of("join", &["join", "dlht"]) };
     let rows = rows(args);
-    assert_eq!(rows.len(), 2 * (2 + 1) * 3, "two batches of two joins and of workload A");
+    assert_eq!(rows.len(), 2 * (2 + 2 + 1) * 3, "two batches of two joins, TPC-H's, workload A");
     assert!(rows.iter().all(|row| row["dist"] == "zipf:0.99"));
+}
+
+#[test]
+fn each_line_item_has_its_order() {
+    let tables = ["join", "dlht", "dash-eh", "cceh-like", "iceberg"];
+    let args = Args { keys: Some(15_000), selectivity: vec![20], ..of("join", &tables) };
+    let rows: Vec<_> = rows(args).into_iter().filter(|row| row["op"] == "tpch").collect();
+    assert_eq!(rows.len(), tables.len() * 3);
+    let lines = Orders::new(15_000).lines().count() as f64;
+    assert_eq!(lines, 60_175.0, "line items of scale factor 0.01");
+    for row in &rows {
+        assert_eq!((number(row, "keys"), extra(row, "scale")), (15_000.0, 0.01), "{row:?}");
+        assert!(is(row, "selectivity", 100) && number(row, "mops") > 0.0, "{row:?}");
+        assert!(!row.contains_key("ceiling"), "line items are in order: {row:?}");
+        if is(row, "phase", "build") {
+            assert_eq!(number(row, "ops"), 15_000.0);
+        } else {
+            assert_eq!((number(row, "ops"), extra(row, "matches")), (lines, lines), "{row:?}");
+        }
+    }
 }
 
 fn write(dir: &Path, name: &str, words: &[u64]) {
@@ -163,5 +186,6 @@ fn what_an_index_cannot_do_is_an_error() {
         let args = Args { medium: Some(medium), keys: Some(3_000), ..of("join", &["join"]) };
         let rows = rows(Args { selectivity: vec![20], ..args });
         assert!(rows.iter().all(|row| row["op"] == "workload-a" || row["medium"] == medium.name()));
+        assert!(rows.iter().any(|row| row["op"] == "tpch"));
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use icefield::AnyTable;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::join::inspect;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
@@ -52,6 +52,9 @@ struct FromTo {
 /// Runs `salvage`.
 pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
     with_output(&args.json, |out| {
+        if let Some(advice) = inspect::rebuild(&args.table.table) {
+            return Err(Failure::Usage(advice));
+        }
         let sign = progress::waiting("salvaging");
         let report = AnyTable::open_read_only(&args.table.table)?.salvage(&args.new);
         sign.finish_and_clear();

@@ -152,7 +152,7 @@ enum TableName {
     DashLh,
     Iceberg,
     Plush,
-    /// No map: `model`, `crash`, `kill`, `corrupt` and `faults`
+    /// No map: `model`, `crash`, `mutate`, `kill`, `corrupt` and `faults`
     Join,
     /// In memory: `model`, `linear` and `faults`
     Dlht,
@@ -247,7 +247,7 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
             run_crash(&Rounds::new(common, "images", *states, 200_000)?, arsenal.crash, out)
         }
         Kind::Mutate { states, only, .. } => {
-            run_mutate(arsenal, common, *states, only.clone(), out)
+            run_mutate(arsenal.mutate, common, *states, only.clone(), out)
         }
         Kind::Kill { rounds, .. } => {
             let rounds = Rounds::new(common, "children", *rounds, 200)?;
@@ -424,7 +424,7 @@ fn run_crash(
 }
 
 fn run_mutate(
-    arsenal: &Arsenal,
+    scenario: fn(&mutate::MutateOptions) -> mutate::MutateReport,
     common: &Common,
     states: u64,
     only: Option<String>,
@@ -438,7 +438,7 @@ fn run_mutate(
         only,
         ..mutate::MutateOptions::default()
     };
-    let report = (arsenal.mutate)(&options);
+    let report = scenario(&options);
     for site in &report.redundant {
         out.say(format_args!("nobody noticed that {site} was left out"))?;
     }

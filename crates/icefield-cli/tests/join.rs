@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod join {
+    mod compressed;
     pub mod relations;
 }
 mod support;
@@ -320,7 +321,6 @@ fn other_commands_know_an_index() {
         &["put", "a.ice", "1", "2"],
         &["scan", "a.ice"],
         &["export", "a.ice"],
-        &["salvage", "a.ice", "c.ice"],
         &["load", "a.ice", "a.csv"],
     ] {
         let told = place.fails(2, command);
@@ -336,6 +336,18 @@ fn other_commands_know_an_index() {
     fs::write(&base, bytes).unwrap();
     let damaged = place.run(&["check", "b.ice"]);
     assert!(damaged.status == Some(1) && damaged.out.contains("DAMAGED"), "{}", damaged.out);
+    // What salvage says to do instead helps, whatever is damaged.
+    for damaged in ["base-1.ice", "table.ice"] {
+        let file = place.path("b.ice").join(damaged);
+        fs::write(&file, vec![7; fs::metadata(&file).unwrap().len() as usize]).unwrap();
+        let told = place.fails(2, &["salvage", "b.ice", "c.ice"]);
+        let (_, command) = told.split_once(": icefield ").unwrap();
+        let words: Vec<&str> = command.split_whitespace().collect();
+        assert_eq!(words[..2], ["join", "build-index"], "{told}");
+        place.ok(&words);
+        assert_eq!(count(&place, &["a.csv", "--index", "b.ice"]), 4);
+    }
+    assert!(place.ok(&["check", "b.ice"]).contains("2 records, no faults"));
 }
 
 #[test]
@@ -348,6 +360,10 @@ fn json_lines_tell_the_same() {
     let run = ["join", "run", "a.csv", "--index", "a.ice"];
     let counted = place.json(&run);
     assert_eq!((&counted[0]["rows"], &counted[0]["pairs"]), (&3.into(), &4.into()));
+    assert_eq!(counted[0]["matched_rows"], 2);
+    let told = place.run(&run);
+    assert_eq!(told.out, "4\n");
+    assert!(told.err.contains("3 rows probed, 2 of them matched, 4 pairs"), "{}", told.err);
     let anti = place.json(&[&run[..], &["--anti", "-o", "out.csv"]].concat());
     assert_eq!((&anti[0]["kind"], &anti[0]["written"]), (&"anti".into(), &1.into()));
     assert_eq!(fs::read_to_string(place.path("out.csv")).unwrap(), "k,v\n,y\n");

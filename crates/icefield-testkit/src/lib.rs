@@ -33,6 +33,7 @@ pub mod subject;
 pub mod subjects;
 pub mod tatp;
 pub mod timed;
+pub mod tpch;
 pub mod workload;
 
 #[cfg(test)]

@@ -40,18 +40,36 @@ fn every_crash_image_opens_as_before_or_after() {
 }
 
 #[test]
+fn what_threads_have_built_and_merged_survives() {
+    for (seed, model) in [(1, Model::Pmem), (2, Model::Disk)] {
+        let images = join::crash_large(seed, &CrashOptions { model, ..CrashOptions::default() });
+        assert!(shown(images) > 0);
+    }
+}
+
+#[test]
 fn every_flipped_bit_is_noticed() {
     for seed in 0..4 {
-        let flipped = shown(join::every_flip(seed, 11));
-        println!("{flipped} bits");
-        assert!(flipped > 10_000);
+        let flips = shown(join::every_flip(seed, 11));
+        println!("{flips:?}");
+        assert!(flips.flipped > 10_000 && flips.failed_probes > 1_000);
     }
+}
+
+#[test]
+fn every_single_bit_of_a_tiny_index_is_noticed() {
+    let flips = shown(join::every_flip(0, 1));
+    println!("{flips:?}");
+    assert!(flips.flipped > 100_000 && flips.refused > 10_000 && flips.failed_probes > 50_000);
 }
 
 #[test]
 fn damaged_indexes_do_not_lie() {
     let counts = shown(join::corrupt(1, 3000).and_then(|counts| counts.judged(1)));
     println!("{counts:?}");
+    let scratch = Scratch::new().expect("a scratch directory");
+    let counts = join::corrupt_files(1, 300, &scratch.path().join("files"));
+    println!("{:?}", shown(counts.and_then(|counts| counts.judged(1))));
 }
 
 #[test]

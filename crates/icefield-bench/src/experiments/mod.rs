@@ -212,13 +212,18 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "join",
-        what: "joins with an index and with maps, built and probed, by the share that matches (SPAR 4-6, DLHT 20)",
+        what: "joins with an index and with maps: by the share that matches, and TPC-H's line items (SPAR 4-6, DLHT 20)",
         run: join::run,
     },
     Experiment {
         name: "join-update",
         what: "a tenth more rows: merged into an index, beside building it anew and inserting into tables (SPAR Fig 7)",
         run: join::update,
+    },
+    Experiment {
+        name: "join-share",
+        what: "memory of eight processes that have one index open, beside one process",
+        run: join::share,
     },
     Experiment {
         name: "cache-misses",
@@ -330,6 +335,7 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
             return Ok(true);
         }
         recovery::CHILD => return recovery::child(&args).map(|()| true),
+        join::SHARE_CHILD => return join::share_child(&args).map(|()| true),
         _ => {}
     }
     let all = args.experiment == "all";

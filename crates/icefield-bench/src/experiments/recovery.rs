@@ -212,12 +212,7 @@ fn leave_killed(
     path: &Path,
     keys: u64,
 ) -> Outcome {
-    let mut program = args.program.clone();
-    if program.is_empty() {
-        let this = std::env::current_exe();
-        let this = this.map_err(|error| Error::file(Path::new("this program"), error))?;
-        program = vec![this.into(), "bench".into()];
-    }
+    let program = args.this_program()?;
     let fault = |error| Error::file(Path::new(&program[0]), error);
     let mut child =
         Command::new(&program[0])

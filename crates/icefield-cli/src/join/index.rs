@@ -147,7 +147,9 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<icefield::pm::Mapped>
     if !replace {
         return Err(exists(target));
     }
-    if inspect::open(target)?.is_none() {
+    // One with a stamp was made by this command, however damaged it is by now.
+    let is_ours = Stamp::read(target).is_ok_and(|stamp| stamp.is_some());
+    if !is_ours && inspect::open(target)?.is_none() {
         let target = target.display();
         return Err(Failure::Usage(format!(
             "{target}: is no join index; --replace leaves it alone"

@@ -82,6 +82,29 @@ pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failur
     Ok(Some(open(path)?))
 }
 
+/// What to do instead of rescuing records, if `path` is an index, however damaged: it has nothing that is not in what it
+/// was built of.
+pub fn rebuild(path: &Path) -> Option<String> {
+    let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
+    let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
+    let stamp = Stamp::read(path).ok().flatten();
+    let is_index = stamp.is_some() || read.is_ok_and(|(_, known)| known.design == DESIGN);
+    let shown = path.display();
+    is_index.then(|| match stamp {
+        Some(stamp) => format!(
+            "{shown}: a join index, of which nothing has to be rescued: all of it is in the file. \
+             `icefield check` tells whether it is damaged; to build it again: \
+             icefield join build-index {} --on {} --index {shown} --replace",
+            stamp.file.display(),
+            stamp.column
+        ),
+        None => format!(
+            "{shown}: a join index, which `icefield salvage` does not take; `icefield check` tells whether it is \
+             damaged: then build it again, by `JoinIndex::build`, of the pairs that it was built of"
+        ),
+    })
+}
+
 fn open_as<K: Word + 'static>(path: &Path) -> Result<Box<dyn Inspect>> {
     Ok(Box::new(JoinIndex::<K>::open_read_only(path)?))
 }

@@ -68,27 +68,27 @@ impl Opened {
         })
     }
 
-    /// Which keys have a pair.
-    pub fn matched(&self, keys: &ArrayRef) -> Result<BooleanArray, Failure> {
-        let (found, rows): (Bitmap, Vec<u32>) = match self {
+    /// Which keys have a pair, and how many pairs they have together.
+    pub fn matched(&self, keys: &ArrayRef) -> Result<(BooleanArray, u64), Failure> {
+        let ((found, pairs), rows): ((Bitmap, u64), Vec<u32>) = match self {
             Self::Signed(index) => {
                 let (valid, rows) = valid::<Int64Type>(keys);
-                (index.semi(&valid)?, rows)
+                (index.semi_count(&valid)?, rows)
             }
             Self::Unsigned(index) => {
                 let (valid, rows) = valid::<UInt64Type>(keys);
-                (index.semi(&valid)?, rows)
+                (index.semi_count(&valid)?, rows)
             }
             Self::Bytes(index) => {
                 let (valid, rows) = valid_bytes(keys);
-                (index.semi(&valid)?, rows)
+                (index.semi_count(&valid)?, rows)
             }
         };
         let mut matched = vec![false; keys.len()];
         for at in found.ones() {
             matched[rows[at] as usize] = true;
         }
-        Ok(BooleanArray::from(matched))
+        Ok((BooleanArray::from(matched), pairs))
     }
 
     /// All pairs of the keys, in order.

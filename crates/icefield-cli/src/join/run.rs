@@ -31,9 +31,10 @@ Examples:
       --select l_orderkey,l_quantity,orders.o_totalprice -o joined.parquet
 
 --count (the default) prints how many pairs of a row here and a row of the indexed file have equal keys:
-the length of the inner join. --semi gives the rows that have such a pair, --anti those that have none
-(also those without a key, as NOT EXISTS has it), each with all its columns, in order. --select gives
-each pair: columns by name, left.NAME (this file), right.NAME or FILE.NAME (the indexed one), * for all.
+the length of the inner join; standard error and --json also tell how many rows here have such a pair.
+--semi gives the rows that have such a pair, --anti those that have none (also those without a key, as
+NOT EXISTS has it), each with all its columns, in order. --select gives each pair: columns by name,
+left.NAME (this file), right.NAME or FILE.NAME (the indexed one), * for all.
 Null equals nothing. Integers are compared by value, whatever their width and sign; dates and timestamps
 join only with the same unit, strings only with strings or bytes. In CSV an empty field is null, all
 other columns are texts, and timestamps with a zone are written in UTC. Columns of the indexed file that
@@ -180,8 +181,11 @@ fn refuse_other_values(
 }
 
 /// What a run gave.
+#[derive(Default)]
 struct Tally {
     rows: u64,
+    /// Rows that have a pair, where pairs are counted.
+    matched: u64,
     /// Pairs, or rows written.
     found: u64,
 }
@@ -253,28 +257,33 @@ impl<'a> Plan<'a> {
             Work::Count => None,
             _ => Some(RowFile::create(&self.args.output, &self.schema)?),
         };
-        let mut found = 0;
+        let mut tally = Tally::default();
         let mut batches = input.read(&self.columns, threads)?;
         while let Some(batch) = batches.next(interrupt)? {
             let keys = self.key_type.keys_of_batch(&batch, self.key, has_types, &path)?;
             match (&self.work, &mut file) {
                 (Work::Filter { wants_matched }, Some(file)) => {
-                    let matched = self.index.matched(&keys)?;
+                    let (matched, _) = self.index.matched(&keys)?;
                     write_filtered(file, &batch.records, &matched, *wants_matched)?;
                 }
                 (Work::Select { .. }, Some(file)) => {
                     self.write_pairs(file, &batch, &keys, interrupt)?
                 }
-                _ => found += self.index.count(&keys)?,
+                _ => {
+                    let (matched, pairs) = self.index.matched(&keys)?;
+                    tally.matched += matched.true_count() as u64;
+                    tally.found += pairs;
+                }
             }
             bar.set_position(batches.rows());
         }
         bar.finish_and_clear();
         if let Some(file) = file {
-            found = file.written();
+            tally.found = file.written();
             file.finish()?;
         }
-        Ok(Tally { rows: batches.rows(), found })
+        tally.rows = batches.rows();
+        Ok(tally)
     }
 
     /// Finds the pairs of a batch, part by part where there are too many for the memory at once.
@@ -386,7 +395,7 @@ fn load(
 }
 
 fn tell(args: &Args, tally: &Tally, seconds: f64, out: &mut Output) -> Result<(), Failure> {
-    let &Tally { rows, found } = tally;
+    let &Tally { rows, matched, found } = tally;
     let rate = rows as f64 / seconds.max(1e-9);
     let kind = match &args.wanted {
         Wanted { semi: true, .. } => "semi",
@@ -394,21 +403,26 @@ fn tell(args: &Args, tally: &Tally, seconds: f64, out: &mut Output) -> Result<()
         wanted if wanted.is_count() => "count",
         _ => "select",
     };
-    let what = if kind == "count" { "pairs" } else { "rows written" };
-    if kind == "count" {
+    let counts = kind == "count";
+    if counts {
         out.say(found)?;
     }
     if !args.json.takes_stdout() {
         out.flush()?;
-        warn(format_args!("{rows} rows probed, {found} {what}, {seconds:.2} s, {rate:.0} rows/s"));
+        let what = match counts {
+            true => format!("{matched} of them matched, {found} pairs"),
+            false => format!("{found} rows written"),
+        };
+        warn(format_args!("{rows} rows probed, {what}, {seconds:.2} s, {rate:.0} rows/s"));
     }
     let line = Line::new()
         .field("index", &args.index.display().to_string())
         .field("file", &args.file.display().to_string())
         .field("kind", kind)
-        .field("rows", &rows)
-        .field(if kind == "count" { "pairs" } else { "written" }, &found)
-        .field("seconds", &seconds)
-        .field("rows_per_second", &rate);
-    out.line(line)
+        .field("rows", &rows);
+    let line = match counts {
+        true => line.field("matched_rows", &matched).field("pairs", &found),
+        false => line.field("written", &found),
+    };
+    out.line(line.field("seconds", &seconds).field("rows_per_second", &rate))
 }

@@ -4,8 +4,8 @@ use icefield::pm::sim::Pool as Memory;
 use icefield_testkit::{corrupt, join, kill, model};
 
 use super::{
-    Common, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, end_corrupt, name, place,
-    run_crash, run_kill, tell, tell_faults,
+    Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, end_corrupt, name,
+    place, run_crash, run_kill, run_mutate, tell, tell_faults,
 };
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
@@ -32,16 +32,17 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         Kind::Corrupt { mutations, .. } => {
             run_corrupt(&Rounds::new(common, "damaged indexes", *mutations, 20_000)?, out)
         }
+        Kind::Mutate { states, only, .. } => {
+            run_mutate(join::mutate, common, *states, only.clone(), out)
+        }
         Kind::Faults { .. } => {
             let place = place(common)?;
             tell_faults(common, join::faults(common.seed, place.path()), out)
         }
-        Kind::Mutate { .. } | Kind::Linear { .. } | Kind::KillChild { .. } => {
-            Err(Failure::Usage(format!(
-                "--table: there is `icefield torture model|crash|kill|corrupt|faults --table {}`",
-                name(&TableName::Join)
-            )))
-        }
+        Kind::Linear { .. } | Kind::KillChild { .. } => Err(Failure::Usage(format!(
+            "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults --table {}`",
+            name(&TableName::Join)
+        ))),
     }
 }
 
@@ -67,11 +68,14 @@ fn run_model(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
 }
 
 fn run_corrupt(rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let place = place(rounds.common)?;
     let mut counts = corrupt::Counts::default();
     let mut flips = 0;
     let result = rounds.each(1000, |seed, size| {
-        counts.add(join::corrupt(seed, size)?);
-        flips += join::every_flip(seed, FLIP_STRIDE)?;
+        let on_files = size / FILES_ONE_IN;
+        counts.add(join::corrupt(seed, size - on_files)?);
+        counts.add(join::corrupt_files(seed, on_files, &place.path().join(seed.to_string()))?);
+        flips += join::every_flip(seed, FLIP_STRIDE)?.flipped;
         Ok(())
     });
     end_corrupt(rounds, result, &counts, |line| line.field("bits_flipped", &flips), out)

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use icefield::JoinIndex;
+use icefield_testkit::tpch::Orders;
 
 use super::Stage;
 use super::measure::remove;
-use super::orders;
 use crate::failure::Failure;
 
 /// Line items joined with their orders.
@@ -26,11 +26,11 @@ pub struct Join {
 }
 
 /// Builds, opens and probes.
-pub fn join(stage: &Stage<'_>, scale: f64) -> Result<Join, Failure> {
+pub fn join(stage: &Stage<'_>) -> Result<Join, Failure> {
     let path = stage.dir.join("joined.ice");
     let keys: Vec<u64> = stage.orders.iter().map(|order| order.key).collect();
     let rows: Vec<u64> = (0..keys.len() as u64).collect();
-    let items = orders::line_items(scale);
+    let items: Vec<u64> = Orders::new(keys.len() as u64).lines().collect();
     stage.go_on()?;
 
     let begun = Instant::now();

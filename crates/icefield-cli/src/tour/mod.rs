@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> Outcome {
             rows.push(Row { design, speed, crash });
         }
         stage.go_on()?;
-        let join = join::join(&stage, args.scale)?;
+        let join = join::join(&stage)?;
         tell_join(out, &join)?;
         let lost = rows.iter().map(Row::lost).sum();
         print(out, &rows, lost)?;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use icefield::{Arg, Value};
-use tpchgen::generators::{LineItemGenerator, OrderGenerator};
+use tpchgen::generators::OrderGenerator;
 
 use crate::failure::Failure;
 use crate::progress;
@@ -61,12 +61,6 @@ pub fn generate(scale: f64) -> Result<Vec<Order>, Failure> {
     }
     bar.finish_and_clear();
     Ok(orders)
-}
-
-/// `l_orderkey` of every line item of the same scale: which order it belongs to.
-pub fn line_items(scale: f64) -> Vec<u64> {
-    let items = LineItemGenerator::new(scale, 1, 1);
-    items.iter().map(|item| item.l_orderkey.unsigned_abs()).collect()
 }
 
 /// Writes the rows to a file, for a process that cannot see this one's memory.

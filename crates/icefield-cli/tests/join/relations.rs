@@ -103,6 +103,9 @@ pub fn check_all(place: &Place, left: &str, right: &str, rows: [&[Vec<String>]; 
         let rows = left_rows.iter().enumerate();
         rows.filter(|(at, _)| matched.contains(at) == wanted).map(|(_, row)| row.clone()).collect()
     };
+    let told = ok(place, &["join", "run", left, "--index", "x.ice", "--on", "k"]).err;
+    let counts = format!("{} of them matched, {} pairs", matched.len(), pairs.len());
+    assert!(told.contains(&counts), "{left} {right}: {told} where {counts} is right");
     assert_eq!(csv_rows(&run(&["--semi"])).1, with(true), "{left} {right}");
     assert_eq!(csv_rows(&run(&["--anti"])).1, with(false), "{left} {right}");
     let expected: Vec<Vec<String>> = pairs

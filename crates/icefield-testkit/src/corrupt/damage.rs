@@ -35,7 +35,7 @@ impl Files for Image {
 
 /// The files of a directory, in memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Directory(pub(super) Vec<(String, Vec<u8>)>);
+pub(crate) struct Directory(pub(crate) Vec<(String, Vec<u8>)>);
 
 impl Files for Directory {
     fn names(&self) -> Vec<String> {

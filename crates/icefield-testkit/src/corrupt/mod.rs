@@ -27,7 +27,7 @@ const TABLES: u64 = 8;
 /// Steps of one operation on a tiny table after which it hangs.
 const STEP_BUDGET: u64 = 2_000_000;
 /// Everything done to one damaged table on real files takes longer only if it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What damaged tables did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub fn scenario_on_files<T: FileSubject>(
     Ok(counts)
 }
 
-fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng) -> String {
+pub(crate) fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng) -> String {
     let times = *rng.pick(&[1, 1, 1, 2, 4]);
     (0..times).map(|_| damage(files, other, rng)).collect::<Vec<_>>().join("; ")
 }
@@ -237,7 +237,7 @@ fn load<T: Durable<Key: Sample, Value: Sample>>(
     Ok(known)
 }
 
-fn read_directory(path: &Path) -> std::io::Result<Directory> {
+pub(crate) fn read_directory(path: &Path) -> std::io::Result<Directory> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
@@ -248,7 +248,7 @@ fn read_directory(path: &Path) -> std::io::Result<Directory> {
     Ok(Directory(files))
 }
 
-fn write_directory(path: &Path, files: &Directory) -> std::io::Result<()> {
+pub(crate) fn write_directory(path: &Path, files: &Directory) -> std::io::Result<()> {
     std::fs::create_dir_all(path)?;
     files.0.iter().try_for_each(|(name, bytes)| std::fs::write(path.join(name), bytes))
 }

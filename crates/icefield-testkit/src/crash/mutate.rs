@@ -10,7 +10,8 @@ use super::blobs::BlobMap;
 use super::blocks::BlockMap;
 use super::history::Counts;
 use super::machine::{Machine, Whole};
-use super::{CrashOptions, Plan, one_history, run_machine};
+use super::{CrashOptions, CrashReport, Plan, one_history, run_machine};
+use crate::failure::Failure;
 use crate::rng::mix;
 use crate::subject::Subject;
 
@@ -63,13 +64,50 @@ pub struct MutateReport {
     pub idle: Vec<Site>,
 }
 
+/// Histories of something that can crash, with a site of its code mutated.
+pub(crate) trait Histories {
+    /// Runs the history of a seed, which looks only at crash points after the mutation has changed something; without
+    /// samples at none. Gives how many images were judged.
+    fn one(seed: u64, options: &CrashOptions) -> Result<u64, Failure>;
+    /// Runs histories until enough images were judged.
+    fn all(options: &CrashOptions) -> CrashReport;
+}
+
+impl<M: Machine> Histories for M {
+    fn one(seed: u64, options: &CrashOptions) -> Result<u64, Failure> {
+        let plan = Plan { only_mutated: true, ..Plan::new::<M>(options) };
+        let steps = plan.draw::<M>(seed).history(plan.length);
+        let mut counts = Counts::default();
+        one_history::<M>(&plan, seed, &steps, &mut counts, false)?;
+        Ok(counts.states)
+    }
+
+    fn all(options: &CrashOptions) -> CrashReport {
+        run_machine::<M>(options)
+    }
+}
+
 /// Mutates every site that the table `S` reaches.
 ///
 /// # Panics
 /// The unmutated table fails already.
 #[must_use]
 pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
-    let mut report = run_machine_sites::<Whole<S>>(options);
+    run_sites::<Whole<S>>(options, S::DISKS)
+}
+
+/// The same for anything that can be asked.
+///
+/// # Panics
+/// The unmutated table fails already.
+#[must_use]
+pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
+    first_look::<M>(options)
+}
+
+/// Mutates every site that the histories reach; those that nobody has noticed so far also on disks, if they go there.
+pub(crate) fn run_sites<H: Histories>(options: &MutateOptions, disks: bool) -> MutateReport {
+    let mut report = first_look::<H>(options);
     let on_disk = MutateOptions { model: Model::Disk, ..options.clone() };
     // The allocators are shared by all tables; some of their states need a machine that allocates all the time.
     report.redundant.retain(|site| {
@@ -80,21 +118,16 @@ pub fn run<S: Subject>(options: &MutateOptions) -> MutateReport {
             _ => false,
         };
         // What the order of the stores to one line makes sure of in memory has to be flushed on disks.
-        let noticed = noticed || S::DISKS && is_noticed::<Whole<S>>(&on_disk, &mutation);
+        let noticed = noticed || disks && is_noticed::<H>(&on_disk, &mutation);
         !noticed
     });
     report.caught = report.sites - report.redundant.len() as u64;
     report
 }
 
-/// The same for anything that can be asked.
-///
-/// # Panics
-/// The unmutated table fails already.
-#[must_use]
-pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
+fn first_look<H: Histories>(options: &MutateOptions) -> MutateReport {
     let sites = SiteLog::default();
-    let survey = run_machine::<M>(&CrashOptions {
+    let survey = H::all(&CrashOptions {
         states: options.survey_states,
         sites: Some(sites.clone()),
         ..crash_options(options)
@@ -108,7 +141,7 @@ pub fn run_machine_sites<M: Machine>(options: &MutateOptions) -> MutateReport {
             continue;
         }
         let mutation = Mutation::of(site);
-        if is_noticed::<M>(options, &mutation) {
+        if is_noticed::<H>(options, &mutation) {
             report.sites += 1;
             report.caught += 1;
         } else if mutation.applied() == 0 {
@@ -135,26 +168,26 @@ fn crash_options(options: &MutateOptions) -> CrashOptions {
     }
 }
 
-fn is_noticed<M: Machine>(options: &MutateOptions, mutation: &Arc<Mutation>) -> bool {
+fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -> bool {
     let mutated = CrashOptions { mutation: Some(mutation.clone()), ..crash_options(options) };
-    let plan = Plan { only_mutated: true, ..Plan::new::<M>(&mutated) };
     // Without images a history is fast, and most do not reach a given site.
-    let dry = Plan { samples: 0, ..plan.clone() };
-    let mut counts = Counts::default();
-    let mut seed = options.seed;
+    let dry = CrashOptions { samples: 0, ..mutated.clone() };
+    let (mut states, mut seed) = (0, options.seed);
     for _ in 0..options.histories {
-        if counts.states >= options.states {
+        if states >= options.states {
             break;
         }
         seed = mix(seed);
-        let steps = plan.draw::<M>(seed).history(plan.length);
         let before = mutation.applied();
-        if one_history::<M>(&dry, seed, &steps, &mut Counts::default(), false).is_err() {
+        if H::one(seed, &dry).is_err() {
             return true;
         }
-        let reached = mutation.applied() > before;
-        if reached && one_history::<M>(&plan, seed, &steps, &mut counts, false).is_err() {
-            return true;
+        if mutation.applied() == before {
+            continue;
+        }
+        match H::one(seed, &mutated) {
+            Ok(judged) => states += judged,
+            Err(_) => return true,
         }
     }
     if mutation.site().kind == SiteKind::Store {
@@ -162,5 +195,5 @@ fn is_noticed<M: Machine>(options: &MutateOptions, mutation: &Arc<Mutation>) -> 
     }
     // Perhaps only the recovery of certain images gets there: crash every recovery.
     let every = CrashOptions { states: options.states, recover_one_in: 1, enough: 1, ..mutated };
-    run_machine::<M>(&every).violations > 0
+    H::all(&every).violations > 0
 }

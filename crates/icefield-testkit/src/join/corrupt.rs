@@ -1,18 +1,22 @@
-//! Damaged indexes: none may panic, hang, or answer wrongly while probes verify what they read; and no flipped bit of a
-//! sealed index escapes `check`.
+//! Damaged indexes, on the simulated medium and in files: none may panic, hang, or answer wrongly while probes verify
+//! what they read; and no flipped bit of a sealed index escapes `check`, nor a probe that reads its block.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
 
-use icefield::JoinIndex;
+use icefield::pm::Medium;
 use icefield::pm::sim::{Image, Pool, Sim, SimOptions};
+use icefield::{Error, JoinIndex};
 
 use super::options;
-use super::steps::{Pairs, Step, first_pairs};
-use crate::corrupt::damage::damage;
+use super::steps::{Pairs, Step, Trouble, first_pairs};
+use crate::corrupt::damage::Directory;
 use crate::corrupt::probe::Outcome;
-use crate::corrupt::{Counts, NAME};
+use crate::corrupt::{Counts, NAME, PATIENCE, damage_some, read_directory, write_directory};
 use crate::failure::{Failure, panic_text};
 use crate::rng::Rng;
+use crate::timed::{Ending, within};
 
 /// Indexes that are damaged in turn.
 const INDEXES: u64 = 8;
@@ -20,6 +24,8 @@ const INDEXES: u64 = 8;
 const STEP_BUDGET: u64 = 20_000_000;
 /// Keys of an index.
 const KEYS: u64 = 30;
+/// Bytes that one checksum is of.
+const BLOCK_BYTES: u64 = 4096;
 
 fn looking(seed: u64, pool: &Pool) -> SimOptions {
     SimOptions {
@@ -31,21 +37,43 @@ fn looking(seed: u64, pool: &Pool) -> SimOptions {
     }
 }
 
-/// An index with its pairs, closed or not.
-fn made(seed: u64, n: u64, pool: &Pool) -> Result<(Image, Pairs), String> {
+/// An index with its pairs: every other one is sealed, without changes.
+fn made<M: Medium>(
+    seed: u64,
+    n: u64,
+    build: impl FnOnce(&Pairs) -> icefield::Result<JoinIndex<u64, M>>,
+) -> Result<(JoinIndex<u64, M>, Pairs), String> {
     let mut rng = Rng::fork(seed, n);
-    let sim = Sim::new(looking(seed, pool));
     let mut pairs = first_pairs(&mut rng, KEYS, 40 + 200 * n);
-    let index = options(n).build_on(sim.clone(), &pairs).map_err(|error| error.to_string())?;
-    // Every other one is sealed, without changes.
+    let index = build(&pairs).map_err(|error| error.to_string())?;
     for _ in 0..if n.is_multiple_of(2) { 0 } else { 15 } {
         let step = Step::draw(&mut rng, KEYS);
         step.run(&index, &pairs).map_err(|trouble| trouble.to_string())?;
         pairs.apply(&step);
     }
+    Ok((index, pairs))
+}
+
+/// The image of one, closed or not.
+fn made_image(seed: u64, n: u64, pool: &Pool) -> Result<(Image, Pairs), String> {
+    let sim = Sim::new(looking(seed, pool));
+    let (index, pairs) = made(seed, n, |pairs| options(n).build_on(sim.clone(), pairs))?;
     let open = sim.image();
     drop(index);
     Ok((if n % 4 == 3 { open } else { sim.image() }, pairs))
+}
+
+/// The files of one.
+fn made_files(seed: u64, n: u64, place: &Path) -> Result<(Directory, Arc<Pairs>), String> {
+    let path = place.join(format!("base-{n}"));
+    let (index, pairs) = made(seed, n, |pairs| options(n).build_from(&path, pairs))?;
+    drop(index);
+    let files = read_directory(&path).and_then(|files| {
+        std::fs::remove_dir_all(&path)?;
+        Ok(files)
+    });
+    let files = files.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok((files, Arc::new(pairs)))
 }
 
 /// Uses `mutations` damaged indexes. Violations are counted, not returned.
@@ -54,7 +82,7 @@ fn made(seed: u64, n: u64, pool: &Pool) -> Result<(Image, Pairs), String> {
 /// The undamaged indexes could not be made.
 pub fn corrupt(seed: u64, mutations: u64) -> Result<Counts, Failure> {
     let pool = Pool::default();
-    let bases: Result<Vec<_>, _> = (0..INDEXES).map(|n| made(seed, n, &pool)).collect();
+    let bases: Result<Vec<_>, _> = (0..INDEXES).map(|n| made_image(seed, n, &pool)).collect();
     let bases = bases.map_err(|what| Failure::new(NAME, seed, what))?;
     let mut counts = Counts::default();
     for n in 0..mutations {
@@ -62,19 +90,55 @@ pub fn corrupt(seed: u64, mutations: u64) -> Result<Counts, Failure> {
         let variant = rng.index(bases.len());
         let (base, pairs) = &bases[variant];
         let mut image = base.clone();
-        let times = *rng.pick(&[1, 1, 1, 2, 4]);
-        let how: Vec<String> = (0..times)
-            .map(|_| damage(&mut image, &mut rng.pick(&bases).0.clone(), &mut rng))
-            .collect();
+        let how = damage_some(&mut image, &mut rng.pick(&bases).0.clone(), &mut rng);
         let outcome = guarded_use(variant as u64, &image, pairs, n, &pool);
-        counts.count(outcome, || format!("mutation {n}: {}", how.join("; ")));
+        counts.count(outcome, || format!("mutation {n}: {how}"));
+    }
+    Ok(counts)
+}
+
+/// As [`corrupt`], on real files below `place`.
+///
+/// # Errors
+/// The undamaged indexes could not be made, or the files could not be written.
+pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, Failure> {
+    let fail = |what: String| Failure::new(NAME, seed, what);
+    let fault = |error: std::io::Error| fail(format!("{}: {error}", place.display()));
+    std::fs::create_dir_all(place).map_err(fault)?;
+    let bases: Result<Vec<_>, _> = (0..INDEXES).map(|n| made_files(seed, n, place)).collect();
+    let bases = bases.map_err(fail)?;
+    let path = place.join("damaged");
+    let mut counts = Counts::default();
+    for n in 0..mutations {
+        let mut rng = Rng::fork(seed, 200 + n);
+        let variant = rng.index(bases.len());
+        let (base, pairs) = &bases[variant];
+        let mut files = base.clone();
+        let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
+        write_directory(&path, &files).map_err(fault)?;
+        let (opened, pairs) = (path.clone(), Arc::clone(pairs));
+        let used = within(PATIENCE, move || {
+            use_damaged(&pairs, || options(variant as u64).verify(true).open(&opened))
+        });
+        let outcome = used.unwrap_or_else(|ending| match ending {
+            Ending::Panicked(text) => Outcome::Panicked(text),
+            Ending::Stuck => Outcome::Hung("it did not end".to_owned()),
+        });
+        let hung = matches!(outcome, Outcome::Hung(_));
+        counts.count(outcome, || format!("mutation {n} of files: {how}"));
+        if hung {
+            // Its thread still has the files.
+            return Ok(counts);
+        }
+        std::fs::remove_dir_all(&path).map_err(fault)?;
     }
     Ok(counts)
 }
 
 fn guarded_use(variant: u64, image: &Image, pairs: &Pairs, seed: u64, pool: &Pool) -> Outcome {
     let sim = Sim::from_image(image, looking(seed, pool));
-    match catch_unwind(AssertUnwindSafe(|| use_damaged(variant, sim, pairs))) {
+    let open = || options(variant).verify(true).open_on(sim);
+    match catch_unwind(AssertUnwindSafe(|| use_damaged(pairs, open))) {
         Ok(outcome) => outcome,
         Err(payload) => {
             let text = panic_text(payload.as_ref());
@@ -87,50 +151,78 @@ fn guarded_use(variant: u64, image: &Image, pairs: &Pairs, seed: u64, pool: &Poo
     }
 }
 
+/// Keys that may be there, and some that are not.
+fn asked() -> Step {
+    Step::Probe((0..2 * KEYS).chain([u64::MAX, 1 << 63]).collect())
+}
+
 /// Opens, probes with verification, checks, changes, merges.
-fn use_damaged(variant: u64, sim: Sim, pairs: &Pairs) -> Outcome {
-    let Ok(index) = options(variant).verify(true).open_on(sim) else { return Outcome::Refused };
+fn use_damaged<M: Medium>(
+    pairs: &Pairs,
+    open: impl FnOnce() -> icefield::Result<JoinIndex<u64, M>>,
+) -> Outcome {
+    let Ok(index) = open() else { return Outcome::Refused };
     let noticed = index.check().map_or(true, |report| !report.is_clean());
-    let keys: Vec<u64> = (0..2 * KEYS).chain([u64::MAX, 1 << 63]).collect();
-    let right = Step::Probe(keys).run(&index, pairs);
+    let right = asked().run(&index, pairs);
     // Whatever a caller may do next must not panic either, in what is there.
     let _ = index.insert(1, 1).and_then(|()| index.remove(2)).and_then(|_| index.merge());
     let _ = index.stats();
     match right {
         Ok(()) if noticed => Outcome::Noticed,
         Ok(()) => Outcome::Unnoticed,
-        Err(super::steps::Trouble::Error(_)) => Outcome::Noticed,
-        Err(super::steps::Trouble::Wrong(what)) if !noticed => Outcome::WrongRead(what),
-        Err(super::steps::Trouble::Wrong(_)) => Outcome::Noticed,
+        Err(Trouble::Error(_)) => Outcome::Noticed,
+        Err(Trouble::Wrong(what)) if !noticed => Outcome::WrongRead(what),
+        Err(Trouble::Wrong(_)) => Outcome::Noticed,
     }
 }
 
+/// What flipped bits led to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flips {
+    /// Bits flipped, each alone.
+    pub flipped: u64,
+    /// Those with which the index did not open.
+    pub refused: u64,
+    /// Those with which it opened and a probe that verifies failed.
+    pub failed_probes: u64,
+    /// Those that only `check` noticed: second copies, bytes that no probe reads.
+    pub only_checked: u64,
+}
+
 /// Flips bits of a sealed and closed index, each alone: all of them when `stride` is 1, else one in so many. `check`
-/// must notice every one, if the index opens at all; and probes that verify must answer rightly or fail. Gives how many
-/// bits were flipped.
+/// must notice every one, if the index opens at all; and probes that verify must answer rightly or fail: fail if the
+/// bit is in a block of the base that they read, which is any but the header's and the last, of checksums.
 ///
 /// # Errors
 /// A bit that nobody noticed, or a wrong answer.
-pub fn every_flip(seed: u64, stride: u64) -> Result<u64, Failure> {
+pub fn every_flip(seed: u64, stride: u64) -> Result<Flips, Failure> {
     let fail = |what: String| Failure::new("flip", seed, what);
     let pool = Pool::default();
     // An even number is one without changes.
-    let (base, pairs) = made(seed, 2 * (seed % 4), &pool).map_err(fail)?;
     let variant = 2 * (seed % 4);
-    let mut flipped = 0;
+    let (base, pairs) = made_image(seed, variant, &pool).map_err(fail)?;
+    let mut flips = Flips::default();
     let lengths: Vec<(&'static str, u64)> =
-        base.regions().map(|(name, bytes)| (name, bytes.len() as u64 * 8)).collect();
+        base.regions().map(|(name, bytes)| (name, bytes.len() as u64)).collect();
     let mut image = base.clone();
-    for (name, bits) in lengths {
-        for bit in (seed % stride.max(1)..bits).step_by(stride.max(1) as usize) {
+    for (name, bytes) in lengths {
+        let probed = BLOCK_BYTES..bytes.saturating_sub(BLOCK_BYTES);
+        for bit in (seed % stride.max(1)..bytes * 8).step_by(stride.max(1) as usize) {
             flip(&mut image, name, bit);
-            let noticed = notices(variant, &image, &pairs, bit, &pool);
+            let is_probed = name.starts_with("base") && probed.contains(&(bit / 8));
+            let must_fail = is_probed && !pairs.0.is_empty();
+            let noticed = notices(variant, &image, &pairs, bit, &pool, must_fail);
             flip(&mut image, name, bit);
-            flipped += 1;
-            noticed.map_err(|what| fail(format!("{name}, bit {bit}: {what}")))?;
+            flips.flipped += 1;
+            let by = noticed.map_err(|what| fail(format!("{name}, bit {bit}: {what}")))?;
+            match by {
+                Noticed::Opening => flips.refused += 1,
+                Noticed::Probe => flips.failed_probes += 1,
+                Noticed::Check => flips.only_checked += 1,
+            }
         }
     }
-    Ok(flipped)
+    Ok(flips)
 }
 
 fn flip(image: &mut Image, name: &str, bit: u64) {
@@ -139,22 +231,31 @@ fn flip(image: &mut Image, name: &str, bit: u64) {
     }
 }
 
+/// Who noticed a flipped bit.
+enum Noticed {
+    Opening,
+    Probe,
+    Check,
+}
+
 fn notices(
     variant: u64,
     image: &Image,
     pairs: &Pairs,
     seed: u64,
     pool: &Pool,
-) -> Result<(), String> {
+    must_fail: bool,
+) -> Result<Noticed, String> {
     let sim = Sim::from_image(image, looking(seed, pool));
-    let open: Result<JoinIndex<u64, Sim>, _> = options(variant).verify(true).look_on(sim);
-    let Ok(index) = open else { return Ok(()) };
+    let open: Result<JoinIndex<u64, Sim>, Error> = options(variant).verify(true).look_on(sim);
+    let Ok(index) = open else { return Ok(Noticed::Opening) };
     if index.check().is_ok_and(|report| report.is_clean()) {
         return Err("nobody noticed".into());
     }
-    let keys: Vec<u64> = (0..2 * KEYS).chain([u64::MAX, 1 << 63]).collect();
-    match Step::Probe(keys).run(&index, pairs) {
-        Err(super::steps::Trouble::Wrong(what)) => Err(what),
-        _ => Ok(()),
+    match asked().run(&index, pairs) {
+        Err(Trouble::Wrong(what)) => Err(what),
+        Err(Trouble::Error(_)) => Ok(Noticed::Probe),
+        Ok(()) if must_fail => Err("a probe that verifies did not notice".into()),
+        Ok(()) => Ok(Noticed::Check),
     }
 }

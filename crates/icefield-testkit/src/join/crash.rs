@@ -1,11 +1,13 @@
 //! Crash images of every crash point: of a build, of changes, merges and openings. Each image must open as the state
 //! before or after the step in flight (a batch: any part of it from its beginning), and be clean; what a crash during
-//! that opening leaves, too.
+//! that opening leaves, too. Some steps end in a crash, and the history goes on with what it has left.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icefield::Error;
-use icefield::pm::sim::{CrashPoint, EventKind, Image, Model, Pick, Pool, Sim, SimOptions};
+use icefield::pm::sim::{
+    CrashPoint, EventKind, Image, Model, Mutation, Pick, Pool, Sim, SimOptions, SiteLog,
+};
+use icefield::{Error, JoinIndex};
 
 use super::options;
 use super::steps::{Pairs, Step, first_pairs};
@@ -17,12 +19,20 @@ use crate::rng::{Rng, mix};
 const KEYS: u64 = 9;
 /// Pairs that an index is built of, at most: more than a group's line tells the ends of.
 const PAIRS: [u64; 4] = [12, 40, 90, 320];
+/// One in so many steps ends in a crash.
+const CRASH_ONE_IN: u64 = 6;
+/// Within so many events: of a change, of a small merge, of a large one.
+const CRASH_WITHIN: [u64; 3] = [6, 40, 200];
 
 /// What is looked for, shared with the medium's observer.
 struct Watch {
     variant: u64,
     model: Model,
     pool: Pool,
+    sites: Option<SiteLog>,
+    mutation: Option<Arc<Mutation>>,
+    /// How often the mutation had been applied before; points before it is applied again are not looked at.
+    awaited: Option<u64>,
     /// The states that an image may have.
     allowed: Vec<Pairs>,
     /// Whether there may be no index yet.
@@ -33,7 +43,16 @@ struct Watch {
     points: u64,
     states: u64,
     image: Image,
+    capture: Option<Capture>,
     found: Option<String>,
+}
+
+/// The image with which a history will go on.
+struct Capture {
+    /// Events until then.
+    left: u64,
+    pick: u64,
+    taken: Option<Image>,
 }
 
 fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
@@ -41,21 +60,54 @@ fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
 }
 
 impl Watch {
-    fn sim(&self, image: &Image, recording: bool) -> Sim {
-        let options = SimOptions {
-            seed: self.states,
+    fn new(seed: u64, asked: &CrashOptions, only_mutated: bool, first: &Pairs) -> Self {
+        let applied = |mutation: &Arc<Mutation>| mutation.applied();
+        Self {
+            variant: seed,
+            model: asked.model,
+            pool: Pool::default(),
+            sites: asked.sites.clone(),
+            mutation: asked.mutation.clone(),
+            awaited: asked.mutation.as_ref().filter(|_| only_mutated).map(applied),
+            allowed: vec![first.clone()],
+            may_be_absent: true,
+            exhaustive: asked.exhaustive,
+            samples: asked.samples,
+            recover_one_in: asked.recover_one_in.max(1),
+            points: 0,
+            states: 0,
+            image: Image::default(),
+            capture: None,
+            found: None,
+        }
+    }
+
+    fn options(&self, recording: bool) -> SimOptions {
+        SimOptions {
+            seed: self.variant ^ self.states,
             model: self.model,
             recording,
             pool: self.pool.clone(),
+            sites: self.sites.clone(),
+            mutation: self.mutation.clone(),
             ..SimOptions::default()
-        };
-        Sim::from_image(image, options)
+        }
+    }
+
+    /// Whether a point shows images that no other does, or under stricter demands.
+    fn wants(&self, point: &CrashPoint<'_>) -> bool {
+        let kind = point.event().kind;
+        let passing = matches!(kind, EventKind::Store | EventKind::Flush) && !point.is_reordered();
+        let stale = !point.is_open() && kind != EventKind::Asked;
+        let applied = self.mutation.as_ref().map(|mutation| mutation.applied());
+        let early = self.awaited.is_some() && self.awaited == applied;
+        self.found.is_none() && self.samples > 0 && !passing && !stale && !early
     }
 
     /// Judges images of a crash point.
     fn look(&mut self, point: &CrashPoint<'_>) {
-        let lasting = matches!(point.event().kind, EventKind::Store | EventKind::Flush);
-        if lasting && !point.is_reordered() || self.found.is_some() {
+        self.capture(point);
+        if !self.wants(point) {
             return;
         }
         self.points += 1;
@@ -80,10 +132,23 @@ impl Watch {
         }
     }
 
-    /// Opens an image and compares it; whether there was an index.
-    fn judge(&self, image: &Image) -> Result<bool, String> {
-        match options(self.variant).open_on(self.sim(image, false)) {
-            Err(Error::NotFound { .. }) if self.may_be_absent => Ok(false),
+    fn capture(&mut self, point: &CrashPoint<'_>) {
+        let Some(capture) = &mut self.capture else { return };
+        if capture.taken.is_some() || point.is_reordered() {
+            return;
+        }
+        capture.left = capture.left.saturating_sub(1);
+        if capture.left == 0 || point.event().kind == EventKind::Asked {
+            let image = capture.taken.insert(Image::default());
+            point.space().image(Pick::sample(capture.pick % 16, capture.pick), image);
+        }
+    }
+
+    /// Opens an image and compares it; what is in the index, if there is one.
+    fn judge(&self, image: &Image) -> Result<Option<Pairs>, String> {
+        let sim = Sim::from_image(image, self.options(false));
+        match options(self.variant).open_on(sim) {
+            Err(Error::NotFound { .. }) if self.may_be_absent => Ok(None),
             Err(error) => Err(format!("does not open: {error}")),
             Ok(index) => {
                 let pairs = Pairs::of_index(&index).map_err(|error| error.to_string())?;
@@ -91,18 +156,18 @@ impl Watch {
                     return Err(format!("has {pairs:?}, none of {:?}", self.allowed));
                 }
                 pairs.compare(&index).map_err(|trouble| trouble.to_string())?;
-                Ok(true)
+                Ok(Some(pairs))
             }
         }
     }
 
     /// The same, and images of crashes during the opening.
     fn judge_twice(&mut self, image: &Image) -> Result<(), String> {
-        if !self.judge(image)? {
+        if self.judge(image)?.is_none() {
             return Ok(());
         }
         let left = Arc::new(Mutex::new(Vec::new()));
-        let sim = self.sim(image, true);
+        let sim = Sim::from_image(image, self.options(true));
         let (into, samples) = (Arc::clone(&left), self.samples.min(3));
         sim.on_event(move |point| {
             if matches!(point.event().kind, EventKind::Fence | EventKind::Punch) {
@@ -126,19 +191,19 @@ impl Watch {
 }
 
 /// Runs histories until enough images were judged. Of the options, those count that say how many, which seed, which
-/// model, and how many images of a point.
+/// model, how many images of a point, and what is mutated.
 #[must_use]
 pub fn crash(options: &CrashOptions) -> CrashReport {
     let mut report = CrashReport::default();
     let mut seed = options.seed;
     while report.states < options.states && report.violations < options.enough {
-        let done = guarded(NAME, seed, || history(seed, options));
+        let done = guarded(NAME, seed, || history(seed, options, false));
         report.histories += 1;
         match done {
-            Ok((operations, points, states)) => {
-                report.operations += operations;
-                report.points += points;
-                report.states += states;
+            Ok(done) => {
+                report.operations += done.operations;
+                report.points += done.points;
+                report.states += done.states;
             }
             Err(failure) => {
                 report.violations += 1;
@@ -150,59 +215,146 @@ pub fn crash(options: &CrashOptions) -> CrashReport {
     report
 }
 
-/// Steps, points and images of one history.
-fn history(seed: u64, asked: &CrashOptions) -> Result<(u64, u64, u64), Failure> {
-    let mut rng = Rng::fork(seed, 2);
-    let pool = Pool::default();
-    let sim = Sim::new(SimOptions {
-        seed,
-        model: asked.model,
-        pool: pool.clone(),
-        ..SimOptions::default()
-    });
-    let most = *rng.pick(&PAIRS);
-    let mut pairs = first_pairs(&mut rng, KEYS, most);
-    let watch = Arc::new(Mutex::new(Watch {
-        variant: seed,
-        model: asked.model,
-        pool,
-        allowed: vec![pairs.clone()],
-        may_be_absent: true,
-        exhaustive: asked.exhaustive,
-        samples: asked.samples,
-        recover_one_in: asked.recover_one_in.max(1),
-        points: 0,
-        states: 0,
-        image: Image::default(),
-        found: None,
-    }));
-    let watching = Arc::clone(&watch);
-    sim.on_event(move |point| lock(&watching).look(point));
-    let mut trace = vec![format!("built of {} pairs", pairs.0.len())];
-    let fail = |what: String, trace: &[String]| {
-        Failure::new(NAME, seed, what).with_trace(trace.iter().cloned())
-    };
-    let index = options(seed).build_on(sim.clone(), &pairs);
-    let index = index.map_err(|error| fail(error.to_string(), &trace))?;
-    lock(&watch).may_be_absent = false;
-    let mut operations = 0;
-    for _ in 0..asked.length {
-        let step = Step::draw(&mut rng, KEYS);
-        trace.push(format!("{step:?}"));
-        lock(&watch).allowed = step.outcomes(&pairs);
-        step.run(&index, &pairs).map_err(|trouble| fail(trouble.to_string(), &trace))?;
-        pairs.apply(&step);
-        lock(&watch).allowed = vec![pairs.clone()];
-        // What returned is there from now on.
-        sim.crash_point(|point| lock(&watch).look(point));
-        operations += 1;
-        if let Some(what) = lock(&watch).found.take() {
-            return Err(fail(what, &trace));
-        }
+/// What a history did.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    operations: u64,
+    points: u64,
+    pub(super) states: u64,
+}
+
+/// Runs one history; `only_mutated`: looks only at points after the mutation has changed something in it.
+pub(super) fn history(
+    seed: u64,
+    asked: &CrashOptions,
+    only_mutated: bool,
+) -> Result<Done, Failure> {
+    let mut trace = Vec::new();
+    let done = Run::create(seed, asked, only_mutated, &mut trace).and_then(|run| run.all(asked));
+    done.map_err(|what| Failure::new(NAME, seed, what).with_trace(trace))
+}
+
+/// A running history.
+struct Run<'a> {
+    seed: u64,
+    rng: Rng,
+    watch: Arc<Mutex<Watch>>,
+    sim: Sim,
+    index: JoinIndex<u64, Sim>,
+    pairs: Pairs,
+    trace: &'a mut Vec<String>,
+}
+
+/// Judges every crash point of `sim`.
+fn watched(sim: &Sim, watch: &Arc<Mutex<Watch>>) {
+    let watch = Arc::clone(watch);
+    sim.on_event(move |point| lock(&watch).look(point));
+}
+
+impl<'a> Run<'a> {
+    fn create(
+        seed: u64,
+        asked: &CrashOptions,
+        only_mutated: bool,
+        trace: &'a mut Vec<String>,
+    ) -> Result<Self, String> {
+        let mut rng = Rng::fork(seed, 2);
+        let most = *rng.pick(&PAIRS);
+        let pairs = first_pairs(&mut rng, KEYS, most);
+        let watch = Watch::new(seed, asked, only_mutated, &pairs);
+        let sim = Sim::new(watch.options(true));
+        let watch = Arc::new(Mutex::new(watch));
+        watched(&sim, &watch);
+        trace.push(format!("built of {} pairs", pairs.0.len()));
+        let index = options(seed).build_on(sim.clone(), &pairs);
+        let index = index.map_err(|error| error.to_string())?;
+        let run = Self { seed, rng, watch, sim, index, pairs, trace };
+        run.watch().may_be_absent = false;
+        run.settle()?;
+        Ok(run)
     }
-    sim.no_observer();
-    drop(index);
-    let watch = lock(&watch);
-    watch.judge(&sim.image()).map_err(|what| fail(format!("after closing: {what}"), &trace))?;
-    Ok((operations, watch.points, watch.states))
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        lock(&self.watch)
+    }
+
+    /// Everything so far has returned: it is there from now on.
+    fn settle(&self) -> Result<(), String> {
+        self.watch().allowed = vec![self.pairs.clone()];
+        self.sim.crash_point(|point| self.watch().look(point));
+        self.watch().found.take().map_or(Ok(()), Err)
+    }
+
+    fn all(mut self, asked: &CrashOptions) -> Result<Done, String> {
+        for _ in 0..asked.length {
+            if self.rng.one_in(CRASH_ONE_IN) {
+                self = self.crash_and_go_on()?;
+            } else {
+                let step = Step::draw(&mut self.rng, KEYS);
+                self.step(&step)?;
+            }
+        }
+        let Self { watch, sim, index, .. } = self;
+        sim.no_observer();
+        drop(index);
+        let watch = lock(&watch);
+        watch.judge(&sim.image()).map_err(|what| format!("after closing: {what}"))?;
+        let operations = asked.length as u64;
+        Ok(Done { operations, points: watch.points, states: watch.states })
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        self.trace.push(format!("{step:?}"));
+        self.watch().allowed = step.outcomes(&self.pairs);
+        // What a call leaves to later fences, a later call need not have made durable: it may be another thread's.
+        self.sim.change_threads();
+        let ran = step.run(&self.index, &self.pairs).map_err(|trouble| trouble.to_string());
+        self.watch().found.take().map_or(ran, Err)?;
+        self.pairs.apply(step);
+        self.settle()
+    }
+
+    /// Cuts the power inside a step, rather often a batch; then adds pairs, one by one, which what a lost batch has left
+    /// on the log could follow.
+    fn crash_and_go_on(mut self) -> Result<Self, String> {
+        let batch = self.rng.one_in(2).then(|| 2 + self.rng.below(7));
+        let step = match batch {
+            Some(count) => Step::insert(&mut self.rng, KEYS, count),
+            None => Step::draw(&mut self.rng, KEYS),
+        };
+        let mut run = self.crash_in(&step)?;
+        for _ in 0..run.rng.below(5) {
+            let step = Step::insert(&mut run.rng, KEYS, 1);
+            run.step(&step)?;
+        }
+        Ok(run)
+    }
+
+    /// Cuts the power inside a step, and goes on from an image of that moment.
+    fn crash_in(mut self, step: &Step) -> Result<Self, String> {
+        let before = self.pairs.clone();
+        let within = *self.rng.pick(&CRASH_WITHIN);
+        let (left, pick) = (1 + self.rng.below(within), self.rng.word());
+        self.watch().capture = Some(Capture { left, pick, taken: None });
+        self.step(step)?;
+        let taken = self.watch().capture.take().and_then(|capture| capture.taken);
+        let image = taken.ok_or("no crash point was seen")?;
+        self.trace.push("a crash in it, of which this is opened".to_owned());
+        let Self { seed, rng, watch, sim, index, pairs: _, trace } = self;
+        // What the doomed index does from here on happens in another world.
+        sim.no_observer();
+        drop(index);
+        let (sim, pairs) = {
+            let mut watch = lock(&watch);
+            watch.allowed = step.outcomes(&before);
+            let pairs = watch.judge(&image)?.ok_or("there is no index")?;
+            watch.allowed = vec![pairs.clone()];
+            (Sim::from_image(&image, watch.options(true)), pairs)
+        };
+        watched(&sim, &watch);
+        let index = options(seed).open_on(sim.clone()).map_err(|error| format!("open: {error}"))?;
+        let run = Self { seed, rng, watch, sim, index, pairs, trace };
+        run.settle()?;
+        Ok(run)
+    }
 }

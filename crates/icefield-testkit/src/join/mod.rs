@@ -5,17 +5,62 @@ mod corrupt;
 mod crash;
 mod faults;
 mod kill;
+mod large;
 mod model;
 mod steps;
 
 use icefield::base::hash::HashKind;
+use icefield::pm::sim::{Mutation, Site};
 use icefield::{JoinIndex, JoinOptions};
 
-pub use corrupt::{corrupt, every_flip};
+use crate::crash::mutate::{Histories, MutateOptions, MutateReport, run_sites};
+use crate::crash::{CrashOptions, CrashReport};
+use crate::failure::{Failure, guarded};
+
+pub use corrupt::{Flips, corrupt, corrupt_files, every_flip};
 pub use crash::crash;
 pub use faults::faults;
 pub use kill::{KILLED_IN, child, kill};
+pub use large::crash_large;
 pub use model::{ModelCounts, model_in_files, model_simulated};
+
+/// Makes every flush, fence and store order of the index's code ineffective in turn, as [`mutate`](crate::crash::mutate)
+/// does for tables.
+///
+/// # Panics
+/// The unmutated index fails already.
+#[must_use]
+pub fn mutate(options: &MutateOptions) -> MutateReport {
+    let mut report = run_sites::<OfIndexes>(options, true);
+    // Of one thread, its next fence makes durable whatever it has flushed.
+    report.redundant.retain(|site| !is_noticed_by_threads(options, *site));
+    report.caught = report.sites - report.redundant.len() as u64;
+    report
+}
+
+/// Whether large indexes are wrong when the site is left out. Which thread does what is chance: so several are tried.
+fn is_noticed_by_threads(options: &MutateOptions, site: Site) -> bool {
+    let mutation = Some(Mutation::of(site));
+    let asked = CrashOptions { model: options.model, mutation, ..CrashOptions::default() };
+    (0..LARGE_INDEXES).any(|n| crash_large(options.seed.wrapping_add(n), &asked).is_err())
+}
+
+/// Large indexes for each site.
+const LARGE_INDEXES: u64 = 5;
+
+/// The histories of [`crash`].
+struct OfIndexes;
+
+impl Histories for OfIndexes {
+    fn one(seed: u64, options: &CrashOptions) -> Result<u64, Failure> {
+        let done = guarded(crate::crash::NAME, seed, || crash::history(seed, options, true))?;
+        Ok(done.states)
+    }
+
+    fn all(options: &CrashOptions) -> CrashReport {
+        crash(options)
+    }
+}
 
 /// The table's name in commands and reports.
 pub const NAME: &str = "join";

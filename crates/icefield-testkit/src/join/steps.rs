@@ -90,7 +90,7 @@ impl Step {
     /// A random step.
     pub(super) fn draw(rng: &mut Rng, keys: u64) -> Self {
         match rng.below(16) {
-            0..5 => Self::Insert(vec![pair(rng, keys)]),
+            0..5 => Self::insert(rng, keys, 1),
             5..7 => Self::Insert((0..rng.below(9)).map(|_| pair(rng, keys)).collect()),
             7..9 => Self::Remove(key(rng, keys)),
             9..12 => {
@@ -100,6 +100,11 @@ impl Step {
             12 => Self::Merge,
             _ => Self::Probe((0..rng.below(150)).map(|_| key(rng, 2 * keys)).collect()),
         }
+    }
+
+    /// Adds so many pairs.
+    pub(super) fn insert(rng: &mut Rng, keys: u64, count: u64) -> Self {
+        Self::Insert((0..count).map(|_| pair(rng, keys)).collect())
     }
 
     /// The states that a crash during the step may leave, `before` among them: a batch is cut off somewhere.
@@ -197,7 +202,8 @@ impl Pairs {
         for (position, &key) in keys.iter().enumerate() {
             joined.extend(self.of(key).map(|payload| (position, payload)));
         }
-        expect("probe_count", index.probe_count(keys)?, joined.len() as u64)?;
+        let joined_pairs = joined.len() as u64;
+        expect("probe_count", index.probe_count(keys)?, joined_pairs)?;
         let found = Mutex::new(Vec::new());
         index.probe(keys, |position, payload| {
             found
@@ -211,7 +217,8 @@ impl Pairs {
         let there = |&at: &usize| self.of(keys[at]).next().is_some();
         let (semi, anti) = (index.semi(keys)?, index.anti(keys)?);
         expect("semi", semi.ones().collect(), (0..keys.len()).filter(there).collect::<Vec<_>>())?;
-        expect("anti", anti.ones().count(), keys.len() - semi.ones().count())
+        expect("anti", anti.ones().count(), keys.len() - semi.ones().count())?;
+        expect("semi_count", index.semi_count(keys)?, (semi, joined_pairs))
     }
 
     /// Compares everything with what an index has, and checks it.

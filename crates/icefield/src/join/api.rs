@@ -151,6 +151,22 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.view().mark(keys, self.core.threads())
     }
 
+    /// Which probe keys are in the index, and how many pairs they have: [`semi`](Self::semi) and
+    /// [`probe_count`](Self::probe_count) in one pass, of one state of the index.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// let (found, pairs) = index.semi_count(&[2, 3, 1])?;
+    /// assert_eq!((found.count_ones(), pairs), (2, 3));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn semi_count(&self, keys: &[K]) -> Result<(Bitmap, u64)> {
+        self.core.view().mark_and_count(keys, self.core.threads())
+    }
+
     /// Which probe keys are not in the index: an anti-join.
     ///
     /// ```

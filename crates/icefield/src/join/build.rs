@@ -205,9 +205,11 @@ impl<M: Medium> Site<'_, M> {
                 settler.begin(first_group, groups_each as usize, starts[share]);
                 settler.count(self, records, layout.groups)?;
                 settler.permute(self, records, layout.groups)?;
-                // P2: the records are in their buckets. The fences are apart for media that sync ranges.
                 self.pm.flush(records.as_ptr().cast(), size_of_val(records));
-                self.pm.fence();
+                if self.pm.fence_syncs() {
+                    // What lies between two ranges would be synced, too, with each share again.
+                    self.pm.fence();
+                }
                 settler.write_lines(self, region)?;
             }
             Ok(settler.wide)
@@ -392,6 +394,7 @@ impl Settler {
         // SAFETY: the share's lines are this thread's alone.
         unsafe { site.pm.write_bytes(region, at, as_bytes(&self.lines)) };
         site.flush(region, at, self.lines.len() as u64 * GROUP_BYTES);
+        // P2: the records are in their buckets, which the lines know.
         site.pm.fence();
         Ok(())
     }

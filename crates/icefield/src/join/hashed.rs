@@ -195,10 +195,29 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<Bitmap> {
+        self.mark(keys, || ())
+    }
+
+    /// As [`JoinIndex::semi_count`].
+    ///
+    /// # Errors
+    /// As [`JoinIndex::probe`].
+    pub fn semi_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<(Bitmap, u64)> {
+        let pairs = AtomicU64::new(0);
+        // Relaxed: read when all threads have ended.
+        let found = self.mark(keys, || {
+            pairs.fetch_add(1, Relaxed);
+        })?;
+        Ok((found, pairs.into_inner()))
+    }
+
+    /// Marks the keys that have a pair, and calls `each` for every pair.
+    fn mark<B: AsRef<[u8]> + Sync>(&self, keys: &[B], each: impl Fn() + Sync) -> Result<Bitmap> {
         let words: Vec<_> = (0..keys.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         // Relaxed: read when all threads have ended.
         self.probe(keys, |at, _| {
             words[at / 64].fetch_or(1 << (at % 64), Relaxed);
+            each();
         })?;
         Ok(Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys.len()))
     }

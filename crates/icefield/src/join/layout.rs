@@ -185,7 +185,8 @@ impl Sealed {
         words_sum(sums, &self.words())
     }
 
-    /// Writes and persists the header of a file whose other blocks are durable.
+    /// Writes and flushes the header of a file whose other blocks are durable, or flushed by this thread. Its next fence
+    /// makes them so (P4), before the root words name the file.
     pub(super) fn write(&self, pm: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
         let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
@@ -204,8 +205,7 @@ impl Sealed {
             // Relaxed: the checksum holds them together.
             cell.store(pm, word, Relaxed);
         }
-        // P4: the file is what its header says.
-        pm.persist(header);
+        pm.flush_object(header);
         pm.writable()
     }
 
@@ -363,10 +363,11 @@ pub(super) fn set_watermark(
     Ok(())
 }
 
-/// Forgets the number, before another generation is named.
+/// Forgets the number, before another generation is named. The fence is also that of the generation's header.
 pub(super) fn reset_watermark(pm: &impl Medium, table: &Region) -> Result<()> {
     let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
     cell.store(pm, 0, Relaxed);
+    // P4: the generation is what its header says, and its log has no records.
     pm.persist(cell);
     pm.writable()
 }

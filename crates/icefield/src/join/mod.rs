@@ -77,8 +77,8 @@
 //! | **P0** superblock, directory renamed | there is an index | nothing |
 //! | **P1** delta records | the changes are kept | some of the window's, which count up to the first gap |
 //! | P2 records, then lines, piece by piece | they may be sealed | a file that nothing names |
-//! | P3 wide groups, checksums | the header may be written | the same |
-//! | P4 header | the root words may name the generation | the same |
+//! | P3 checksums, piece by piece | the header may be written | the same |
+//! | P4 wide groups, header, watermark of 0 | the root words may name the generation | the same |
 //! | **P5** root words, first copy | the next generation is the present one | the present generation, with its log |
 //! | P6 zeros behind the log | records may be appended | words of a lost window, which the next writer removes |
 //!
@@ -107,7 +107,7 @@
 //! | probe, hit (one pair) | 2.5: the group's, the bucket's | 0 | 0 | 0 |
 //! | insert, remove of a pair | 0 (a removal: a probe's, twice) | 0.5 | 1 | 1 |
 //! | 1024 inserts in a batch | 0 | 0.5 each | 0.5 each | 1 in all |
-//! | build, a pair | 0.3 of scattering and settling each | 0.29, twice | 0.29 | 2 in 16384 |
+//! | build, a pair | 0.3 of scattering and settling each | 0.29, twice | 0.29 | 1 in 16384, on disks 2 |
 //! | merge, a pair | 0.29 | 0.29 | 0.29 | 2 in 8192 |
 
 mod api;

@@ -116,6 +116,29 @@ impl Sink for Mark<'_> {
     }
 }
 
+/// Marks positions and counts pairs.
+pub(super) struct MarkAndCount<'b>(Mark<'b>, Count);
+
+impl Sink for MarkAndCount<'_> {
+    #[inline(always)]
+    fn hits(
+        &mut self,
+        pm: &impl Medium,
+        areas: &Areas<'_>,
+        position: usize,
+        first: u64,
+        mask: u32,
+    ) {
+        self.0.hits(pm, areas, position, first, mask);
+        self.1.hits(pm, areas, position, first, mask);
+    }
+
+    fn gathered(&mut self, position: usize, payloads: &[u64]) {
+        self.0.gathered(position, payloads);
+        self.1.gathered(position, payloads);
+    }
+}
+
 impl<M: Medium> View<M> {
     /// Probes for all keys, with as many threads as they are worth; gives each thread's sink.
     pub(super) fn probe<K: Word, S: Sink + Send>(
@@ -136,11 +159,30 @@ impl<M: Medium> View<M> {
 
     /// A bit for each key, set when it has a pair.
     pub(super) fn mark<K: Word>(&self, keys: &[K], threads: usize) -> Result<Bitmap> {
-        let words: Vec<_> = (0..keys.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let words = no_marks(keys.len());
         self.probe(keys, threads, || Mark(&words))?;
-        let words = words.into_iter().map(AtomicU64::into_inner).collect();
-        Ok(Bitmap::new(words, keys.len()))
+        Ok(marked(words, keys.len()))
     }
+
+    /// The same, with the number of all pairs.
+    pub(super) fn mark_and_count<K: Word>(
+        &self,
+        keys: &[K],
+        threads: usize,
+    ) -> Result<(Bitmap, u64)> {
+        let words = no_marks(keys.len());
+        let sinks = self.probe(keys, threads, || MarkAndCount(Mark(&words), Count::default()))?;
+        let pairs = sinks.into_iter().map(|MarkAndCount(_, Count(pairs))| pairs).sum();
+        Ok((marked(words, keys.len()), pairs))
+    }
+}
+
+fn no_marks(keys: usize) -> Vec<AtomicU64> {
+    (0..keys.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn marked(words: Vec<AtomicU64>, keys: usize) -> Bitmap {
+    Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys)
 }
 
 /// A key that passed, with its bucket.

@@ -81,10 +81,9 @@ impl<M: Medium> Site<'_, M> {
             lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
             self.pm.flush_object(&lines[*group as usize]);
             known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
+            // This thread's next fence makes them durable: P4's, if no other.
             self.flush(region, at, WIDE_BYTES);
         }
-        // P3: what the checksums are of is durable.
-        self.pm.fence();
         let sums_sum = self.sum_blocks(region, layout, known)?;
         let (generation, uuid) = (self.generation, self.uuid);
         let sealed = Sealed { generation, uuid, layout, sums_sum };
@@ -113,6 +112,7 @@ impl<M: Medium> Site<'_, M> {
                     cells[block as usize].store(self.pm, sum, Relaxed);
                 }
                 self.flush(region, layout.sums_at() + first * 8, (last - first) * 8);
+                // P3: another thread writes the header.
                 self.pm.fence();
             }
             Ok(())

@@ -188,6 +188,9 @@ impl Contender {
             row.keys = Some(build_rows as u64);
             row.dist = Some(session.args.dist.to_string());
             row.extra(probe.point.0, probe.point.1.clone());
+            if let Some(scale) = relations.scale {
+                row.extra("scale", rounded(scale));
+            }
             let mut built = row.clone();
             built.extra("phase", "build");
             built.ops = Some(build_rows as u64);
@@ -240,7 +243,7 @@ fn check(
 }
 
 impl Side {
-    /// Probes, in turns with the bare loop; relations of files all at once, as those are asked about that others join.
+    /// Probes, in turns with the bare loop; rows that come in some order all at once, as others join them.
     fn warm(
         &mut self,
         session: &Session,
@@ -250,7 +253,7 @@ impl Side {
         setting: Setting,
     ) -> Outcome {
         let Setting { threads, batch, .. } = setting;
-        let in_turns = !design.is_peer() && probe.selectivity().is_some();
+        let in_turns = !design.is_peer() && probe.shuffled;
         let bare = ceiling(Call::Get, medium, batch).filter(|_| in_turns);
         if bare.is_some() && self.arena.is_none() {
             let stats = table.stats();

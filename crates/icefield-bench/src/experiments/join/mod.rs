@@ -1,5 +1,5 @@
-//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20), and what a
-//! tenth more rows cost an index (SPAR Fig 7).
+//! Joins of two relations, `SELECT COUNT(*) FROM R, S WHERE R.key = S.key` (SPAR Figs 4 to 6, DLHT Fig 20), the orders
+//! and line items of TPC-H among them, and what a tenth more rows cost an index (SPAR Fig 7).
 //!
 //! Each table is built of R, probed with S by every percentage of rows that match, closed, opened if it lives in files,
 //! and probed again. Nothing is made ready for a build: files, their pages and directories are made while the clock
@@ -7,6 +7,7 @@
 
 mod contest;
 mod relations;
+mod share;
 mod update;
 
 use crate::args::{Batch, Medium};
@@ -17,6 +18,7 @@ use crate::{Error, Outcome};
 pub(super) use self::contest::built;
 use self::contest::{Setting, contest};
 pub(super) use self::relations::{Probe, Relations};
+pub(super) use self::share::{CHILD as SHARE_CHILD, child as share_child, run as share};
 pub(super) use self::update::run as update;
 
 /// Who takes part when nobody is asked for by name.
@@ -73,9 +75,15 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let designs = contenders(session, &relations)?;
     contest_all(session, &designs, &relations, ("join", &[Batch::Stream]))?;
     drop(relations);
+    if session.args.relations.is_some() {
+        return Ok(());
+    }
+    let relations = Relations::tpch(session, keys);
+    contest_all(session, &designs, &relations, ("tpch", &[Batch::Stream]))?;
+    drop(relations);
     let in_memory = |design: &&dyn Design| session.medium(*design) == Medium::Memory;
     let designs: Vec<_> = designs.into_iter().filter(in_memory).collect();
-    if designs.is_empty() || session.args.relations.is_some() {
+    if designs.is_empty() {
         return Ok(());
     }
     let build = (keys / WORKLOAD_A_PART).max(1);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use icefield_testkit::Rng;
+use icefield_testkit::tpch::Orders;
 use serde_json::{Value, json};
 
 use crate::keys::{Tally, value_of};
@@ -17,6 +18,8 @@ pub(in crate::experiments) struct Probe {
     pub keys: Vec<u64>,
     /// The pairs that there are, and the sum of their payloads.
     pub pairs: Tally,
+    /// Whether keys come in no order, so that a bare loop of random reads is a bound.
+    pub shuffled: bool,
 }
 
 impl Probe {
@@ -31,7 +34,7 @@ impl Probe {
         for at in (1..keys.len()).rev() {
             keys.swap(at, random.index(at + 1));
         }
-        Self { point: ("selectivity", json!(selectivity)), keys, pairs }
+        Self { point: ("selectivity", json!(selectivity)), keys, pairs, shuffled: true }
     }
 
     pub fn selectivity(&self) -> Option<u64> {
@@ -40,11 +43,14 @@ impl Probe {
 }
 
 /// Both sides. The value of a key of the build side is its payload.
+#[derive(Default)]
 pub(in crate::experiments) struct Relations {
     pub build: Vec<u64>,
     pub probes: Vec<Probe>,
     /// Whether a key may be there several times, which no map can hold.
     pub repeat: bool,
+    /// TPC-H's scale factor, if the rows are of that benchmark.
+    pub scale: Option<f64>,
 }
 
 impl Relations {
@@ -53,7 +59,18 @@ impl Relations {
         session.progress(&format!("making relations of {build} and {rows} rows"));
         let draw = |selectivity: &u32| Probe::draw(session, build, rows, *selectivity);
         let probes = selectivities.iter().map(draw).collect();
-        Self { build: session.space.keys(0..build), probes, repeat: false }
+        Self { build: session.space.keys(0..build), probes, repeat: false, scale: None }
+    }
+
+    /// So many of TPC-H's orders, and all line items of theirs, both in the order of the rows: each has its order.
+    pub fn tpch(session: &Session, orders: u64) -> Self {
+        session.progress(&format!("making the keys of {orders} orders and of their line items"));
+        let orders = Orders::new(orders);
+        let keys: Vec<u64> = orders.lines().collect();
+        let pairs = Tally::of_values(&keys);
+        let probe = Probe { point: ("selectivity", json!(100)), keys, pairs, shuffled: false };
+        let build = orders.keys().collect();
+        Self { build, probes: vec![probe], repeat: false, scale: Some(orders.scale()) }
     }
 
     /// Those in the files of `dir`.
@@ -76,14 +93,15 @@ impl Relations {
                 let sum = count.wrapping_mul(value_of(*key));
                 pairs.add(Tally { hits: count, sum });
             }
-            probes.push(Probe { point: ("relation", json!(name)), keys, pairs });
+            let point = ("relation", json!(name));
+            probes.push(Probe { point, keys, pairs, shuffled: false });
         }
         probes.sort_by_key(|probe| probe.point.1.to_string());
         if probes.is_empty() {
             let detail = format!("{} has no probe-NAME.u64", dir.display());
             return Err(Error::option("relations", detail));
         }
-        Ok(Self { build, probes, repeat: true })
+        Ok(Self { build, probes, repeat: true, scale: None })
     }
 }
 

@@ -53,7 +53,7 @@ pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
         return Err(Error::option("medium", "must be memory, process, pmem or disk"));
     }
     let rows = Rows::make(session, session.keys_or(BUILD_ROWS));
-    let nothing = Relations { build: Vec::new(), probes: Vec::new(), repeat: false };
+    let nothing = Relations::default();
     let designs = contenders(session, &nothing)?;
     for threads in session.threads() {
         for batch in session.batches(&[Batch::Stream]) {

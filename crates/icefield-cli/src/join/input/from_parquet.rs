@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::basic::Compression;
 
-use super::{BATCH_ROWS, Batch, Event, spawn};
+use super::{BATCH_ROWS, Batch, Event, spawn, zstd};
 use crate::failure::Failure;
 
 /// A file whose footer has been read.
@@ -88,15 +88,10 @@ impl ParquetFile {
     fn refuse_unknown_codecs(&self, mask: &ProjectionMask) -> Result<(), Failure> {
         for group in self.metadata.metadata().row_groups() {
             for (leaf, column) in group.columns().iter().enumerate() {
-                let codec = match column.compression() {
-                    Compression::ZSTD(_) => "zstd",
-                    Compression::LZO => "lzo",
-                    _ => continue,
-                };
-                if mask.leaf_included(leaf) {
+                if column.compression() == Compression::LZO && mask.leaf_included(leaf) {
                     let (path, name) = (self.path.display(), column.column_path().string());
                     return Err(Failure::Problem(format!(
-                        "{path}: `{name}` is compressed by {codec}, which this program cannot read; write it with \
+                        "{path}: `{name}` is compressed by lzo, which this program cannot read; write it with zstd, \
                          snappy, lz4, gzip, brotli or uncompressed"
                     )));
                 }
@@ -143,14 +138,18 @@ impl Decoder {
     /// Sends a row group; `false` when nobody takes it any more.
     fn send_group(&self, group: usize, sender: &SyncSender<Event>) -> Result<bool, Failure> {
         let file = self.file.try_clone().map_err(|error| Failure::io(&self.path, &error))?;
-        let batches =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
-                .with_projection(self.mask.clone())
+        let (metadata, mask) = (&self.metadata, &self.mask);
+        let columns = metadata.metadata().row_group(group).columns();
+        let mut read = columns.iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let batches = match read.any(|(_, column)| zstd::is_zstd(column)) {
+            true => zstd::read(file, metadata, mask, group),
+            false => ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
+                .with_projection(mask.clone())
                 .with_row_groups(vec![group])
                 .with_batch_size(BATCH_ROWS)
-                .build()
-                .map_err(|error| problem(&self.path, &error))?;
-        for records in batches {
+                .build(),
+        };
+        for records in batches.map_err(|error| problem(&self.path, &error))? {
             let records = records.map_err(|error| problem(&self.path, &error))?;
             let batch = Batch { first_row: 0, lines: Vec::new(), records };
             if sender.send(Event::Batch(batch)).is_err() {

@@ -5,6 +5,7 @@
 
 mod from_csv;
 mod from_parquet;
+mod zstd;
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,0 +1,213 @@
+//! What several processes that have opened one index take of memory together, beside one: they map the same pages.
+//!
+//! Child processes open the index for reading, probe for every key of it, so that all its pages are mapped, and say so.
+//! Then the kernel is asked for their proportional set sizes, in which a page that several processes map counts for
+//! each a share, together once.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use icefield::JoinIndex;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::{BUILD_ROWS, built};
+use crate::args::{Args, Batch, Medium};
+use crate::experiments::growth::describe_space;
+use crate::index::SparHt;
+use crate::keys::KeySpace;
+use crate::place::RemovedDir;
+use crate::row::rounded;
+use crate::session::{Placed, Session};
+use crate::table::Place;
+use crate::{Error, Outcome};
+
+/// The hidden experiment that is this one's child process.
+pub(in crate::experiments) const CHILD: &str = "join-share-child";
+/// Indexes this large when no size is asked for.
+const SIZES: [u64; 2] = [1_000_000, BUILD_ROWS];
+/// Processes that share an index.
+const PROCESSES: [usize; 2] = [1, 8];
+/// Keys that a child makes and asks for at a time.
+const ASKED: u64 = 1 << 14;
+/// What a child says when it has mapped all pages.
+const READY: &str = "ready";
+
+pub(in crate::experiments) fn run(session: &mut Session) -> Outcome {
+    let medium = session.args.medium.unwrap_or(Medium::Pmem);
+    if !matches!(medium, Medium::Process | Medium::Pmem | Medium::Disk) {
+        return Err(Error::option("medium", "join-share needs files: process, pmem or disk"));
+    }
+    let sizes = match session.args.keys {
+        Some(keys) => vec![keys],
+        None => Vec::from(SIZES.map(|size| session.keys_or(size))),
+    };
+    for keys in sizes {
+        one_size(session, medium, keys)?;
+    }
+    Ok(())
+}
+
+fn one_size(session: &mut Session, medium: Medium, keys: u64) -> Outcome {
+    session.progress(&format!("join-share: building an index of {keys} pairs"));
+    let rows = session.space.keys(0..keys);
+    let how = (session.machine.cores(), Batch::Stream);
+    let (placed, _) = built(session, &SparHt, medium, &rows, how)?;
+    drop(rows);
+    let mut row = session.row("join-share", &SparHt, medium);
+    describe_space(&mut row, &*placed.table);
+    row.keys = Some(keys);
+    let Placed { table, place, _dir } = placed;
+    drop(table);
+    let Place::Dir { path, .. } = place else {
+        return Err(Error::failed("the index is not in files"));
+    };
+    let _removed: RemovedDir = _dir;
+    let mut alone = None;
+    for processes in PROCESSES {
+        session.progress(&format!("join-share: {processes} processes open {keys} pairs"));
+        let shares = shares(&session.args, &path, processes, keys)?;
+        let alone = *alone.get_or_insert(shares);
+        let mut row = row.clone();
+        row.threads = Some(1);
+        row.extra("processes", processes);
+        row.extra("pss_bytes", shares.whole);
+        row.extra("index_pss_bytes", shares.index);
+        row.extra("pss_ratio", ratio(shares.whole, alone.whole));
+        row.extra("index_pss_ratio", ratio(shares.index, alone.index));
+        session.put(row)?;
+    }
+    Ok(())
+}
+
+fn ratio(one: u64, other: u64) -> f64 {
+    rounded(one as f64 / other.max(1) as f64)
+}
+
+/// Proportional set sizes of processes, together.
+#[derive(Clone, Copy)]
+struct Shares {
+    /// Of all that they have: programs, stacks and heaps, too.
+    whole: u64,
+    /// Of the index's files.
+    index: u64,
+}
+
+/// Starts so many processes that open the index, and asks for their sizes while all are there.
+fn shares(args: &Args, path: &Path, processes: usize, keys: u64) -> Outcome<Shares> {
+    let mut children = Children(Vec::new());
+    for _ in 0..processes {
+        children.0.push(start(args, path, keys)?);
+    }
+    for child in &mut children.0 {
+        wait_until_ready(child)?;
+    }
+    let mut shares = Shares { whole: 0, index: 0 };
+    for child in &children.0 {
+        let place = format!("/proc/{}", child.id());
+        shares.whole += pss(&Path::new(&place).join("smaps_rollup"), None)?;
+        shares.index += pss(&Path::new(&place).join("smaps"), Some(path))?;
+    }
+    Ok(shares)
+}
+
+/// Ended when this is dropped: each waits for the end of its standard input.
+struct Children(Vec<Child>);
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            drop(child.stdin.take());
+        }
+        for child in &mut self.0 {
+            // One that cannot be waited for is gone already.
+            let _ = child.wait();
+        }
+    }
+}
+
+fn start(args: &Args, path: &Path, keys: u64) -> Outcome<Child> {
+    let program = args.this_program()?;
+    Command::new(&program[0])
+        .args(&program[1..])
+        .arg(CHILD)
+        .args(["--keys", &keys.to_string(), "--seed", &args.seed.to_string()])
+        .arg("--dir")
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| Error::file(Path::new(&program[0]), error))
+}
+
+fn wait_until_ready(child: &mut Child) -> Outcome {
+    let mut line = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        // What cannot be read is not the word that is waited for.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    match line.trim() {
+        READY => Ok(()),
+        _ => Err(Error::failed("a process that was to open the index ended early")),
+    }
+}
+
+/// The proportional set size that a file of /proc tells, in bytes: of all mappings, or of files in a directory.
+fn pss(path: &Path, within: Option<&Path>) -> Outcome<u64> {
+    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, error))?;
+    Ok(pss_of(&text, within.and_then(Path::to_str)))
+}
+
+fn pss_of(text: &str, within: Option<&str>) -> u64 {
+    let (mut sum, mut counts) = (0, within.is_none());
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), within) {
+            (Some("Pss:"), _) if counts => {
+                sum += words.next().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0) << 10;
+            }
+            // The first line of a mapping begins with its addresses and ends with its file.
+            (Some(first), Some(within)) if !first.ends_with(':') => counts = line.contains(within),
+            _ => {}
+        }
+    }
+    sum
+}
+
+/// The child: opens the index, asks for every key, says so, and stays until its standard input ends.
+pub(in crate::experiments) fn child(args: &Args) -> Outcome {
+    // Nobody would ever end a child whose parent is gone.
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Error::failed(format!("no signal when the parent ends: {error}")))?;
+    let (Some(keys), Some(path)) = (args.keys, args.dir.as_ref()) else {
+        return Err(Error::failed("join-share-child is started by join-share only"));
+    };
+    let index = JoinIndex::<u64>::open_read_only(path)?;
+    index.set_threads(1);
+    let space = KeySpace::new(args.seed);
+    let mut found = 0;
+    for first in (0..keys).step_by(ASKED as usize) {
+        found += index.probe_count(&space.keys(first..(first + ASKED).min(keys)))?;
+    }
+    if found != keys {
+        return Err(Error::failed(format!("{found} of {keys} keys were found")));
+    }
+    let mut out = std::io::stdout();
+    writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(crate::output::stdout_fault)?;
+    // Whatever ends the input, the parent needs this process no more.
+    let _ = std::io::stdin().read(&mut [0]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_summed_up() {
+        let text = "7f00-7f01 r--s 00000000 00:1b 5 /shm/x/base-1.ice\nSize: 8 kB\nPss: 4 kB\nPss_Dirty: 1 kB\n\
+                    7f02-7f03 rw-p 00000000 00:00 0 [heap]\nPss: 16 kB\n\
+                    7f04-7f05 r--s 00000000 00:1b 6 /shm/x/table.ice\nPss: 1 kB\n";
+        assert_eq!((pss_of(text, None), pss_of(text, Some("/shm/x"))), (21 << 10, 5 << 10));
+    }
+}
