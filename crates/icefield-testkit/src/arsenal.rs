@@ -22,6 +22,8 @@ pub enum Records {
     Words,
     /// Both are bytes.
     Bytes,
+    /// Keys of 16 bytes, values of 32: of tables that keep them in their slots.
+    Wide,
 }
 
 /// The scenarios for the tables of one design with one kind of records.
@@ -95,8 +97,8 @@ fn in_memory<F: FileSubject>(seed: u64, length: usize) -> Result<model::Counts, 
     model::scenario::<F, _>(seed, length, || MemoryPlace(seed))
 }
 
-/// All designs with words and with bytes.
-pub static ARSENALS: [Arsenal; 8] = [
+/// All designs with words and with bytes, and those with room for more than words.
+pub static ARSENALS: [Arsenal; 9] = [
     Arsenal::of::<DashEh<u64, u64, Sim>, DashEh<u64, u64>>(Records::Words),
     Arsenal::of::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(Records::Bytes),
     Arsenal::of::<DashLh<u64, u64, Sim>, DashLh<u64, u64>>(Records::Words),
@@ -105,9 +107,10 @@ pub static ARSENALS: [Arsenal; 8] = [
     Arsenal::of::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(Records::Bytes),
     Arsenal::of::<Plush<u64, u64, Sim>, Plush<u64, u64>>(Records::Words),
     Arsenal::of::<Plush<[u8], [u8], Sim>, Plush<[u8], [u8]>>(Records::Bytes),
+    Arsenal::of::<Plush<[u8; 16], [u8; 32], Sim>, Plush<[u8; 16], [u8; 32]>>(Records::Wide),
 ];
 
-/// The scenarios for a design's tables; none, when no persistent design has this name.
+/// The scenarios for a design's tables; none, when no persistent design of this name has such records.
 #[must_use]
 pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
     ARSENALS.iter().find(|arsenal| arsenal.table == table && arsenal.records == records)
@@ -119,6 +122,13 @@ pub static MIXED: [Mixed; 4] = [
     Mixed::of::<DashLh<[u8], u64>, DashLh<u64, [u8]>>(),
     Mixed::of::<Iceberg<[u8], u64>, Iceberg<u64, [u8]>>(),
     Mixed::of::<Plush<[u8], u64>, Plush<u64, [u8]>>(),
+];
+
+/// The same of tables whose keys or values are wide, beside words or bytes.
+pub static UNEVEN: [(&str, fn(u64, usize) -> Result<model::Counts, Failure>); 3] = [
+    ("plush, word keys and wide values", in_memory::<Plush<u64, [u8; 64]>>),
+    ("plush, wide keys and word values", in_memory::<Plush<[u8; 64], u64>>),
+    ("plush, wide keys and byte values", in_memory::<Plush<[u8; 32], [u8]>>),
 ];
 
 /// What there is for tables with mixed records.
