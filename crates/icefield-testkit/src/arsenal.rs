@@ -37,8 +37,8 @@ pub struct Arsenal {
     pub disks: bool,
     /// [`model::scenario`] on the simulated medium: seed, length, crash model.
     pub model_simulated: fn(u64, usize, Model, &Memory) -> Result<model::Counts, Failure>,
-    /// [`model::scenario`] in anonymous memory: seed, length.
-    pub model_in_memory: fn(u64, usize) -> Result<model::Counts, Failure>,
+    /// [`model::scenario`] in anonymous memory.
+    pub model_in_memory: ModelInMemory,
     /// [`model::scenario`] in a directory, which is not there yet: seed, length.
     pub model_in_files: fn(u64, usize, &Path) -> Result<model::Counts, Failure>,
     /// [`iterate::scenario`].
@@ -124,8 +124,11 @@ pub static MIXED: [Mixed; 4] = [
     Mixed::of::<Plush<[u8], u64>, Plush<u64, [u8]>>(),
 ];
 
+/// [`model::scenario`] in anonymous memory: seed, length.
+pub type ModelInMemory = fn(u64, usize) -> Result<model::Counts, Failure>;
+
 /// The same of tables whose keys or values are wide, beside words or bytes.
-pub static UNEVEN: [(&str, fn(u64, usize) -> Result<model::Counts, Failure>); 3] = [
+pub static UNEVEN: [(&str, ModelInMemory); 3] = [
     ("plush, word keys and wide values", in_memory::<Plush<u64, [u8; 64]>>),
     ("plush, wide keys and word values", in_memory::<Plush<[u8; 64], u64>>),
     ("plush, wide keys and byte values", in_memory::<Plush<[u8; 32], [u8]>>),
@@ -137,9 +140,9 @@ pub struct Mixed {
     /// The design.
     pub table: &'static str,
     /// With keys of bytes and values of words.
-    pub byte_keys: fn(u64, usize) -> Result<model::Counts, Failure>,
+    pub byte_keys: ModelInMemory,
     /// With keys of words and values of bytes.
-    pub byte_values: fn(u64, usize) -> Result<model::Counts, Failure>,
+    pub byte_values: ModelInMemory,
 }
 
 impl Mixed {

@@ -352,7 +352,7 @@ mod tests {
         let shape = Shape { root_bits: 1, ..Shape::default() };
         let root = RootTable::<K, V>::new(shape, measure()).expect("memory");
         let record = |key: u64, value: u64| {
-            root.measure.record(value % 3 == 0, |word| {
+            root.measure.record(value.is_multiple_of(3), |word| {
                 let keys = root.measure.widths().key;
                 if word < keys { key + word as u64 } else { value * (word - keys + 1) as u64 }
             })
