@@ -166,6 +166,8 @@ enum TableName {
 enum Records {
     Words,
     Bytes,
+    /// Keys of 16 bytes, values of 32: `plush` only
+    Wide,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -179,6 +181,7 @@ impl From<Records> for arsenal::Records {
         match records {
             Records::Words => Self::Words,
             Records::Bytes => Self::Bytes,
+            Records::Wide => Self::Wide,
         }
     }
 }
@@ -205,6 +208,10 @@ pub fn run(args: &Args) -> Outcome {
     with_output(&common.json, |out| match arsenal(&name(&common.table), common.records.into()) {
         Some(arsenal) => torture(arsenal, &args.kind, common, out),
         None if matches!(common.table, TableName::Join) => join::torture(&args.kind, common, out),
+        None if arsenal(&name(&common.table), arsenal::Records::Words).is_some() => {
+            let (table, records) = (name(&common.table), name(&common.records));
+            Err(Failure::Usage(format!("--records: {table} has no records that are {records}")))
+        }
         None => memory::torture(&args.kind, common, common.records, out),
     })
 }

@@ -22,6 +22,8 @@ pub enum Records {
     Words,
     /// Both are bytes.
     Bytes,
+    /// Keys of 16 bytes, values of 32: of tables that keep them in their slots.
+    Wide,
 }
 
 /// The scenarios for the tables of one design with one kind of records.
@@ -35,8 +37,8 @@ pub struct Arsenal {
     pub disks: bool,
     /// [`model::scenario`] on the simulated medium: seed, length, crash model.
     pub model_simulated: fn(u64, usize, Model, &Memory) -> Result<model::Counts, Failure>,
-    /// [`model::scenario`] in anonymous memory: seed, length.
-    pub model_in_memory: fn(u64, usize) -> Result<model::Counts, Failure>,
+    /// [`model::scenario`] in anonymous memory.
+    pub model_in_memory: ModelInMemory,
     /// [`model::scenario`] in a directory, which is not there yet: seed, length.
     pub model_in_files: fn(u64, usize, &Path) -> Result<model::Counts, Failure>,
     /// [`iterate::scenario`].
@@ -95,8 +97,8 @@ fn in_memory<F: FileSubject>(seed: u64, length: usize) -> Result<model::Counts, 
     model::scenario::<F, _>(seed, length, || MemoryPlace(seed))
 }
 
-/// All designs with words and with bytes.
-pub static ARSENALS: [Arsenal; 8] = [
+/// All designs with words and with bytes, and those with room for more than words.
+pub static ARSENALS: [Arsenal; 9] = [
     Arsenal::of::<DashEh<u64, u64, Sim>, DashEh<u64, u64>>(Records::Words),
     Arsenal::of::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(Records::Bytes),
     Arsenal::of::<DashLh<u64, u64, Sim>, DashLh<u64, u64>>(Records::Words),
@@ -105,9 +107,10 @@ pub static ARSENALS: [Arsenal; 8] = [
     Arsenal::of::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(Records::Bytes),
     Arsenal::of::<Plush<u64, u64, Sim>, Plush<u64, u64>>(Records::Words),
     Arsenal::of::<Plush<[u8], [u8], Sim>, Plush<[u8], [u8]>>(Records::Bytes),
+    Arsenal::of::<Plush<[u8; 16], [u8; 32], Sim>, Plush<[u8; 16], [u8; 32]>>(Records::Wide),
 ];
 
-/// The scenarios for a design's tables; none, when no persistent design has this name.
+/// The scenarios for a design's tables; none, when no persistent design of this name has such records.
 #[must_use]
 pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
     ARSENALS.iter().find(|arsenal| arsenal.table == table && arsenal.records == records)
@@ -121,15 +124,25 @@ pub static MIXED: [Mixed; 4] = [
     Mixed::of::<Plush<[u8], u64>, Plush<u64, [u8]>>(),
 ];
 
+/// [`model::scenario`] in anonymous memory: seed, length.
+pub type ModelInMemory = fn(u64, usize) -> Result<model::Counts, Failure>;
+
+/// The same of tables whose keys or values are wide, beside words or bytes.
+pub static UNEVEN: [(&str, ModelInMemory); 3] = [
+    ("plush, word keys and wide values", in_memory::<Plush<u64, [u8; 64]>>),
+    ("plush, wide keys and word values", in_memory::<Plush<[u8; 64], u64>>),
+    ("plush, wide keys and byte values", in_memory::<Plush<[u8; 32], [u8]>>),
+];
+
 /// What there is for tables with mixed records.
 #[derive(Debug)]
 pub struct Mixed {
     /// The design.
     pub table: &'static str,
     /// With keys of bytes and values of words.
-    pub byte_keys: fn(u64, usize) -> Result<model::Counts, Failure>,
+    pub byte_keys: ModelInMemory,
     /// With keys of words and values of bytes.
-    pub byte_values: fn(u64, usize) -> Result<model::Counts, Failure>,
+    pub byte_values: ModelInMemory,
 }
 
 impl Mixed {

@@ -101,6 +101,36 @@ impl Sample for [u8] {
     }
 }
 
+/// Words that all depend on the number, so that a mixture of two samples is nobody's: the first is one of four, so that
+/// keys often begin alike, the second the number itself.
+macro_rules! wide_samples {
+    ($($ty:ty),*) => {$(
+        impl Sample for $ty {
+            fn sample(n: u64) -> Self {
+                let mut bytes = [0; size_of::<Self>()];
+                for (at, word) in (0..).zip(bytes.as_chunks_mut().0) {
+                    *word = wide_word(n, at).to_le_bytes();
+                }
+                bytes
+            }
+
+            fn number(owned: &Self) -> Option<u64> {
+                let n = u64::from_le_bytes(*owned[8..].first_chunk()?);
+                (Self::sample(n) == *owned).then_some(n)
+            }
+        }
+    )*};
+}
+wide_samples!([u8; 16], [u8; 32], [u8; 64]);
+
+fn wide_word(n: u64, at: u64) -> u64 {
+    match at {
+        0 => crate::rng::mix(n) & 0x8000_0000_0000_0001,
+        1 => n,
+        _ => crate::rng::mix(n ^ at << 56),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +140,8 @@ mod tests {
         for n in (0..3000).chain([u64::MAX, 1 << 40]) {
             assert_eq!(<[u8] as Sample>::number(&<[u8] as Sample>::sample(n)), Some(n));
             assert_eq!(u64::number(&u64::sample(n)), Some(n));
+            assert_eq!(<[u8; 16]>::number(&<[u8; 16]>::sample(n)), Some(n));
+            assert_eq!(<[u8; 64]>::number(&<[u8; 64]>::sample(n)), Some(n));
         }
     }
 
@@ -118,5 +150,8 @@ mod tests {
         let mut bytes = <[u8] as Sample>::sample(12_345);
         bytes.push(1);
         assert_eq!(<[u8] as Sample>::number(&bytes), None);
+        let mut bytes = <[u8; 32]>::sample(12_345);
+        bytes[31] ^= 1;
+        assert_eq!(<[u8; 32]>::number(&bytes), None);
     }
 }

@@ -88,6 +88,9 @@ pub trait Data: 'static {
     const TYPE: &'static str;
     /// How it is stored.
     const FORM: Form;
+    /// Room for the words of a value, where tables keep them in words: one for a reference.
+    #[doc(hidden)]
+    type Words: WordArray;
 
     /// Towards the slot.
     fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a>;
@@ -99,6 +102,19 @@ pub trait Data: 'static {
     fn own_ref(&self) -> Self::Owned;
     /// Takes stored `raw` out; `None` when it is no value of this type (a corrupt file).
     fn own(raw: Raw<'_>) -> Option<Self::Owned>;
+}
+
+/// So many words.
+#[doc(hidden)]
+pub trait WordArray:
+    Copy + Eq + fmt::Debug + Send + Sync + 'static + AsRef<[u64]> + AsMut<[u64]>
+{
+    /// All of them 0.
+    const ZERO: Self;
+}
+
+impl<const N: usize> WordArray for [u64; N] {
+    const ZERO: Self = [0; N];
 }
 
 /// A type that can be a key.
@@ -158,6 +174,7 @@ impl<W: Word> Data for W {
     type Owned = W;
     const TYPE: &'static str = <W as Word>::TYPE;
     const FORM: Form = Form::Word;
+    type Words = [u64; 1];
 
     #[inline]
     fn raw<'a>(arg: W) -> Raw<'a> {
@@ -292,6 +309,7 @@ macro_rules! data_as_array {
             type Owned = $ty;
             const TYPE: &'static str = $name;
             const FORM: Form = Form::Fixed($len);
+            type Words = [u64; $len / 8];
 
             #[inline]
             fn raw<'a>(arg: $ty) -> Raw<'a> {
@@ -334,6 +352,7 @@ macro_rules! data_as_bytes {
             type Owned = $owned;
             const TYPE: &'static str = $name;
             const FORM: Form = Form::Variable;
+            type Words = [u64; 1];
 
             #[inline]
             fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a> {

@@ -84,12 +84,14 @@ fn damaged_files_of_icebergs() {
 fn damaged_images_of_plush() {
     images("plush", Records::Words, 9_000_000);
     images("plush", Records::Bytes, 10_000_000);
+    images("plush", Records::Wide, 13_000_000);
 }
 
 #[test]
 fn damaged_files_of_plush() {
     files("plush", Records::Words, 11_000_000);
     files("plush", Records::Bytes, 12_000_000);
+    files("plush", Records::Wide, 14_000_000);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::cell::Cell;
 use icefield::base::hash::{Hash, HashKind};
 use icefield::pm::sim::{Counters, Sim, SimOptions};
 use icefield::{
-    Dash, DashOptions, Directory, DlhtTable, Eh, Iceberg, Interleaved, Lh, OnFailure, Op, Plush,
-    Result, Shape, Turns,
+    Arg, Dash, DashOptions, Directory, DlhtTable, Eh, Iceberg, Interleaved, Lh, OnFailure, Op,
+    Plush, Result, Shape, Turns, Value,
 };
 
 /// What one call costs.
@@ -281,6 +281,42 @@ fn a_put_into_a_plush_writes_its_log_record_and_does_not_look() {
     let batch = cost(&sim, || table.put_batch(&pairs));
     assert_eq!(batch.fences, 1);
     assert!(batch.flushes <= 19 && batch.writes <= 19, "{batch:?}");
+}
+
+/// What 16 + 16 bytes cost a put: lines written, flushes and fences without migrations, and media bytes with them.
+fn wide_puts<V: Value + ?Sized>(value: Arg<'static, V>) -> ([u64; 3], f64) {
+    let key = |n: u64| (u128::from(n) << 64 | u128::from(n)).to_le_bytes();
+    let sim = counting();
+    let options = Plush::<[u8; 16], V>::options().hash_seed([1, 2]);
+    let table = options.create_on(sim.clone()).expect("room");
+    let mut total = [0; 3];
+    for n in 0..1_000 {
+        let cost = cost(&sim, || table.put(key(n), value));
+        let counts = [cost.writes, cost.flushes, cost.fences];
+        total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+    let sim = counting();
+    let shape = Shape { root_bits: 2, log_bits: 0, log_records: 512, ..Shape::default() };
+    let options = Plush::<[u8; 16], V>::options().shape(shape).hash_seed([1, 2]);
+    let table = options.create_on(sim.clone()).expect("room");
+    let before = sim.counters().media_writes;
+    let records = 60_000;
+    (0..records).for_each(|n| table.put(key(n), value).expect("room"));
+    assert_eq!(detail_of(&table.stats(), "levels"), 3);
+    let bytes = (sim.counters().media_writes - before) * 256;
+    (total, bytes as f64 / records as f64)
+}
+
+/// Records of 16 + 16 bytes in the slots, and in the payload log, where bytes of any length are.
+#[test]
+fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
+    let (inline, inline_media) = wide_puts::<[u8; 16]>([7; 16]);
+    let (referred, referred_media) = wide_puts::<[u8]>(&[7; 16]);
+    println!("1000 puts: {inline:?}, by reference {referred:?} lines, flushes, fences");
+    println!("media bytes a put: {inline_media}, by reference {referred_media}");
+    // (w + 8) / 8 lines each, and those of the four logs' first chunks.
+    assert_eq!(inline, [1_504, 1_504, 1_004]);
+    assert!(referred[0] >= 3_000 && referred[2] >= 2_004, "{referred:?}");
 }
 
 /// §6.1, with the log's records at 25.6 bytes each: 10 in a media block.

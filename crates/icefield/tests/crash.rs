@@ -52,6 +52,11 @@ fn plush_bytes() {
     every_point("plush", Records::Bytes);
 }
 
+#[test]
+fn plush_wide() {
+    every_point("plush", Records::Wide);
+}
+
 /// On a disk, and with writes that are acknowledged before they are durable.
 fn plush_on_disk(records: Records) {
     let arsenal = arsenal("plush", records).expect("a design");
@@ -72,6 +77,11 @@ fn plush_words_on_disk() {
 #[test]
 fn plush_bytes_on_disk() {
     plush_on_disk(Records::Bytes);
+}
+
+#[test]
+fn plush_wide_on_disk() {
+    plush_on_disk(Records::Wide);
 }
 
 #[test]

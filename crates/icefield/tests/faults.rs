@@ -37,6 +37,7 @@ fn icebergs_survive_every_failing_call() {
 fn plush_survives_every_failing_call() {
     every_call("plush", Records::Words, 3);
     every_call("plush", Records::Bytes, 6);
+    every_call("plush", Records::Wide, 9);
 }
 
 #[test]

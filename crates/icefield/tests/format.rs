@@ -218,10 +218,11 @@ fn every_record_of_an_iceberg_is_where_the_document_says() {
     assert_eq!((used(&front), used(&back)), (in_front, in_back), "and nothing else is there");
 }
 
-/// The records of a Plush's logs that count, as key, value and epoch.
-fn logged(log: &File, chunks: u64, records: u64) -> Vec<(u64, u64, u64)> {
+/// The records of so many words in a Plush's logs that count, and their epochs.
+fn logged(log: &File, words: u64, chunks: u64, records: u64) -> Vec<(Vec<u64>, u64)> {
     const FLAG: u64 = 1 << 63;
-    let chunk_bytes = (64 + 24 * records).next_multiple_of(256);
+    let bytes = 8 * (words + 1);
+    let chunk_bytes = (64 + bytes * records).next_multiple_of(256);
     let mut found = Vec::new();
     for chunk in 0..log.0.len() as u64 / chunk_bytes {
         let turn = log.u64(chunk * chunk_bytes);
@@ -231,13 +232,14 @@ fn logged(log: &File, chunks: u64, records: u64) -> Vec<(u64, u64, u64)> {
         assert_eq!((turn - 1) % chunks, chunk % chunks);
         let flag = if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 };
         for record in 0..records {
-            let at = chunk * chunk_bytes + 64 + 24 * record;
-            let [key, value, rest] = [0, 8, 16].map(|word| log.u64(at + word));
-            if [key, value, rest].iter().all(|word| word & FLAG == flag) {
-                assert_eq!(rest >> 60 & 1, 0, "nothing was removed");
-                let [key_top, value_top] = [rest << 1 & FLAG, rest << 2 & FLAG];
-                let epoch = rest & ((1 << 60) - 1);
-                found.push((key & !FLAG | key_top, value & !FLAG | value_top, epoch));
+            let at = chunk * chunk_bytes + 64 + bytes * record;
+            let all: Vec<u64> = (0..=words).map(|word| log.u64(at + 8 * word)).collect();
+            if all.iter().all(|word| word & FLAG == flag) {
+                let last = all[words as usize];
+                assert_eq!(last >> (62 - words) & 1, 0, "nothing was removed");
+                let whole = |(at, word): (u32, &u64)| word & !FLAG | last << 1 << at & FLAG;
+                let content = (0..).zip(&all[..words as usize]).map(whole).collect();
+                found.push((content, last & ((1 << 46) - 1)));
             }
         }
     }
@@ -255,19 +257,48 @@ fn every_record_of_a_plush_is_where_the_document_says() {
     let records: Vec<(u64, u64)> = (0..6_000).map(|n| (n * 7, !n)).collect();
     records.iter().for_each(|&(key, value)| table.put(key, value).expect("room"));
     drop(table);
-    let [root, levels, log] =
-        ["table.ice", "levels.ice", "log.ice"].map(|name| File::read(&path, name));
-    let runs = [1, 2, 4, 8].map(|run| File::read(&path, &format!("buckets-{run}.ice")));
-    let params: Vec<u64> = (0..6).map(|n| root.u64(48 + 8 * n)).collect();
-    assert_eq!(params, [2 | 4 << 16 | 16 << 24, 1 | 4 << 8, 200, 65536, 1, 1]);
-    assert_eq!((root.text(184, 6), root.text(280, 4)), ("plush\0", "u64\0"));
-    assert_eq!((root.u64(4096), root.u64(4104)), (2, 2), "stable, of two levels");
     let hash = Hash::new(HashKind::Strong, SEED);
-    let logged = logged(&log, 4, 200);
+    let records = records.iter().map(|&(key, value)| (hash.word(key), vec![key, value]));
+    plush_is_as_documented(&path, [1, 1, 0], &records.collect::<Vec<_>>());
+}
+
+/// The same with records that are wider.
+#[test]
+fn every_wide_record_of_a_plush_is_where_the_document_says() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("table.ice");
+    let shape = Shape { root_bits: 2, log_bits: 1, log_records: 200, ..Shape::default() };
+    let options = Plush::<u128, [u8; 32]>::options().hash_seed(SEED).shape(shape);
+    let table = options.create(&path).expect("room");
+    let hash = Hash::new(HashKind::Strong, SEED);
+    let mut records = Vec::new();
+    for n in 0..6_000_u64 {
+        let words: Vec<u64> = (0..6).map(|word| (n * 7 + 1).rotate_right(word * 11)).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let key = u128::from_le_bytes(bytes[..16].try_into().expect("16 bytes"));
+        table.put(key, bytes[16..].try_into().expect("32 bytes")).expect("room");
+        records.push((hash.bytes(&bytes[..16]), words));
+    }
+    drop(table);
+    plush_is_as_documented(&path, [2 | 16 << 8, 2 | 32 << 8, 2 | 4 << 8], &records);
+}
+
+/// Looks for records, by their hashes, as the document says; `types` are the parameters for types and widths.
+fn plush_is_as_documented(path: &Path, types: [u64; 3], records: &[(u64, Vec<u64>)]) {
+    let words = records[0].1.len() as u64;
+    let [root, levels, log] =
+        ["table.ice", "levels.ice", "log.ice"].map(|name| File::read(path, name));
+    let runs = [1, 2, 4, 8].map(|run| File::read(path, &format!("buckets-{run}.ice")));
+    let params: Vec<u64> = (0..10).map(|n| root.u64(48 + 8 * n)).collect();
+    assert_eq!(params[..4], [2 | 4 << 16 | 16 << 24, 1 | 4 << 8, 200, 65536]);
+    assert_eq!(params[4..], [types[0], types[1], 0, 0, 0, types[2]]);
+    assert_eq!(root.text(184, 6), "plush\0");
+    assert_eq!((root.u64(4096), root.u64(4104)), (2, 2), "stable, of two levels");
+    let logged = logged(&log, words, 4, 200);
     let arrived = |hash: u64| levels.u64(448 * (hash >> 62)) >> 16;
     let (mut in_levels, mut in_log) = (0, 0);
-    for &(key, value) in &records {
-        let hash = hash.word(key);
+    for (number, (hash, content)) in records.iter().enumerate() {
+        let hash = *hash;
         // Level 1 has 4 entries, level 2 has 64.
         let found = [hash >> 62, 4 + (hash >> 58)].into_iter().any(|entry| {
             let size = levels.u64(448 * entry) & 0xFFFF;
@@ -277,15 +308,16 @@ fn every_record_of_a_plush_is_where_the_document_says() {
                 let first = if bucket == 0 { 0 } else { 1 << bucket.ilog2() };
                 let class = run.saturating_sub(1);
                 let block = u64::from(levels.u32(448 * entry + 8 + 4 * u64::from(run))) - 1;
-                let at = 256 * ((block << class) + bucket - first);
+                let at = 128 * words * ((block << class) + bucket - first);
                 let file = &runs[class as usize];
-                (file.u64(at + 8 * slot), file.u64(at + 128 + 8 * slot)) == (key, value)
+                let rest = (0..words - 1).map(|word| at + 128 + 8 * (slot * (words - 1) + word));
+                let all = [at + 8 * slot].into_iter().chain(rest);
+                all.map(|byte| file.u64(byte)).eq(content.iter().copied())
             })
         });
-        let is_needed = |&&(_, _, epoch): &&(u64, u64, u64)| epoch > arrived(hash);
-        let copies =
-            logged.iter().filter(is_needed).filter(|copy| (copy.0, copy.1) == (key, value));
-        assert_eq!(usize::from(found) + copies.count(), 1, "key {key} is in one place");
+        let copies = logged.iter().filter(|(_, epoch)| *epoch > arrived(hash));
+        let copies = copies.filter(|(copy, _)| copy == content);
+        assert_eq!(usize::from(found) + copies.count(), 1, "record {number} is in one place");
         in_levels += u64::from(found);
         in_log += u64::from(!found);
     }

@@ -65,6 +65,7 @@ fn no_acknowledged_record_of_an_iceberg_is_lost() {
 fn no_acknowledged_record_of_a_plush_is_lost() {
     rounds("plush", Records::Words, 20, 120, 5_000_000);
     rounds("plush", Records::Bytes, 20, 120, 6_000_000);
+    rounds("plush", Records::Wide, 20, 120, 9_000_000);
 }
 
 #[test]

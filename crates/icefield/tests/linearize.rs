@@ -38,6 +38,8 @@ fn every_history_has_an_order() {
         assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
         assert!(words.swapped_rejected > 0, "{words:?}");
     }
+    let wide = histories("plush", Records::Wide, 5, 10_000, 9_000_000);
+    assert!(wide.histories >= 500, "{wide:?}");
 }
 
 /// Histories in which a table of linear hashing was cleared while a split was not over: the split gave a chained bucket

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool as Memory};
-use icefield_testkit::arsenal::{Arsenal, MIXED, Records, arsenal};
+use icefield_testkit::arsenal::{ARSENALS, Arsenal, MIXED, Records, UNEVEN, arsenal};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::model::Counts;
 use icefield_testkit::pool::Pool;
@@ -37,8 +37,14 @@ fn both(table: &str) -> [&'static Arsenal; 2] {
     [Records::Words, Records::Bytes].map(|records| arsenal(table, records).expect("a design"))
 }
 
+/// With every kind of records, and seeds of its own.
+fn all(table: &str, first_seed: u64) -> impl Iterator<Item = (&'static Arsenal, u64)> {
+    let seeds = (0..).map(move |number| first_seed + number * 1_000_000);
+    ARSENALS.iter().filter(move |arsenal| arsenal.table == table).zip(seeds)
+}
+
 fn simulated(table: &str, first_seed: u64) {
-    for (arsenal, first_seed) in both(table).into_iter().zip([first_seed, first_seed + 1_000_000]) {
+    for (arsenal, first_seed) in all(table, first_seed) {
         let memory = Memory::default();
         let what = format!("{table}, {:?}, on the simulated medium", arsenal.records);
         let counts = histories(&what, 5, first_seed, |seed| {
@@ -49,7 +55,7 @@ fn simulated(table: &str, first_seed: u64) {
 }
 
 fn in_files(table: &str, first_seed: u64) {
-    for (arsenal, first_seed) in both(table).into_iter().zip([first_seed, first_seed + 1_000_000]) {
+    for (arsenal, first_seed) in all(table, first_seed) {
         let place = Scratch::new().expect("a scratch directory");
         let path = place.path().join("table");
         let what = format!("{table}, {:?}, in files", arsenal.records);
@@ -158,6 +164,14 @@ fn plush_simulated() {
 #[test]
 fn plush_in_memory() {
     in_memory("plush", 33_000_000);
+}
+
+#[test]
+fn plush_with_wide_records_in_memory() {
+    for (number, (what, scenario)) in (0..).zip(UNEVEN) {
+        let first_seed = 41_000_000 + number * 1_000_000;
+        histories(what, 2, first_seed, |seed| scenario(seed, STEPS));
+    }
 }
 
 #[test]

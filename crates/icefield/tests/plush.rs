@@ -1,9 +1,10 @@
-//! Plush end to end: words and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
+//! Plush end to end: words, wide records and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
 
 mod plush {
     mod payloads;
     mod ranges;
     mod sync;
+    mod wide;
 
     use super::{Check, TINY};
 }

@@ -15,7 +15,7 @@ const FLIP_STRIDE: u64 = 97;
 
 /// Runs `kind`, if the join index has it.
 pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
-    if let Records::Bytes = common.records {
+    if !matches!(common.records, Records::Words) {
         return Err(Failure::Usage("--records: a join index has words only".to_owned()));
     }
     match kind {

@@ -15,7 +15,7 @@ use crate::json::Output;
 /// Runs `kind`, if the table has it.
 pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
     let table = name(&common.table);
-    if let Records::Bytes = records {
+    if !matches!(records, Records::Words) {
         return Err(Failure::Usage(format!("--records: {table} is tortured with words only")));
     }
     let rounds =

@@ -33,6 +33,8 @@ impl Data for AnyBytes {
     type Owned = Vec<u8>;
     const TYPE: &'static str = "";
     const FORM: Form = Form::Variable;
+    /// Those of the widest type.
+    type Words = [u64; 8];
 
     fn raw<'a>(arg: Self::Arg<'a>) -> Raw<'a> {
         Raw::Slice(arg)

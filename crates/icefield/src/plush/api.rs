@@ -4,10 +4,9 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::core::{Core, raw_of};
-use super::op::Mode as Own;
+use super::op::{Mode as Own, ModeOf};
 use super::options::PlushOptions;
-use super::root::Record;
+use super::words::{RecordOf, first, raw_of};
 use super::{Plush, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Raw, Value, Word};
@@ -50,7 +49,7 @@ public_face! {
 /// The value of a removal.
 const NOTHING: Raw<'_> = Raw::Word(0);
 
-impl From<Mode> for Own {
+impl<B> From<Mode> for Own<B> {
     fn from(mode: Mode) -> Self {
         match mode {
             Mode::TryInsert => Self::TryInsert,
@@ -127,30 +126,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     /// The key of a record that did not dangle since the caller was pinned.
-    pub(super) fn own_key(&self, record: Record) -> Result<K::Owned> {
-        if Core::<K, V, M>::INLINE {
-            return K::own(Raw::Word(record.key)).ok_or_else(|| self.no_such(K::TYPE));
+    pub(super) fn own_key(&self, record: RecordOf<K, V>) -> Result<K::Owned> {
+        let measure = self.core.measure;
+        if measure.is_inline() {
+            return K::own(measure.key_of(&record.key)).ok_or_else(|| self.no_such(K::TYPE));
         }
-        let payload = self.core.payload_found(record.value)?;
+        let payload = self.core.payload_found(record.reference())?;
         raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
     }
 
-    /// Shows the value behind the word of such a record.
+    /// Shows the value behind the value's words of such a record.
     pub(super) fn view_value<R>(
         &self,
-        word: u64,
+        words: V::Words,
         f: impl FnOnce(Raw<'_>) -> Option<R>,
     ) -> Result<R> {
-        if Core::<K, V, M>::INLINE {
-            return f(Raw::Word(word)).ok_or_else(|| self.no_such(V::TYPE));
+        let measure = self.core.measure;
+        if measure.is_inline() {
+            return f(measure.value_of(&words)).ok_or_else(|| self.no_such(V::TYPE));
         }
-        let payload = self.core.payload_found(word)?;
+        let payload = self.core.payload_found(first(&words))?;
         raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
     }
 
-    /// The value behind the word of such a record.
-    pub(super) fn own_value(&self, word: u64) -> Result<V::Owned> {
-        self.view_value(word, V::own)
+    /// The value behind the value's words of such a record.
+    pub(super) fn own_value(&self, words: V::Words) -> Result<V::Owned> {
+        self.view_value(words, V::own)
     }
 
     #[cold]
@@ -185,7 +186,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         &self,
         key: Arg<'_, K>,
         value: Raw<'_>,
-        mode: Own,
+        mode: ModeOf<V>,
     ) -> Result<(Option<Owned<V>>, bool)> {
         let core = &self.core;
         core.pm.writable()?;
@@ -203,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         &self,
         probe: &Probe<'_>,
         value: Raw<'_>,
-        mode: Own,
+        mode: ModeOf<V>,
     ) -> Result<(Option<Owned<V>>, bool)> {
         let core = &self.core;
         core.make_payload_room(probe, value)?;
@@ -238,7 +239,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.write_with(key, NOTHING, Own::Delete).map(|_| ())
     }
 
-    /// Shows the value to `f` without a lock, then does what it decided if the value word is still the same.
+    /// Shows the value to `f` without a lock, then does what it decided if the value's words are still the same.
     fn compute_one(
         &self,
         key: Arg<'_, K>,

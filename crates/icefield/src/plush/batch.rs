@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::Plush;
 use super::core::{Core, EntryRef};
-use super::op::{Mode as Own, Wrote};
+use super::op::{Mode as Own, ModeOf, WroteOf};
 use super::window::Window;
 use crate::Result;
 use crate::base::pipeline::{self, Stages, prefetch_read};
@@ -199,14 +199,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     fn write_all<'k, 'v>(
         &self,
         count: usize,
-        operation: impl Fn(usize) -> (Arg<'k, K>, Raw<'v>, Own),
+        operation: impl Fn(usize) -> (Arg<'k, K>, Raw<'v>, ModeOf<V>),
         mut answer: impl FnMut(usize, Option<Owned<V>>),
     ) -> Result<()>
     where
         K: 'k,
     {
         let _pin = self.core.pin();
-        let mut answer = |index, wrote: Wrote| {
+        let mut answer = |index, wrote: WroteOf<V>| {
             answer(index, wrote.before.map(|word| self.own_value(word)).transpose()?);
             Ok(())
         };
@@ -319,7 +319,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         window.run(index, &probe, value, mode, &mut answer).map(|done| !done)
     }
 
-    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: Wrote) -> Result<()> {
+    fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: WroteOf<V>) -> Result<()> {
         op.fill(wrote.before.map(|word| self.own_value(word)).transpose()?);
         Ok(())
     }

@@ -3,11 +3,12 @@
 //! The oldest chunk is looked at when a new one is needed. Where at most half of it is needed, that moves to the end of
 //! the log, each record by a write of its own; else the chunk stays, and the next look comes later.
 
-use super::core::{Core, bytes_of};
+use super::core::Core;
 use super::op::Attempt;
 use super::payload_log::PayloadRef;
-use super::root::{Held, Record};
-use crate::key::{Form, Key, Raw, Value};
+use super::root::Held;
+use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
+use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::{MAX_BYTES, Probe};
 use crate::{Error, Result};
@@ -20,10 +21,10 @@ const WORTH: u64 = 50;
 /// The same when there is no space.
 const WORTH_IN_NEED: u64 = 90;
 
-/// A payload that no slot refers to yet.
+/// The value's words of a record that no slot has yet, whose payload is written.
 #[derive(Clone, Copy)]
-pub(super) struct Written {
-    pub(super) word: u64,
+pub(super) struct Written<B> {
+    pub(super) value: B,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -39,19 +40,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Writes a record to the payload log; flushed. Words are their own payload.
-    pub(super) fn write_payload(&self, probe: &Probe<'_>, value: Raw<'_>) -> Result<Written> {
-        let Some(payloads) = &self.payloads else { return Ok(Written { word: value.word() }) };
+    /// Writes a record to the payload log; flushed. Values of fixed width are their own payload.
+    pub(super) fn write_payload(
+        &self,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+    ) -> Result<Written<V::Words>> {
+        let Some(payloads) = &self.payloads else { return Ok(Written { value: words_of(&value) }) };
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(&probe.key, &mut key_buffer);
         let value = bytes_of(&value, &mut value_buffer);
-        Ok(Written { word: payloads.write(&self.pm, probe.hash, key, value)? })
+        Ok(Written { value: one_word(payloads.write(&self.pm, probe.hash, key, value)?) })
     }
 
     /// A slot refers to the payload, or never will.
-    pub(super) fn finish_payload(&self, written: Written) {
+    pub(super) fn finish_payload(&self, written: Written<V::Words>) {
         if let Some(payloads) = &self.payloads {
-            payloads.finish(&self.pm, PayloadRef::unpack(written.word).chunk);
+            payloads.finish(&self.pm, PayloadRef::unpack(first(&written.value)).chunk);
         }
     }
 
@@ -124,17 +129,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The key of a payload.
     fn payload_probe(&self, word: u64) -> Result<Option<Probe<'_>>> {
         let Some(payload) = self.payload(word)? else { return Ok(None) };
-        let key = match K::FORM {
-            Form::Word => payload.key.try_into().map(|word| Raw::Word(u64::from_le_bytes(word))),
-            _ => Ok(Raw::Slice(payload.key)),
-        };
-        Ok(key.ok().map(|key| Probe { hash: payload.hash, key }))
+        Ok(raw_of(K::FORM, payload.key).map(|key| Probe { hash: payload.hash, key }))
     }
 
     /// Whether the newest record of a payload's key refers to it.
     fn newest_is(&self, word: u64) -> Result<bool> {
         let Some(probe) = self.payload_probe(word)? else { return Ok(false) };
-        Ok(self.lookup(&probe)?.is_some_and(|record| record.value == word))
+        Ok(self.lookup(&probe)?.is_some_and(|record| record.reference() == word))
     }
 
     /// Sees to it that a payload is not needed where it is, and that readers who do not know that yet notice.
@@ -149,7 +150,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.migrate_root(&held)?;
                 continue;
             }
-            let newest = self.search(held.entry, &probe)?.filter(|it| it.value == word);
+            let newest = self.search(held.entry, &probe)?.filter(|it| it.reference() == word);
             let settled = match newest {
                 Some(record) => self.relocate(&held, &probe, record)?,
                 None => true,
@@ -164,13 +165,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Writes a payload anew and lets the newest record of its key refer to that; durable when it is settled, which
     /// comes before the old one goes. Not, when the log or the root entry had no room.
-    fn relocate(&self, held: &Held<'_, M>, probe: &Probe<'_>, record: Record) -> Result<bool> {
-        let (Some(payloads), Some(payload)) = (&self.payloads, self.payload(record.value)?) else {
+    fn relocate(
+        &self,
+        held: &Held<'_, M>,
+        probe: &Probe<'_>,
+        record: RecordOf<K, V>,
+    ) -> Result<bool> {
+        let (Some(payloads), Some(payload)) = (&self.payloads, self.payload(record.reference())?)
+        else {
             return Ok(true);
         };
         let moved = payloads.write(&self.pm, probe.hash, payload.key, payload.value)?;
         self.fence_payloads();
-        let record = Record { value: moved, ..record };
+        let record = RecordOf::<K, V> { value: one_word(moved), ..record };
         let place = self.log(held, record);
         if let Ok(Attempt::Done(place)) = place {
             self.pm.fence_later();

@@ -8,13 +8,14 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef, lock};
-use super::layout::{EntryId, Journal, State};
+use super::layout::{EntryId, Journal, MAX_RECORDS, State, journal_bytes};
 use super::newest::Newest;
-use super::root::{Held, Record};
+use super::root::Held;
+use super::words::RecordOf;
 use crate::Result;
 use crate::base::hash::{Hash, HashKind};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::pm::{Cell64, Medium};
 
 /// Of how many records how many may be left for a compaction to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +39,19 @@ impl Worth {
 }
 
 /// What of an entry's records is still needed.
-struct Live<'a> {
+struct Live<'a, R> {
     entry: EntryRef<'a>,
     before: usize,
     /// Oldest first.
-    records: Vec<Record>,
-    dropped: Vec<Record>,
+    records: Vec<R>,
+    dropped: Vec<R>,
+}
+
+/// A journal: its head, and the words of its records.
+#[derive(Clone, Copy)]
+struct JournalRef<'a> {
+    head: &'a Journal,
+    words: &'a [Cell64],
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -76,7 +84,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
-    fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<Live<'a>>> {
+    fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<Live<'a, RecordOf<K, V>>>> {
         let mut newest = Newest::with_capacity(self.shape.records());
         let (mut all, mut newest_first) = (Vec::new(), Vec::new());
         for entry in self.chain_of(first)?.into_iter().rev() {
@@ -128,7 +136,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Replaces the records of an entry by some of them.
-    fn rewrite(&self, held: &Held<'_, M>, entry: EntryRef<'_>, records: &[Record]) -> Result<()> {
+    fn rewrite(
+        &self,
+        held: &Held<'_, M>,
+        entry: EntryRef<'_>,
+        records: &[RecordOf<K, V>],
+    ) -> Result<()> {
         let (journal, _lock) = self.take_journal()?;
         self.write_journal(journal, entry.id, records);
         // P10, commit point of the compaction: from here on it is rolled forward.
@@ -136,9 +149,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pm.writable()?;
         held.begin_change();
         let replaced = self.replace(entry, records).and_then(|()| self.pm.writable()).map(|()| {
-            journal.seal.store(&self.pm, 0, Release);
+            journal.head.seal.store(&self.pm, 0, Release);
             // P12: the entry may change again.
-            self.pm.persist(&journal.seal);
+            self.pm.persist(&journal.head.seal);
         });
         let replaced = replaced.and_then(|()| self.give_back(entry, records.len()));
         held.end_change();
@@ -146,7 +159,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Stores all that an entry shall hold, and makes it durable.
-    fn replace(&self, entry: EntryRef<'_>, records: &[Record]) -> Result<()> {
+    fn replace(&self, entry: EntryRef<'_>, records: &[RecordOf<K, V>]) -> Result<()> {
         let State { epoch, .. } = self.state(entry)?;
         if !records.is_empty() {
             let moving: Vec<_> = records.iter().map(|&record| self.moving(record)).collect();
@@ -158,7 +171,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    fn take_journal(&self) -> Result<(&Journal, MutexGuard<'_, ()>)> {
+    fn take_journal(&self) -> Result<(JournalRef<'_>, MutexGuard<'_, ()>)> {
         let free = self
             .journal_locks
             .iter()
@@ -168,20 +181,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((self.journal(number)?, guard))
     }
 
-    fn journal(&self, number: usize) -> Result<&Journal> {
-        let offset = (number * size_of::<Journal>()) as u64;
-        self.journals
-            .at(offset)
-            .ok_or_else(|| self.corrupt(&self.journals, offset, "the file ends before the journal"))
+    fn journal(&self, number: usize) -> Result<JournalRef<'_>> {
+        let widths = self.measure.widths();
+        let offset = number as u64 * journal_bytes(widths);
+        let head = self.journals.at::<Journal>(offset);
+        let after = offset + size_of::<Journal>() as u64;
+        let words = self.journals.slice_at(after, MAX_RECORDS * widths.words());
+        match (head, words) {
+            (Some(head), Some(words)) => Ok(JournalRef { head, words }),
+            _ => {
+                Err(self.corrupt(&self.journals, offset, "the file ends before the journal's end"))
+            }
+        }
     }
 
-    fn write_journal(&self, journal: &Journal, id: EntryId, records: &[Record]) {
-        let pm = &self.pm;
+    fn write_journal(&self, journal: JournalRef<'_>, id: EntryId, records: &[RecordOf<K, V>]) {
+        let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
+        let slots = words.chunks_exact(self.measure.widths().words());
         journal.entry.store(pm, id.pack().into(), Relaxed);
         journal.records.store(pm, records.len() as u64, Relaxed);
-        for (slot, record) in journal.slots.iter().zip(records) {
-            slot[0].store(pm, record.key, Relaxed);
-            slot[1].store(pm, record.value, Relaxed);
+        for (slot, record) in slots.zip(records) {
+            self.measure.each_word(record, |at, word| slot[at].store(pm, word, Relaxed));
         }
         for (number, word) in journal.dead.iter().enumerate() {
             let bits = (0..64).map(|bit| {
@@ -189,28 +209,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             });
             word.store(pm, bits.sum(), Relaxed);
         }
-        journal.seal.store(pm, seal(id, records), Release);
-        let bytes = 64 + records.len() * size_of_val(&journal.slots[0]);
-        pm.flush(std::ptr::from_ref(journal).cast(), bytes);
+        journal.seal.store(pm, self.seal(id, records), Release);
+        pm.flush_object(journal);
+        let words = &words[..records.len() * self.measure.widths().words()];
+        pm.flush(words.as_ptr().cast(), size_of_val(words));
     }
 
     /// What a valid journal says.
-    fn read_journal(&self, journal: &Journal) -> Option<(EntryId, Vec<Record>)> {
-        let pm = &self.pm;
+    fn read_journal(&self, journal: JournalRef<'_>) -> Option<(EntryId, Vec<RecordOf<K, V>>)> {
+        let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
         let sealed = journal.seal.load(pm, Acquire);
         let count = journal.records.load(pm, Relaxed);
         if sealed == 0 || count > self.shape.records() as u64 {
             return None;
         }
         let id = EntryId::unpack(journal.entry.load(pm, Relaxed) as u32);
-        let records: Vec<Record> = (0..count as usize)
-            .map(|at| Record {
-                key: journal.slots[at][0].load(pm, Relaxed),
-                value: journal.slots[at][1].load(pm, Relaxed),
-                dead: journal.dead[at / 64].load(pm, Relaxed) >> (at % 64) & 1 == 1,
-            })
-            .collect();
-        (seal(id, &records) == sealed).then_some((id, records))
+        let slots = words.chunks_exact(self.measure.widths().words()).take(count as usize);
+        let record = |(at, slot): (usize, &[Cell64])| {
+            let dead = journal.dead[at / 64].load(pm, Relaxed) >> (at % 64) & 1 == 1;
+            self.measure.record(dead, |word| slot[word].load(pm, Relaxed))
+        };
+        let records: Vec<_> = slots.enumerate().map(record).collect();
+        (self.seal(id, &records) == sealed).then_some((id, records))
     }
 
     /// Rolls compactions forward that a crash interrupted; tells how many there were. Only repeats what may have been
@@ -222,24 +242,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if let Some((id, records)) = self.read_journal(journal) {
                 self.replace(self.entry(id)?, &records)?;
                 redone += 1;
-                journal.seal.store(&self.pm, 0, Release);
+                journal.head.seal.store(&self.pm, 0, Release);
                 // Durable by the opening's next fence: before the entry can change.
-                self.pm.flush_object(&journal.seal);
+                self.pm.flush_object(&journal.head.seal);
             }
         }
         Ok(redone)
     }
-}
 
-/// The checksum of a journal; never 0.
-fn seal(id: EntryId, records: &[Record]) -> u64 {
-    let mut bytes = Vec::with_capacity(16 + records.len() * 17);
-    bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());
-    for record in records {
-        bytes.extend_from_slice(&record.key.to_le_bytes());
-        bytes.extend_from_slice(&record.value.to_le_bytes());
-        bytes.push(record.dead.into());
+    /// The checksum of a journal; never 0.
+    fn seal(&self, id: EntryId, records: &[RecordOf<K, V>]) -> u64 {
+        let record_bytes = self.measure.widths().words() * size_of::<u64>() + 1;
+        let mut bytes = Vec::with_capacity(16 + records.len() * record_bytes);
+        bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());
+        for record in records {
+            self.measure.each_word(record, |_, word| bytes.extend_from_slice(&word.to_le_bytes()));
+            bytes.push(record.dead.into());
+        }
+        // Not a secret: only accidents are to be told from journals.
+        Hash::new(HashKind::Strong, [0x504C_5553, 0x4A4F_5552]).bytes(&bytes).max(1)
     }
-    // Not a secret: only accidents are to be told from journals.
-    Hash::new(HashKind::Strong, [0x504C_5553, 0x4A4F_5552]).bytes(&bytes).max(1)
 }

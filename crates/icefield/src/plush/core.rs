@@ -12,8 +12,9 @@ use super::layout::{
 use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
-use super::root::{Held, Record, RootTable};
+use super::root::{Held, RootTable};
 use super::top_filters::TopFilters;
+use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::Hash;
@@ -28,13 +29,14 @@ use crate::{Error, Result};
 /// What all parts of the table share.
 pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) shape: Shape,
+    pub(super) measure: Measure<K, V>,
     pub(super) hash: Hash,
     /// Where the order of keys says where they belong.
     pub(super) ranges: Option<Ranges>,
-    pub(super) root: RootTable,
+    pub(super) root: RootTable<K, V>,
     pub(super) top_filters: TopFilters,
-    pub(super) logs: RecoveryLogs,
-    /// Present when either type does not fit into a slot.
+    pub(super) logs: RecoveryLogs<K, V>,
+    /// Present when a type has no fixed width.
     pub(super) payloads: Option<PayloadLog>,
     pub(super) table: Region,
     /// The levels' entries, one level after the other.
@@ -100,27 +102,7 @@ pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'
     }
 }
 
-/// The bytes of a key or value in the payload log.
-pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8] {
-    if let Raw::Word(word) = raw {
-        *buffer = word.to_le_bytes();
-        return buffer;
-    }
-    raw.bytes()
-}
-
-/// The inverse of [`bytes_of`]; `None` for bytes that are no word where one is expected.
-pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
-    match form {
-        Form::Word => bytes.try_into().ok().map(|word| Raw::Word(u64::from_le_bytes(word))),
-        _ => Some(Raw::Slice(bytes)),
-    }
-}
-
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Whether records are in the slots themselves.
-    pub(super) const INLINE: bool = matches!(K::FORM, Form::Word) && matches!(V::FORM, Form::Word);
-
     /// The root words.
     pub(super) fn root_words(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
@@ -154,16 +136,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
         let key = K::raw(key);
-        let hash = match K::FORM {
-            Form::Word => self.hash.word(key.word()),
-            _ => self.hash.bytes(key.bytes()),
-        };
-        Probe { hash: self.placed(hash, &key), key }
+        Probe { hash: self.placed(&key), key }
     }
 
     /// What stands for the hash of a key, by which it is found: where ranges matter, the upper half is its place.
     #[inline]
-    fn placed(&self, hash: u64, key: &Raw<'_>) -> u64 {
+    fn placed(&self, key: &Raw<'_>) -> u64 {
+        let hash = match K::FORM {
+            Form::Word => self.hash.word(key.word()),
+            _ => self.hash.bytes(key.bytes()),
+        };
         match self.ranges {
             None => hash,
             Some(ranges) => ranges.place(key) | hash & u64::from(u32::MAX),
@@ -243,14 +225,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// A bucket of an entry.
     #[inline]
-    pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<&Bucket> {
+    pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<Bucket<'_>> {
         let (run, place) = run_of(bucket);
         let block = entry.entry.runs[run].load(&self.pm, Acquire);
         let region = &self.runs[class_of(run)];
         // Who reads without a lock may find no run: the entry has lost it since.
         let found = block.checked_sub(1).and_then(|block| {
             let number = u64::from(block) * run_buckets(run) + place as u64;
-            region.at(number * size_of::<Bucket>() as u64)
+            Bucket::at(region, number, self.measure.widths())
         });
         match found {
             Some(bucket) => Ok(bucket),
@@ -265,14 +247,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// A record of an entry by its place.
-    pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<Record> {
+    pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<RecordOf<K, V>> {
         let (bucket, slot) = self.slot_of(at);
         let bucket = self.bucket(entry, bucket)?;
-        Ok(Record {
-            key: bucket.keys[slot].load(&self.pm, Relaxed),
+        Ok(self.record_in(bucket, slot, self.is_dead(entry.entry, at)))
+    }
+
+    #[inline(always)]
+    fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<K, V> {
+        let rest = bucket.rests(slot..slot + 1);
+        self.measure.record(dead, |word| match word {
+            0 => bucket.heads[slot].load(&self.pm, Relaxed),
             // Acquire (E3): what a reference leads to was written before.
-            value: bucket.values[slot].load(&self.pm, Acquire),
-            dead: self.is_dead(entry.entry, at),
+            _ => rest[word - 1].load(&self.pm, Acquire),
         })
     }
 
@@ -284,24 +271,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The hash of a record's key.
     #[inline]
-    pub(super) fn hash_of(&self, record: Record) -> u64 {
-        if !Self::INLINE {
-            return record.key;
+    pub(super) fn hash_of(&self, record: RecordOf<K, V>) -> u64 {
+        if self.measure.is_inline() {
+            return self.placed(&self.measure.key_of(&record.key));
         }
-        self.placed(self.hash.word(record.key), &Raw::Word(record.key))
+        first(&record.key)
     }
 
     /// Whether a record is the probed key's. The caller is pinned.
     #[inline]
-    pub(super) fn holds(&self, record: Record, probe: &Probe<'_>) -> Result<bool> {
-        if Self::INLINE {
-            return Ok(record.key == probe.key.word());
-        }
-        if record.key != probe.hash {
-            return Ok(false);
+    pub(super) fn holds(&self, record: RecordOf<K, V>, probe: &Probe<'_>) -> Result<bool> {
+        let same = record.key == self.key_words(probe);
+        if !same || self.measure.is_inline() {
+            return Ok(same);
         }
         let mut buffer = [0; 8];
-        let payload = self.payload(record.value)?;
+        let payload = self.payload(record.reference())?;
         Ok(payload.is_some_and(|payload| payload.key == bytes_of(&probe.key, &mut buffer)))
     }
 
@@ -323,25 +308,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether what a record refers to has been freed: it is stale.
     #[inline]
-    pub(super) fn dangles(&self, record: Record) -> Result<bool> {
+    pub(super) fn dangles(&self, record: RecordOf<K, V>) -> Result<bool> {
         match &self.payloads {
-            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.value)?),
+            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.reference())?),
             None => Ok(false),
         }
     }
 
     /// Whether two records with equal key words are of one key. Neither dangled since the caller was pinned.
     #[inline]
-    pub(super) fn same_key(&self, a: Record, b: Record) -> Result<bool> {
-        if a.key != b.key || Self::INLINE || a.value == b.value {
+    pub(super) fn same_key(&self, a: RecordOf<K, V>, b: RecordOf<K, V>) -> Result<bool> {
+        if a.key != b.key || self.measure.is_inline() || a.value == b.value {
             return Ok(a.key == b.key);
         }
-        Ok(self.payload_found(a.value)?.key == self.payload_found(b.value)?.key)
+        let [a, b] = [a, b].map(|record| self.payload_found(record.reference()));
+        Ok(a?.key == b?.key)
     }
 
     /// The newest record of a key, without a lock (§5.2).
     #[inline]
-    pub(super) fn lookup(&self, probe: &Probe<'_>) -> Result<Option<Record>> {
+    pub(super) fn lookup(&self, probe: &Probe<'_>) -> Result<Option<RecordOf<K, V>>> {
         let entry = self.root_entry(probe.hash);
         loop {
             let version = self.root.read_begin(&self.pm, entry);
@@ -356,7 +342,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The newest record of a key: in the root, else in the levels from top to bottom. Under the lock, or validated.
     #[inline]
-    pub(super) fn search(&self, entry: usize, probe: &Probe<'_>) -> Result<Option<Record>> {
+    pub(super) fn search(&self, entry: usize, probe: &Probe<'_>) -> Result<Option<RecordOf<K, V>>> {
         let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
         if found.is_some() {
             return Ok(found);
@@ -382,7 +368,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     #[cold]
-    fn search_chain(&self, first: EntryRef<'_>, probe: &Probe<'_>) -> Result<Option<Record>> {
+    fn search_chain(
+        &self,
+        first: EntryRef<'_>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<RecordOf<K, V>>> {
         for entry in self.chain_of(first)?.into_iter().rev() {
             let candidates = self.candidates(entry, probe.hash);
             let found = self.search_entry(entry, candidates, probe)?;
@@ -400,7 +390,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry: EntryRef<'_>,
         mut candidates: u16,
         probe: &Probe<'_>,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<RecordOf<K, V>>> {
         let size = self.state(entry)?.size;
         let slots = self.shape.slots as usize;
         while candidates != 0 {
@@ -423,11 +413,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         number: usize,
         used: usize,
         probe: &Probe<'_>,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<RecordOf<K, V>>> {
         let bucket = self.bucket(entry, number)?;
-        let wanted = self.key_word(probe);
+        let wanted = first(&self.key_words(probe));
         for slot in (0..used.min(SLOTS)).rev() {
-            if bucket.keys[slot].load(&self.pm, Relaxed) == wanted {
+            if bucket.heads[slot].load(&self.pm, Relaxed) == wanted {
                 let at = number * self.shape.slots as usize + slot;
                 let record = self.record(entry, at)?;
                 if self.holds(record, probe)? {
@@ -438,14 +428,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// The key word of a probed key's records.
+    /// The key words of a probed key's records.
     #[inline]
-    pub(super) fn key_word(&self, probe: &Probe<'_>) -> u64 {
-        if Self::INLINE { probe.key.word() } else { probe.hash }
+    pub(super) fn key_words(&self, probe: &Probe<'_>) -> K::Words {
+        if self.measure.is_inline() { words_of(&probe.key) } else { one_word(probe.hash) }
     }
 
     /// The records of an entry and of those that continue it, newest first.
-    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<Record>> {
+    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<RecordOf<K, V>>> {
         let mut records = Vec::with_capacity(self.shape.records());
         for entry in self.chain_of(first)?.into_iter().rev() {
             self.read_entry(entry, &mut records)?;
@@ -454,7 +444,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Adds the records of an entry, newest first.
-    pub(super) fn read_entry(&self, entry: EntryRef<'_>, records: &mut Vec<Record>) -> Result<()> {
+    pub(super) fn read_entry(
+        &self,
+        entry: EntryRef<'_>,
+        records: &mut Vec<RecordOf<K, V>>,
+    ) -> Result<()> {
         let (size, slots) = (self.state(entry)?.size, self.shape.slots as usize);
         let mut buckets = [None; MAX_BUCKETS];
         for (number, found) in buckets.iter_mut().enumerate().take(size.div_ceil(slots)) {
@@ -465,12 +459,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for (number, bucket) in buckets.iter().enumerate().rev() {
             let Some(bucket) = bucket else { continue };
             for slot in (0..slots.min(size - number * slots)).rev() {
-                records.push(Record {
-                    key: bucket.keys[slot].load(&self.pm, Relaxed),
-                    // Acquire (E3): what a reference leads to was written before.
-                    value: bucket.values[slot].load(&self.pm, Acquire),
-                    dead: self.is_dead(entry.entry, number * slots + slot),
-                });
+                let dead = self.is_dead(entry.entry, number * slots + slot);
+                records.push(self.record_in(*bucket, slot, dead));
             }
         }
         Ok(())

@@ -5,7 +5,8 @@
 //! long is told the epoch all the same once in a [round](LogEpoch::is_round), so that it never falls so far behind; a
 //! log record does not, for it is overwritten long before.
 
-const BITS: u32 = 48;
+/// A log record of the widest keys and values has so many bits left.
+const BITS: u32 = 46;
 const MASK: u64 = (1 << BITS) - 1;
 /// Epochs between two in which every entry of level 1 is told.
 const ROUND: u64 = 1 << 20;
@@ -25,7 +26,7 @@ impl LogEpoch {
         Self(bits & MASK)
     }
 
-    /// 48 of them.
+    /// 46 of them.
     #[inline]
     pub(super) fn bits(self) -> u64 {
         self.0

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{Entry, FILTER_WORDS};
+use super::layout::{Entry, FILTER_WORDS, LINE_WORDS};
 use crate::base::pipeline::prefetch_read;
 use crate::pm::Medium;
 
@@ -16,7 +16,6 @@ use crate::pm::Medium;
 const ROWS: u32 = 6;
 /// Spreads a hash over the bits that rows and turns are taken from.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
-pub(super) const LINE_WORDS: usize = 8;
 const LINES: u64 = (FILTER_WORDS / LINE_WORDS) as u64;
 
 /// A row of a line, and by how many bits it is turned.

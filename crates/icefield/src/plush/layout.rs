@@ -2,12 +2,14 @@
 //! belongs.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
 use super::epoch::LogEpoch;
+use super::words::Widths;
 use crate::base::pipeline::prefetch_read;
 use crate::pm::alloc::Words;
 use crate::pm::cell::Overlay;
-use crate::pm::{Cell32, Cell64};
+use crate::pm::{Cell32, Cell64, Region};
 
 /// Slots in a bucket: one media block of records.
 pub(super) const SLOTS: usize = 16;
@@ -15,8 +17,6 @@ pub(super) const SLOTS: usize = 16;
 pub(super) const MAX_BUCKETS: usize = 16;
 /// The most records of an entry.
 pub(super) const MAX_RECORDS: usize = SLOTS * MAX_BUCKETS;
-/// Bytes of a bucket.
-pub(super) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
 /// Bytes of a directory entry.
 pub(super) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
 /// Runs of buckets that an entry refers to: 1, 1, 2, 4 and 8 buckets.
@@ -33,22 +33,36 @@ pub(super) const JOURNALS: usize = 4;
 pub(super) const MAX_LOG_BITS: u32 = 6;
 /// The most records of a recovery log's chunk.
 pub(super) const MAX_LOG_RECORDS: u32 = 1 << 20;
-/// Words of a log record.
-pub(super) const LOG_WORDS: usize = 3;
 
-/// Sixteen records: keys, then values, so that a search reads half of it.
-#[repr(C, align(64))]
-pub(super) struct Bucket {
-    pub(super) keys: [Cell64; SLOTS],
-    pub(super) values: [Cell64; SLOTS],
+/// Sixteen records: their first words, which are the keys' first, then the other words of each, so that a search reads
+/// the former only.
+#[derive(Clone, Copy)]
+pub(super) struct Bucket<'a> {
+    pub(super) heads: &'a [Cell64; SLOTS],
+    rests: &'a [Cell64],
 }
 
-impl Bucket {
+impl<'a> Bucket<'a> {
+    /// That of a number, in a region of buckets.
+    #[inline(always)]
+    pub(super) fn at(region: &'a Region, number: u64, widths: Widths) -> Option<Self> {
+        let words = region.slice_at(number * widths.bucket_bytes(), widths.bucket_words())?;
+        let (heads, rests) = words.split_first_chunk()?;
+        Some(Self { heads, rests })
+    }
+
+    /// All words but the first of records that follow one another.
+    #[inline(always)]
+    pub(super) fn rests(self, slots: Range<usize>) -> &'a [Cell64] {
+        let rest = self.rests.len() / SLOTS;
+        &self.rests[slots.start * rest..slots.end * rest]
+    }
+
     /// Asks for all of it.
     #[inline]
-    pub(super) fn prefetch(&self) {
-        for word in [&self.keys[0], &self.keys[8], &self.values[0], &self.values[8]] {
-            prefetch_read(word);
+    pub(super) fn prefetch(self) {
+        for line in [&self.heads[..], self.rests] {
+            line.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));
         }
     }
 }
@@ -75,8 +89,11 @@ pub(super) struct Entry {
 
 /// Words of an entry's filter.
 pub(super) const FILTER_WORDS: usize = 48;
+/// Words of a line.
+pub(super) const LINE_WORDS: usize = 8;
 
-/// A compaction in progress: what the entry shall hold. Valid while `seal` fits the rest.
+/// The head of a compaction in progress: what the entry shall hold. The records' words follow, one record after the
+/// other. Valid while `seal` fits the rest.
 #[repr(C, align(64))]
 pub(super) struct Journal {
     pub(super) seal: Cell64,
@@ -86,7 +103,11 @@ pub(super) struct Journal {
     pub(super) records: Cell64,
     _reserved: [Cell64; 1],
     pub(super) dead: [Cell64; MAX_RECORDS / 64],
-    pub(super) slots: [[Cell64; 2]; MAX_RECORDS],
+}
+
+/// Bytes of a journal.
+pub(super) const fn journal_bytes(widths: Widths) -> u64 {
+    (size_of::<Journal>() + MAX_RECORDS * widths.words() * size_of::<Cell64>()) as u64
 }
 
 /// The head of a recovery log's chunk; the records follow.
@@ -96,10 +117,6 @@ pub(super) struct ChunkHead {
     pub(super) turn: Cell64,
     _reserved: [Cell64; 7],
 }
-
-/// A record of a recovery log.
-#[repr(transparent)]
-pub(super) struct LogSlot(pub(super) [Cell64; LOG_WORDS]);
 
 /// The table's root words, page 1 of `table.ice`.
 #[repr(C)]
@@ -116,25 +133,19 @@ pub(super) struct Root {
 }
 
 // SAFETY: `repr(C)`, cells only, alignment 64.
-unsafe impl Overlay for Bucket {}
-// SAFETY: `repr(C)`, cells only, alignment 64.
 unsafe impl Overlay for Entry {}
 // SAFETY: `repr(C)`, cells only, alignment 64.
 unsafe impl Overlay for Journal {}
 // SAFETY: `repr(C)`, cells only, alignment 64.
 unsafe impl Overlay for ChunkHead {}
-// SAFETY: transparent over an array of cells.
-unsafe impl Overlay for LogSlot {}
 // SAFETY: `repr(C)`, cells and overlays only.
 unsafe impl Overlay for Root {}
 
-const _: () = assert!(BUCKET_BYTES == 256 && offset_of!(Bucket, values) == 128);
 const _: () = assert!(ENTRY_BYTES == 448 && offset_of!(Entry, runs) == 8);
 const _: () = assert!(offset_of!(Entry, next) == 28 && offset_of!(Entry, dead) == 32);
 const _: () = assert!(offset_of!(Entry, filter) == 64);
-const _: () = assert!(size_of::<Journal>() == 64 + 16 * MAX_RECORDS);
-const _: () = assert!(offset_of!(Journal, dead) == 32 && offset_of!(Journal, slots) == 64);
-const _: () = assert!(size_of::<ChunkHead>() == 64 && size_of::<LogSlot>() == 24);
+const _: () = assert!(size_of::<Journal>() == 64 && offset_of!(Journal, dead) == 32);
+const _: () = assert!(size_of::<ChunkHead>() == 64);
 const _: () = assert!(offset_of!(Root, together) == 16);
 const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) == 64 + 4 * 320);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
@@ -330,14 +341,14 @@ impl Shape {
     }
 
     /// Bytes of a log chunk.
-    pub(super) fn chunk_bytes(self) -> u64 {
-        let records = u64::from(self.log_records) * size_of::<LogSlot>() as u64;
+    pub(super) fn chunk_bytes(self, widths: Widths) -> u64 {
+        let records = widths.log_bytes(self.log_records);
         (size_of::<ChunkHead>() as u64 + records).next_multiple_of(256)
     }
 
     /// Bytes of all recovery logs.
-    pub(super) fn log_bytes(self) -> u64 {
-        (self.chunk_bytes() * u64::from(self.log_chunks)) << self.log_bits
+    pub(super) fn log_bytes(self, widths: Widths) -> u64 {
+        (self.chunk_bytes(widths) * u64::from(self.log_chunks)) << self.log_bits
     }
 }
 

@@ -4,23 +4,26 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef};
-use super::filter::{Image, LINE_WORDS};
+use super::filter::Image;
 use super::layout::{
-    BUCKET_BYTES, Bucket, ENTRY_BYTES, Entry, EntryId, State, class_of, run_buckets,
+    Bucket, ENTRY_BYTES, Entry, EntryId, LINE_WORDS, State, class_of, run_buckets,
 };
-use super::root::Record;
+use super::words::{Record, RecordOf};
 use crate::base::pipeline::prefetch_write;
-use crate::key::{Key, Value};
+use crate::key::{Data, Key, Value};
 use crate::pm::alloc::{Blocks, reserve_blocks};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
 /// A record on its way into an entry, and its hash.
 #[derive(Clone, Copy)]
-pub(super) struct Moving {
-    pub(super) record: Record,
+pub(super) struct Moving<A, B> {
+    pub(super) record: Record<A, B>,
     pub(super) hash: u64,
 }
+
+/// A record of `K -> V` on its way.
+pub(super) type MovingOf<K, V> = Moving<<K as Data>::Words, <V as Data>::Words>;
 
 /// Runs of a class, or chained entries, as blocks of the allocator: a word of a free one leads to the next.
 pub(super) struct Linked<'a, M> {
@@ -61,7 +64,7 @@ impl<M: Medium> Blocks for Linked<'_, M> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn run_blocks(&self, class: usize) -> Linked<'_, M> {
-        let bytes = BUCKET_BYTES * run_buckets(class + 1);
+        let bytes = self.measure.widths().bucket_bytes() * run_buckets(class + 1);
         Linked { pm: &self.pm, region: &self.runs[class], bytes, link: 0 }
     }
 
@@ -123,7 +126,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// A record with its hash.
     #[inline]
-    pub(super) fn moving(&self, record: Record) -> Moving {
+    pub(super) fn moving(&self, record: RecordOf<K, V>) -> MovingOf<K, V> {
         Moving { record, hash: self.hash_of(record) }
     }
 
@@ -132,7 +135,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         entry: EntryRef<'_>,
         size: usize,
-        records: &[Moving],
+        records: &[MovingOf<K, V>],
     ) -> Result<()> {
         let mut filter = match entry.entry.next.load(&self.pm, Relaxed) {
             0 if size == 0 => Image::empty(),
@@ -153,22 +156,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes records to a bucket from a slot on; flushed.
-    fn write_slots(&self, bucket: &Bucket, slot: usize, records: &[Moving]) {
+    fn write_slots(&self, bucket: Bucket<'_>, slot: usize, records: &[MovingOf<K, V>]) {
         let slots = slot..slot + records.len();
-        let (keys, values) = (&bucket.keys[slots.clone()], &bucket.values[slots]);
-        for ((key, value), Moving { record, .. }) in keys.iter().zip(values).zip(records) {
-            // Relaxed (E3): the lock word tells readers.
-            key.store(&self.pm, record.key, Relaxed);
-            // Release (E3): what a reference leads to was written before.
-            value.store(&self.pm, record.value, Release);
+        let (heads, rests) = (&bucket.heads[slots.clone()], bucket.rests(slots));
+        let slots = heads.iter().zip(rests.chunks_exact(self.measure.widths().words() - 1));
+        for ((head, rest), Moving { record, .. }) in slots.zip(records) {
+            self.measure.each_word(record, |at, word| match at {
+                // Relaxed (E3): the lock word tells readers.
+                0 => head.store(&self.pm, word, Relaxed),
+                // Release (E3): what a reference leads to was written before.
+                _ => rest[at - 1].store(&self.pm, word, Release),
+            });
         }
-        for words in [keys, values] {
+        for words in [heads, rests] {
             self.pm.flush(words.as_ptr().cast(), size_of_val(words));
         }
     }
 
     /// The bits of records that say that their key was removed; flushed.
-    fn write_dead(&self, entry: &Entry, size: usize, records: &[Moving]) {
+    fn write_dead(&self, entry: &Entry, size: usize, records: &[MovingOf<K, V>]) {
         let mut changed = false;
         for (number, cell) in entry.dead.iter().enumerate() {
             let within = |at: usize| at.clamp(number * 64, number * 64 + 64);

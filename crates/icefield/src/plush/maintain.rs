@@ -228,11 +228,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             });
             for record in records {
                 if let Some(payloads) = &core.payloads
-                    && let Some(fault) = payloads.fault(&core.pm, record.value)?
+                    && let Some(fault) = payloads.fault(&core.pm, record.reference())?
                 {
-                    checking
-                        .report
-                        .fault(format!("I7: a record with hash {:#x}: {fault}", record.key));
+                    let hash = core.hash_of(record);
+                    checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
                 }
                 if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
                     checking.report.fault(format!("I2: {error}"));

@@ -10,9 +10,10 @@ use super::compact::Worth;
 use super::core::{Core, EntryRef, lock};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
-use super::level::Moving;
+use super::level::{Moving, MovingOf};
 use super::newest::Newest;
-use super::root::{Held, Record};
+use super::root::Held;
+use super::words::RecordOf;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::{Error, Result};
@@ -28,15 +29,15 @@ const UPDATES_PART: usize = 4;
 const DUE_PART: usize = 4;
 
 /// Records by the entries of the next level to which they belong, oldest first.
-struct Groups {
-    records: Vec<Moving>,
+struct Groups<R> {
+    records: Vec<R>,
     /// Where the records of each entry are that have not arrived yet.
     left: Vec<Range<usize>>,
 }
 
-impl Groups {
+impl<R> Groups<R> {
     /// What comes next of an entry's group: as much as the entry holds.
-    fn portion(&self, place: usize, shape: Shape) -> &[Moving] {
+    fn portion(&self, place: usize, shape: Shape) -> &[R] {
         let left = &self.records[self.left[place].clone()];
         &left[..left.len().min(shape.records())]
     }
@@ -52,7 +53,7 @@ struct Target<'a> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The newest record of each key of some records, newest first.
-    pub(super) fn merge(&self, newest_first: Vec<Record>) -> Result<Vec<Record>> {
+    pub(super) fn merge(&self, newest_first: Vec<RecordOf<K, V>>) -> Result<Vec<RecordOf<K, V>>> {
         let mut newest = Newest::with_capacity(newest_first.len());
         for record in newest_first {
             if self.dangles(record)? || !newest.add(record, |a, b| self.same_key(a, b))? {
@@ -63,7 +64,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// As [`Core::merge`], for those who only read.
-    pub(super) fn newest_of(&self, newest_first: Vec<Record>) -> Result<Vec<Record>> {
+    pub(super) fn newest_of(
+        &self,
+        newest_first: Vec<RecordOf<K, V>>,
+    ) -> Result<Vec<RecordOf<K, V>>> {
         let mut newest = Newest::with_capacity(newest_first.len());
         for record in newest_first {
             if !self.dangles(record)? {
@@ -74,7 +78,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Keeps the estimate of how many records there are.
-    pub(super) fn note_dropped(&self, record: Record) {
+    pub(super) fn note_dropped(&self, record: RecordOf<K, V>) {
         self.estimate.add(if record.dead { 1 } else { -1 });
     }
 
@@ -124,18 +128,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn counts_below(
         &self,
         level: usize,
-        records: &[Record],
+        records: &[RecordOf<K, V>],
     ) -> impl Iterator<Item = (u64, usize)> {
         let groups = self.group(level, records);
         groups.left.into_iter().enumerate().map(|(place, range)| (place as u64, range.len()))
     }
 
     /// Records by the entries of the next level to which they belong.
-    fn group(&self, level: usize, newest_first: &[Record]) -> Groups {
+    fn group(&self, level: usize, newest_first: &[RecordOf<K, V>]) -> Groups<MovingOf<K, V>> {
         let mask = (1 << self.shape.step(level)) - 1;
         let oldest_first = newest_first.iter().rev();
-        let moving: Vec<Moving> = oldest_first.map(|&record| self.moving(record)).collect();
-        let group = |moving: &Moving| (self.shape.index(level + 1, moving.hash) & mask) as usize;
+        let moving: Vec<MovingOf<K, V>> = oldest_first.map(|&record| self.moving(record)).collect();
+        let group =
+            |moving: &MovingOf<K, V>| (self.shape.index(level + 1, moving.hash) & mask) as usize;
         let mut left = vec![0..0; mask as usize + 1];
         moving.iter().for_each(|moving| left[group(moving)].end += 1);
         let mut start = 0;
@@ -159,7 +164,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         level: usize,
         first: u64,
-        mut groups: Groups,
+        mut groups: Groups<MovingOf<K, V>>,
         epoch: Option<LogEpoch>,
     ) -> Result<()> {
         self.counts.migrations.add(1);
@@ -192,7 +197,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         level: usize,
         first: u64,
-        groups: &mut Groups,
+        groups: &mut Groups<MovingOf<K, V>>,
         places: &[usize],
         epoch: Option<LogEpoch>,
     ) -> Result<()> {
@@ -225,7 +230,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         level: usize,
         index: u64,
-        groups: &mut Groups,
+        groups: &mut Groups<MovingOf<K, V>>,
         place: usize,
     ) -> Result<()> {
         let mut used = Vec::new();
@@ -254,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         level: usize,
         index: u64,
-        records: &[Moving],
+        records: &[MovingOf<K, V>],
         epoch: Option<LogEpoch>,
     ) -> Result<Target<'_>> {
         let first = self.level_entry(level, index)?;
@@ -315,7 +320,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         level: usize,
         index: u64,
-        records: &[Moving],
+        records: &[MovingOf<K, V>],
     ) -> Result<()> {
         let needed = records.len();
         loop {
@@ -350,7 +355,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether a good part of some records seems to replace what an entry has. Where few do, half of the entry can
     /// hardly be stale.
-    fn brings_updates(&self, entry: EntryRef<'_>, records: &[Moving]) -> bool {
+    fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> bool {
         let known = records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0);
         known.count() * UPDATES_PART >= records.len()
     }

@@ -18,18 +18,20 @@
 //! - §4.1 root and levels (`root`, `level`, `migrate`): a directory entry is seven lines: size, epoch, references and
 //!   filter; the entries of one migration lie side by side. Its buckets come in runs of 1, 1, 2, 4 and 8, so that five
 //!   references do and an entry of few records takes little space. Another 256 bits say which records are tombstones:
-//!   every value can be stored.
+//!   every value can be stored. Keys and values of 16, 32 or 64 bytes are in the slots, as words are (`words`): a
+//!   bucket has the first words of its keys side by side, which is all that a search reads of other records.
 //! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of them, and *all* buckets that they name are
 //!   searched, newest first (Listing 3 searches one: a false positive would hide the key). Rows are turned by the hash,
 //!   so that all buckets of an entry share a line's bits.
 //! - §6.5 tuning (`top_filters`): the filters of the first levels in DRAM, too; levels with all buckets from the start.
-//! - §4.2 recovery logs (`recovery_log`): torn records are told by flags (the key's and the value's own top bits are in
-//!   the third word, so that all 2^64 of each fit). What a crash leaves of a chunk is settled when the table is opened:
+//! - §4.2 recovery logs (`recovery_log`): torn records are told by flags, one a word, however many words they have (the
+//!   words' own top bits are in the last one, so that all 2^64 of each fit). What a crash leaves of a chunk is settled when the table is opened:
 //!   otherwise flags of two rounds ago would count again. Compaction does not copy: the few root entries that have not
 //!   moved on are migrated (§4.2 copies their records behind newer ones of the same keys, which a replay would undo).
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
 //!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
-//!   Records of words are in the slots, all others in the payload log.
+//!   Only records with keys or values of any length are there; an update in the slots is one record, and nothing is
+//!   collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, those for new runs,
 //!   too; on disks all of them.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
@@ -53,15 +55,16 @@
 //!
 //! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `levels.ice` (directory entries, one level
 //! after the other), `chains.ice` (entries that continue others), `buckets-1.ice` to `buckets-8.ice` (runs of buckets),
-//! `log.ice` (recovery logs, chunk by chunk), `journals.ice` (compactions in progress), and for types that are no words
-//! `payload.ice` and `payloadmap.ice`. `layout` asserts the offsets.
+//! `log.ice` (recovery logs, chunk by chunk), `journals.ice` (compactions in progress), and for types of any length
+//! `payload.ice` and `payloadmap.ice`. `layout` asserts the offsets. A key has 1, 2, 4 or 8 words, and so has a value;
+//! with types of any length the key's one is its hash, the value's a reference.
 //!
 //! ```text
 //! hash     63 root | level 1 | level 2 | ... | filter line 0; times a constant: filter rows and turns
 //! ranges   63 place of the key among all | 31 hash 0: what stands for the hash
 //! entry    state | 5 runs | next | 256 dead bits | 6 lines of 32 filter rows, each one bit a bucket
-//! bucket   16 keys | 16 values
-//! log      turn | records: key, value, {dead, epoch}; a flag in the top bit of each word
+//! bucket   16 first words of keys | 16 times: the key's other words, the value
+//! log      turn | records: key, value, {top bits, dead, epoch}; a flag in the top bit of each word
 //! payload  lengths | hash | checksum | key | value
 //! ```
 //!
@@ -90,7 +93,7 @@
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
-//! | E3 | value of a slot (Release) | the same (Acquire) | the payload behind a reference |
+//! | E3 | words of a slot but the first (Release) | the same (Acquire) | the payload behind a reference |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
 //! | E5 | epoch of a root entry (Release) | the same (Acquire) | that former records are durable below |
 //! | E6 | relief of a root entry (Release) | the same (Acquire) | that level 1 holds nothing more for it |
@@ -114,6 +117,10 @@
 //! | **P13** phase word, clearing | the table is empty | the table as before |
 //! | P14 all entries empty, their epochs past the logs | | a wipe to repeat |
 //! | P15 phase word, stable | the `clear` is over | the same |
+//!
+//! Only words are stored at once. Of a wide record any may be missing after a crash, or be seen by a reader: P2's flags
+//! are in every word of the log, what migrations write does not count before P7, what compactions write is in a sealed
+//! journal, and readers look at the lock word afterwards.
 //!
 //! A migration leaves nothing to settle: what is there twice is hidden once. Recovery replays, per log, what has not
 //! arrived in level 1; an entry of the root has never more than fits.
@@ -139,8 +146,9 @@
 //!
 //! # 9. Costs
 //!
-//! Lines of the medium written, flushes, fences; outside migrations. With them, media writes are at most
-//! 16 (3 moves + 1.6) bytes a record (§6.1) up to three levels; with four, 3.02 in place of the 3. A filter in DRAM
+//! Lines of the medium written, flushes, fences; outside migrations; of words, and of *w* words in all. With migrations,
+//! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1) up to three levels; with four, 3.02 in
+//! place of the 3. A filter in DRAM
 //! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it.
 //! `tests/costs.rs` asserts all of this from the simulator's counters.
 //!
@@ -151,6 +159,7 @@
 //! | the same, filters in DRAM | 4 at most; 0.3 at most | 0 | 0 | 0 |
 //! | put, delete | 0 | 1.4 | 1.4 | 1 |
 //! | insert, update, remove | as get | 1.4 | 1.4 | 1 |
+//! | put, delete, *w* words | 0 | (*w* + 8) / 8 | the same | 1 |
 //! | 32 puts in a batch | 0 | 0.6 each | 0.6 each | 1 in all; 512 on disks |
 //! | records in the payload log | + the payload's lines | + the payload's lines | + the payload's lines | 1 more |
 
@@ -164,6 +173,7 @@ mod epoch;
 mod filter;
 mod layout;
 mod level;
+mod log_record;
 mod maintain;
 mod migrate;
 mod newest;
@@ -178,6 +188,7 @@ mod scan;
 mod top_filters;
 mod unlogged;
 mod window;
+mod words;
 
 use crate::key::{Key, Value};
 use crate::pm::{Mapped, Medium};
@@ -196,6 +207,14 @@ pub use partition::Partition;
 /// let table = icefield::Plush::<u64, u64>::in_memory()?;
 /// table.put(1, 42)?;
 /// assert_eq!(table.get(1)?, Some(42));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+///
+/// Keys and values of 16, 32 and 64 bytes are in the table's slots, as words are:
+/// ```
+/// let table = icefield::Plush::<u128, [u8; 32]>::in_memory()?;
+/// table.put(1 << 100, [7; 32])?;
+/// assert_eq!(table.get(1 << 100)?, Some([7; 32]));
 /// # Ok::<(), icefield::Error>(())
 /// ```
 pub struct Plush<K: Key + ?Sized, V: Value + ?Sized, M: Medium = Mapped> {

@@ -1,15 +1,16 @@
 //! Which record of each key is the newest: whoever merges shows records newest first.
 
-use super::root::Record;
+use super::words::Record;
+use crate::key::WordArray;
 
 /// The newest record of each key.
-pub(super) struct Newest {
-    pub(super) records: Vec<Record>,
-    /// Places in `records` plus one, by key word.
+pub(super) struct Newest<A, B> {
+    pub(super) records: Vec<Record<A, B>>,
+    /// Places in `records` plus one, by key words.
     places: Vec<u32>,
 }
 
-impl Newest {
+impl<A: WordArray, B: WordArray> Newest<A, B> {
     /// Room for so many keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         let places = vec![0; (keys * 2).next_power_of_two().max(8)];
@@ -24,7 +25,7 @@ impl Newest {
         }
         self.places = vec![0; wanted];
         for (number, record) in self.records.iter().enumerate() {
-            let mut at = home(record.key, wanted);
+            let mut at = home(&record.key, wanted);
             while self.places[at] != 0 {
                 at = (at + 1) & (wanted - 1);
             }
@@ -36,10 +37,10 @@ impl Newest {
     #[inline]
     pub(super) fn add<E>(
         &mut self,
-        record: Record,
-        same: impl Fn(Record, Record) -> Result<bool, E>,
+        record: Record<A, B>,
+        same: impl Fn(Record<A, B>, Record<A, B>) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let mut at = home(record.key, self.places.len());
+        let mut at = home(&record.key, self.places.len());
         while let Some(known) = self.places[at].checked_sub(1) {
             if same(self.records[known as usize], record)? {
                 return Ok(false);
@@ -52,8 +53,12 @@ impl Newest {
     }
 }
 
-/// Where a key word's place is looked for, among a power of two of them.
+/// Where the place of a key's words is looked for, among a power of two of them.
 #[inline]
-fn home(key: u64, places: usize) -> usize {
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)
+fn home<A: WordArray>(key: &A, places: usize) -> usize {
+    let words = key.as_ref().iter();
+    let mixed = words.fold(0, |mixed: u64, word| {
+        (mixed.rotate_left(32) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    });
+    (mixed >> 32) as usize & (places - 1)
 }

@@ -3,15 +3,16 @@
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::recovery_log::Place;
-use super::root::{Held, Record};
+use super::root::Held;
+use super::words::{Record, RecordOf, words_of};
 use crate::Result;
-use crate::key::{Key, Raw, Value};
+use crate::key::{Data, Key, Raw, Value, WordArray};
 use crate::pm::{Medium, SyncMode};
 use crate::record::Probe;
 
 /// What to do with a key, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum Mode<B> {
     /// Insert or replace, without a look.
     Put,
     /// The same, durable with the next sync.
@@ -26,13 +27,18 @@ pub(super) enum Mode {
     Delete,
     /// Remove if present.
     Remove,
-    /// Insert or replace if the value word is still this.
-    PutStill(Option<u64>),
-    /// Remove if the value word is still this.
-    RemoveStill(Option<u64>),
+    /// Insert or replace if the value's words are still these.
+    PutStill(Option<B>),
+    /// Remove if the value's words are still these.
+    RemoveStill(Option<B>),
 }
 
-impl Mode {
+/// A mode of a table with such values.
+pub(super) type ModeOf<V> = Mode<<V as Data>::Words>;
+/// What became of a write to a table with such values.
+pub(super) type WroteOf<V> = Wrote<<V as Data>::Words>;
+
+impl<B: WordArray> Mode<B> {
     /// Whether what is present decides, or is told.
     pub(super) fn looks(self) -> bool {
         !matches!(self, Self::Put | Self::PutLater | Self::Delete)
@@ -42,8 +48,8 @@ impl Mode {
         matches!(self, Self::Delete | Self::Remove | Self::RemoveStill(_))
     }
 
-    /// Whether there is something to do, given the value word that is present.
-    pub(super) fn applies(self, present: Option<u64>) -> bool {
+    /// Whether there is something to do, given the value's words that are present.
+    pub(super) fn applies(self, present: Option<B>) -> bool {
         match self {
             Self::Put | Self::PutLater | Self::Upsert | Self::Delete => true,
             Self::TryInsert => present.is_none(),
@@ -53,16 +59,16 @@ impl Mode {
     }
 
     /// The record that does it.
-    pub(super) fn record(self, key: u64, value: u64) -> Record {
+    pub(super) fn record<A>(self, key: A, value: B) -> Record<A, B> {
         Record { key, value, dead: self.removes() }
     }
 }
 
 /// What became of a write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wrote {
-    /// The value word that was present; `None` also for those who do not look.
-    pub(super) before: Option<u64>,
+pub(super) struct Wrote<B> {
+    /// The value's words that were present; `None` also for those who do not look.
+    pub(super) before: Option<B>,
     /// Whether anything was written.
     pub(super) done: bool,
 }
@@ -79,10 +85,15 @@ pub(super) enum Attempt<T> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns. The caller
     /// is pinned.
-    pub(super) fn write(&self, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
+    pub(super) fn write(
+        &self,
+        probe: &Probe<'_>,
+        value: Raw<'_>,
+        mode: ModeOf<V>,
+    ) -> Result<WroteOf<V>> {
         self.fits(probe, value)?;
-        if Self::INLINE {
-            return self.write_word(probe, value.word(), mode);
+        if self.measure.is_inline() {
+            return self.write_words(probe, words_of(&value), mode);
         }
         // Without a lock: whether the payload will be needed at all.
         let before = if mode.looks() { self.find(probe)? } else { None };
@@ -92,13 +103,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let written =
             self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
         self.fence_payloads();
-        let wrote = self.write_word(probe, written.word, mode);
+        let wrote = self.write_words(probe, written.value, mode);
         self.finish_payload(written);
         wrote
     }
 
     /// Links one record, unless `mode` says that there is nothing to do.
-    pub(super) fn write_word(&self, probe: &Probe<'_>, value: u64, mode: Mode) -> Result<Wrote> {
+    fn write_words(
+        &self,
+        probe: &Probe<'_>,
+        value: V::Words,
+        mode: ModeOf<V>,
+    ) -> Result<WroteOf<V>> {
         loop {
             self.make_log_ready(self.logs.log_of(self.root_entry(probe.hash)))?;
             let held = self.hold(probe.hash);
@@ -113,14 +129,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         probe: &Probe<'_>,
-        value: u64,
-        mode: Mode,
-    ) -> Result<Attempt<Wrote>> {
+        value: V::Words,
+        mode: ModeOf<V>,
+    ) -> Result<Attempt<WroteOf<V>>> {
         let before = self.present(held, probe, mode)?;
         if !mode.applies(before) {
             return Ok(Attempt::Done(Wrote { before, done: false }));
         }
-        let record = mode.record(self.key_word(probe), value);
+        let record = mode.record(self.key_words(probe), value);
         Ok(match self.log(held, record)? {
             Attempt::Done(place) => {
                 // P2, commit point: from here on a crash keeps the record.
@@ -149,7 +165,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Makes the log records durable that this thread has written, or leaves that to the next sync.
     #[inline]
-    pub(super) fn commit(&self, mode: Mode) {
+    pub(super) fn commit(&self, mode: ModeOf<V>) {
         if mode == Mode::PutLater || self.pm.sync_mode() != SyncMode::Always {
             self.pm.fence_later();
         } else {
@@ -157,13 +173,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The value word of a key under its lock, for those modes that look.
+    /// The value's words of a key under its lock, for those modes that look.
     pub(super) fn present(
         &self,
         held: &Held<'_, M>,
         probe: &Probe<'_>,
-        mode: Mode,
-    ) -> Result<Option<u64>> {
+        mode: ModeOf<V>,
+    ) -> Result<Option<V::Words>> {
         if !mode.looks() {
             return Ok(None);
         }
@@ -172,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes a record to the log of a root entry that has room for it. Flushed.
-    pub(super) fn log(&self, held: &Held<'_, M>, record: Record) -> Result<Attempt<Place>> {
+    pub(super) fn log(&self, held: &Held<'_, M>, record: RecordOf<K, V>) -> Result<Attempt<Place>> {
         let place = match self.place(held, 0)? {
             Attempt::Done(place) => place,
             other => return Ok(other),
@@ -200,7 +216,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Fills a place that was handed out in vain with a record that nobody needs.
     pub(super) fn waste(&self, place: Place) {
-        let nothing = Record { key: 0, value: 0, dead: true };
+        let nothing = self.measure.record(true, |_| 0);
         // A failure leaves a hole, as a crash would.
         let _ = self.logs.write(&self.pm, &place, nothing, LogEpoch::NONE);
         // Before the chunk can be begun anew (L2).
@@ -210,7 +226,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// A durable record becomes visible.
     #[inline]
-    pub(super) fn admit(&self, held: &Held<'_, M>, hash: u64, record: Record, place: Place) {
+    pub(super) fn admit(
+        &self,
+        held: &Held<'_, M>,
+        hash: u64,
+        record: RecordOf<K, V>,
+        place: Place,
+    ) {
         self.root.push(held.entry, hash, record);
         self.note_written(1, if record.dead { -1 } else { 1 });
         self.logs.finish(place);
@@ -248,7 +270,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Whether a log's record has not arrived in level 1.
-    fn is_needed(&self, record: Record, epoch: LogEpoch) -> Result<bool> {
+    fn is_needed(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
         let hash = self.hash_of(record);
         if self.root.epoch(self.root_entry(hash)) == epoch {
             return Ok(true);
@@ -265,9 +287,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(!epoch.is_after(self.state(target)?.epoch))
     }
 
-    /// The value word of a key, without a lock.
+    /// The value's words of a key, without a lock.
     #[inline]
-    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<u64>> {
+    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<V::Words>> {
         let found = self.lookup(probe)?;
         Ok(found.filter(|record| !record.dead).map(|record| record.value))
     }

@@ -11,13 +11,15 @@ use super::Plush;
 use super::core::{Core, Counts};
 use super::epoch::LogEpoch;
 use super::layout::{
-    ENTRY_BYTES, JOURNALS, Journal, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
+    ENTRY_BYTES, JOURNALS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
+    journal_bytes,
 };
 use super::partition::{Bounds, Partition, Ranges, rank_of};
 use super::payload_log::PayloadLog;
 use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
 use super::top_filters::TopFilters;
+use super::words::{Measure, Widths};
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
@@ -223,14 +225,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     /// As [`PlushOptions::create`].
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
-        let shape = self.new_shape()?;
-        let mut identity = self.common.identity::<K, V>(DESIGN, shape.pack());
+        let mut identity = self.common.identity::<K, V>(DESIGN, [0; 3]);
+        let measure = Measure::inscribe(&mut identity).map_err(|()| impossible(&pm, "width"))?;
+        let widths = measure.widths();
+        let shape = self.new_shape(widths)?;
+        identity.params[..3].copy_from_slice(&shape.pack().map(u64::from));
         Ranges::inscribe(&mut identity, self.partition, self.bounds);
         let table = superblock::create(&pm)?;
-        let core = self.core(pm, table.clone(), &identity, shape, 0)?;
+        let core = self.core(pm, table.clone(), &identity, (shape, measure), 0)?;
         core.pm.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
-        core.pm.grow(&core.journals, (JOURNALS * size_of::<Journal>()) as u64)?;
-        core.pm.grow(core.logs.region(), shape.log_bytes())?;
+        core.pm.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
+        core.pm.grow(core.logs.region(), shape.log_bytes(widths))?;
         if core.pm.fence_syncs() {
             core.logs.overwrite(&core.pm);
         }
@@ -259,14 +264,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         check_types::<K, V>(&pm, &identity, DESIGN)?;
         let shape = Shape::unpack(self.common.adopt(&pm, &identity)?)
             .ok_or_else(|| impossible(&pm, "shape"))?;
+        let measure = Measure::of(&identity).map_err(|()| impossible(&pm, "width"))?;
         let root: Option<&Root> = table.at(ROOT_OFFSET);
         let phase = root.and_then(|root| Phase::unpack(root.phase.load(&pm, Acquire)));
         let Some(phase) = phase else {
             let file = pm.path().join(table.name());
             return Err(Error::corrupt(file, ROOT_OFFSET, "the phase word is that of no table"));
         };
-        self.check_lengths(&pm, shape)?;
-        let core = self.core(pm, table.clone(), &identity, shape, phase.set())?;
+        self.check_lengths(&pm, shape, measure.widths())?;
+        let core = self.core(pm, table.clone(), &identity, (shape, measure), phase.set())?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
@@ -279,10 +285,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     }
 
     /// Refuses files that are too short for the shape, before anything is made as large as that says.
-    fn check_lengths(&self, pm: &impl Medium, shape: Shape) -> Result<()> {
+    fn check_lengths(&self, pm: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
         let limit = self.common.limit();
-        let log_bytes = shape.log_bytes();
-        let journal_bytes = (JOURNALS * size_of::<Journal>()) as u64;
+        let log_bytes = shape.log_bytes(widths);
+        let journal_bytes = JOURNALS as u64 * journal_bytes(widths);
         for (name, max_bytes, bytes) in [
             ("levels.ice", limit, shape.entries(1) * ENTRY_BYTES),
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
@@ -298,8 +304,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     }
 
     /// The shape of a new table.
-    fn new_shape(&self) -> Result<Shape> {
-        let shape = self.shape.unwrap_or_else(|| self.planned_shape());
+    fn new_shape(&self, widths: Widths) -> Result<Shape> {
+        let shape = self.shape.unwrap_or_else(|| self.planned_shape(widths));
         if !shape.is_valid() {
             let detail = format!("{shape:?} is not possible");
             return Err(Error::InvalidOption { option: "shape", detail });
@@ -311,13 +317,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ok(shape)
     }
 
-    fn planned_shape(&self) -> Shape {
+    fn planned_shape(&self, widths: Widths) -> Shape {
         let usual = Shape::default();
         let records = self.common.capacity / ROOT_SHARE;
         let bits = |entries: u64| entries.max(1).ilog2();
         let wanted = bits((records / MAX_RECORDS as u64).next_power_of_two());
         // Slots, fingerprints and the entry's own line.
-        let entry_bytes = (MAX_RECORDS * 17 + 64) as u64;
+        let record_bytes = widths.words() * size_of::<u64>() + 1;
+        let entry_bytes = (MAX_RECORDS * record_bytes + 64) as u64;
         let root_bits =
             wanted.max(usual.root_bits).min(bits(self.dram_limit / entry_bytes)).min(20);
         let log_records = |log_bits| {
@@ -338,16 +345,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         pm: M,
         table: Region,
         identity: &Identity,
-        shape: Shape,
+        (shape, measure): (Shape, Measure<K, V>),
         set: usize,
     ) -> Result<Core<K, V, M>> {
         let limit = self.common.limit();
         let no_memory = |source| Error::io(pm.path(), source);
-        let root = RootTable::new(shape).map_err(no_memory)?;
+        let root = RootTable::new(shape, measure).map_err(no_memory)?;
         let left = self.dram_limit.saturating_sub(root.bytes());
-        let log_bytes = shape.log_bytes().next_multiple_of(4096);
-        let journal_bytes = (JOURNALS * size_of::<Journal>()).next_multiple_of(4096) as u64;
-        let payloads = if Core::<K, V, M>::INLINE {
+        let log_bytes = shape.log_bytes(measure.widths()).next_multiple_of(4096);
+        let journal_bytes = JOURNALS as u64 * journal_bytes(measure.widths());
+        let journal_bytes = journal_bytes.next_multiple_of(4096);
+        let payloads = if measure.is_inline() {
             None
         } else {
             Some(PayloadLog::open(&pm, self.common.blob_chunk_bytes.into(), limit)?)
@@ -355,11 +363,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ok(Core {
             payloads,
             shape,
+            measure,
             hash: Hash::new(self.common.hash, identity.hash_seed),
             ranges: Ranges::of(identity).map_err(|()| impossible(&pm, "partition"))?,
             top_filters: TopFilters::new(shape, self.dram_filters, left).map_err(no_memory)?,
             root,
-            logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape),
+            logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape, measure),
             table,
             levels: pm.region("levels.ice", limit)?,
             chains: pm.region("chains.ice", limit)?,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
-use super::root::Record;
+use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::in_parallel;
 use crate::key::{Key, Value};
@@ -52,14 +52,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether a log's record is not needed, or has its payload. Only where payloads became durable together with log
     /// records can one be missing.
-    fn is_whole(&self, record: Record, epoch: LogEpoch) -> Result<bool> {
+    fn is_whole(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
         let Some(payloads) = &self.payloads else { return Ok(true) };
         if self.root_words()?.together.load(&self.pm, Acquire) == 0 {
             return Ok(true);
         }
         // What has arrived was whole; its payload may have been freed since.
         Ok(self.has_arrived(self.hash_of(record), epoch)?
-            || payloads.fault(&self.pm, record.value)?.is_none())
+            || payloads.fault(&self.pm, record.reference())?.is_none())
     }
 
     /// Says whether payloads become durable together with log records from here on. Durable by the caller's next fence:
@@ -163,7 +163,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         .map(drop)
     }
 
-    fn replay_one(&self, log: usize, record: Record, epoch: LogEpoch) -> Result<()> {
+    fn replay_one(&self, log: usize, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<()> {
         let hash = self.hash_of(record);
         let entry = self.root_entry(hash);
         if self.has_arrived(hash, epoch)? {

@@ -1,15 +1,16 @@
 //! Recovery logs (§4.2): where a record is durable from its write until it has left the root.
 //!
 //! A log is a ring of chunks that are filled strictly one after the other, each from its first record to its last.
-//! A record is three words, each with a flag bit; it counts when the flags of all three are those of its chunk's turn
-//! (§4.2, after Mnemosyne). The flag changes from one round of the ring to the next. What makes it safe:
+//! A record is the words of key and value and one more, each with a flag bit; it counts when the flags of all are those
+//! of its chunk's turn (§4.2, after Mnemosyne), however many they are and in whatever order they became durable. The flag
+//! changes from one round of the ring to the next. What makes it safe:
 //!
-//! - L1: of a chunk that is being filled, the records not handed out yet have the other flag, all three words.
+//! - L1: of a chunk that is being filled, the records not handed out yet have the other flag, all words.
 //! - L2: of every other chunk that was ever begun, all words have the flag of its turn.
 //! - L3: a chunk is begun anew when none of its records is needed: their root entries have moved on, durably.
 //!
 //! A crash leaves holes: records handed out and not wholly written. Opening restores L1 and L2: a hole below the last
-//! record becomes one that belongs to no epoch, its epoch word first, so that no mixture of old and new words counts;
+//! record becomes one that belongs to no epoch, its last word first, so that no mixture of old and new words counts;
 //! above it, the flags are turned back.
 
 use std::sync::atomic::AtomicU32;
@@ -18,20 +19,19 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::core::lock;
 use super::epoch::LogEpoch;
-use super::layout::{ChunkHead, LOG_WORDS, LogSlot, Shape};
-use super::root::Record;
-use crate::pm::{Medium, Region};
+use super::layout::{ChunkHead, Shape};
+use super::log_record::{FLAG, decode, encode};
+use super::words::{Measure, RecordOf};
+use crate::key::{Key, Value};
+use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-const FLAG: u64 = 1 << 63;
-const KEY_TOP: u64 = 1 << 62;
-const VALUE_TOP: u64 = 1 << 61;
-const DEAD: u64 = 1 << 60;
 /// No table lives to see a later turn.
 const LAST_TURN: u64 = 1 << 62;
 
 /// All recovery logs of a table.
-pub(super) struct RecoveryLogs {
+pub(super) struct RecoveryLogs<K: ?Sized, V: ?Sized> {
+    measure: Measure<K, V>,
     region: Region,
     shape: Shape,
     logs: Box<[Log]>,
@@ -78,28 +78,9 @@ fn flag_of(turn: u64, chunks: u64) -> u64 {
     if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 }
 }
 
-fn encode(record: Record, epoch: LogEpoch, flag: u64) -> [u64; LOG_WORDS] {
-    let tops = (record.key & FLAG) >> 1 | (record.value & FLAG) >> 2;
-    let dead = if record.dead { DEAD } else { 0 };
-    [record.key & !FLAG | flag, record.value & !FLAG | flag, flag | tops | dead | epoch.bits()]
-}
-
-/// `None` when the words do not belong to this turn, all three.
-fn decode([key, value, rest]: [u64; LOG_WORDS], flag: u64) -> Option<(Record, LogEpoch)> {
-    if [key, value, rest].iter().any(|word| word & FLAG != flag) {
-        return None;
-    }
-    let record = Record {
-        key: key & !FLAG | (rest & KEY_TOP) << 1,
-        value: value & !FLAG | (rest & VALUE_TOP) << 2,
-        dead: rest & DEAD != 0,
-    };
-    Some((record, LogEpoch::of_bits(rest)))
-}
-
-impl RecoveryLogs {
+impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Those of a table whose region is as long as it must be.
-    pub(super) fn new(region: Region, shape: Shape) -> Self {
+    pub(super) fn new(region: Region, shape: Shape, measure: Measure<K, V>) -> Self {
         let log = || Log {
             filling: Mutex::new(Filling {
                 turn: 0,
@@ -109,7 +90,7 @@ impl RecoveryLogs {
             recycling: Mutex::new(()),
             written: (0..shape.log_chunks).map(|_| AtomicU32::new(0)).collect(),
         };
-        Self { region, shape, logs: (0..1 << shape.log_bits).map(|_| log()).collect() }
+        Self { measure, region, shape, logs: (0..1 << shape.log_bits).map(|_| log()).collect() }
     }
 
     /// Writes zeros over the region of a new table. A file system has only reserved it, and would otherwise have
@@ -150,7 +131,7 @@ impl RecoveryLogs {
     }
 
     fn offset(&self, log: usize, chunk: usize) -> u64 {
-        (log as u64 * self.chunks() + chunk as u64) * self.shape.chunk_bytes()
+        (log as u64 * self.chunks() + chunk as u64) * self.shape.chunk_bytes(self.measure.widths())
     }
 
     fn head(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&ChunkHead> {
@@ -158,10 +139,39 @@ impl RecoveryLogs {
         self.region.at(offset).ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
     }
 
-    fn slots(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&[LogSlot]> {
+    /// The words of the records of a chunk.
+    #[inline]
+    fn words(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&[Cell64]> {
         let offset = self.offset(log, chunk) + size_of::<ChunkHead>() as u64;
-        let slots = self.region.slice_at(offset, self.shape.log_records as usize);
-        slots.ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
+        let words = self.shape.log_records as usize * self.log_words();
+        let words = self.region.slice_at(offset, words);
+        words.ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
+    }
+
+    /// The same, record by record.
+    fn slots(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+        chunk: usize,
+    ) -> Result<std::slice::ChunksExact<'_, Cell64>> {
+        Ok(self.words(pm, log, chunk)?.chunks_exact(self.log_words()))
+    }
+
+    #[inline(always)]
+    fn log_words(&self) -> usize {
+        self.measure.widths().log_words()
+    }
+
+    /// What a log's slot holds, if it belongs to the turn of a flag.
+    #[inline]
+    fn read(
+        &self,
+        pm: &impl Medium,
+        slot: &[Cell64],
+        flag: u64,
+    ) -> Option<(RecordOf<K, V>, LogEpoch)> {
+        decode(self.measure, flag, |word| slot[word].load(pm, Relaxed))
     }
 
     #[cold]
@@ -209,11 +219,11 @@ impl RecoveryLogs {
         &self,
         pm: &impl Medium,
         place: &Place,
-        record: Record,
+        record: RecordOf<K, V>,
         epoch: LogEpoch,
     ) -> Result<()> {
         let slot = self.store(pm, place, record, epoch)?;
-        pm.flush_object(slot);
+        flush(pm, slot);
         Ok(())
     }
 
@@ -222,16 +232,15 @@ impl RecoveryLogs {
         &self,
         pm: &impl Medium,
         place: &Place,
-        record: Record,
+        record: RecordOf<K, V>,
         epoch: LogEpoch,
-    ) -> Result<&LogSlot> {
+    ) -> Result<&[Cell64]> {
         let (log, chunk) = (place.log as usize, place.chunk as usize);
-        let slot = &self.slots(pm, log, chunk)?[place.record as usize];
+        let words = self.log_words();
+        let slot = &self.words(pm, log, chunk)?[place.record as usize * words..][..words];
         let flag = if place.flag { FLAG } else { 0 };
-        for (cell, word) in slot.0.iter().zip(encode(record, epoch, flag)) {
-            // Relaxed: each word says by its flag whether it is there.
-            cell.store(pm, word, Relaxed);
-        }
+        // Relaxed: each word says by its flag whether it is there.
+        encode(self.measure, (record, epoch), flag, |at, word| slot[at].store(pm, word, Relaxed));
         Ok(slot)
     }
 
@@ -240,7 +249,7 @@ impl RecoveryLogs {
     pub(super) fn write_all<'p>(
         &self,
         pm: &impl Medium,
-        records: impl Iterator<Item = (&'p Place, Record, LogEpoch)>,
+        records: impl Iterator<Item = (&'p Place, RecordOf<K, V>, LogEpoch)>,
         spans: &mut Vec<Span>,
     ) -> Result<()> {
         let mut stored = Ok(());
@@ -255,9 +264,9 @@ impl RecoveryLogs {
         }
         stored?;
         for span in spans {
-            let slots = &self.slots(pm, span.log as usize, span.chunk as usize)?
-                [span.first as usize..span.end as usize];
-            pm.flush(slots.as_ptr().cast(), size_of_val(slots));
+            let words = self.words(pm, span.log as usize, span.chunk as usize)?;
+            let [first, end] = [span.first, span.end].map(|at| at as usize * self.log_words());
+            flush(pm, &words[first..end]);
         }
         Ok(())
     }
@@ -291,7 +300,11 @@ impl RecoveryLogs {
     }
 
     /// What the oldest chunk of an exhausted log holds, which is the next to be begun. While recycling.
-    pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Result<Vec<(Record, LogEpoch)>> {
+    pub(super) fn oldest(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+    ) -> Result<Vec<(RecordOf<K, V>, LogEpoch)>> {
         let filling = *self.filling(pm, log);
         let turn = filling.ready + 1;
         let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
@@ -305,8 +318,7 @@ impl RecoveryLogs {
             rounds = rounds.saturating_add(1);
         }
         let flag = flag_of(past, self.chunks());
-        let slots = self.slots(pm, log, chunk)?;
-        Ok(slots.iter().filter_map(|slot| decode(load(pm, slot), flag)).collect())
+        Ok(self.slots(pm, log, chunk)?.filter_map(|slot| self.read(pm, slot, flag)).collect())
     }
 
     /// None of the records of [`RecoveryLogs::oldest`] is needed any more.
@@ -344,12 +356,12 @@ impl RecoveryLogs {
         &self,
         pm: &impl Medium,
         log: usize,
-        mut visit: impl FnMut(Record, LogEpoch) -> Result<()>,
+        mut visit: impl FnMut(RecordOf<K, V>, LogEpoch) -> Result<()>,
     ) -> Result<()> {
         for turn in self.turns(pm, log)? {
             let flag = flag_of(turn, self.chunks());
             for slot in self.slots(pm, log, self.chunk_of(turn))? {
-                if let Some((record, epoch)) = decode(load(pm, slot), flag) {
+                if let Some((record, epoch)) = self.read(pm, slot, flag) {
                     visit(record, epoch)?;
                 }
             }
@@ -363,7 +375,7 @@ impl RecoveryLogs {
         &self,
         pm: &impl Medium,
         log: usize,
-        whole: impl Fn(Record, LogEpoch) -> Result<bool>,
+        whole: impl Fn(RecordOf<K, V>, LogEpoch) -> Result<bool>,
     ) -> Result<()> {
         let turns = self.turns(pm, log)?;
         let last = *turns.end();
@@ -375,33 +387,33 @@ impl RecoveryLogs {
         for turn in turns {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
             let slots = self.slots(pm, log, chunk)?;
-            let is_there = |slot: &LogSlot| decode(load(pm, slot), flag).is_some();
+            let is_there = |slot| self.read(pm, slot, flag).is_some();
             let filled = match turn == last {
-                true => slots.iter().rposition(is_there).map_or(0, |at| at + 1),
+                true => slots.clone().rposition(is_there).map_or(0, |at| at + 1),
                 false => slots.len(),
             };
-            let (below, above) = slots.split_at(filled);
-            for slot in below {
-                let found = decode(load(pm, slot), flag);
+            for slot in slots.clone().take(filled) {
+                let found = self.read(pm, slot, flag);
                 if !found.map_or(Ok(false), |(record, epoch)| whole(record, epoch))? {
                     holes.push((slot, flag));
                 }
             }
-            above.iter().for_each(|slot| turn_back(pm, slot, flag));
+            slots.skip(filled).for_each(|slot| turn_back(pm, slot, flag));
             self.logs[log].written[chunk].store(filled as u32, Relaxed);
             handed_out = filled as u32;
         }
+        let last_word = self.log_words() - 1;
         for &(slot, flag) in &holes {
-            slot.0[2].store(pm, flag | LogEpoch::NONE.bits(), Release);
-            pm.flush_object(&slot.0[2]);
+            slot[last_word].store(pm, flag | LogEpoch::NONE.bits(), Release);
+            pm.flush_object(&slot[last_word]);
         }
         // P2: no mixture of old words and those that follow belongs to an epoch.
         pm.fence();
         for (slot, flag) in holes {
-            for cell in &slot.0[..2] {
+            for cell in &slot[..last_word] {
                 cell.store(pm, flag, Release);
             }
-            pm.flush_object(slot);
+            flush(pm, slot);
         }
         // Durable by the opening's next fence: before the first record of the session.
         let ready = last.max(self.chunks());
@@ -416,9 +428,9 @@ impl RecoveryLogs {
         let mut faults = Vec::new();
         for turn in turns {
             let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
-            for (at, slot) in self.slots(pm, log, chunk)?.iter().enumerate() {
+            for (at, slot) in self.slots(pm, log, chunk)?.enumerate() {
                 let expected = if turn < last || at < handed_out { flag } else { flag ^ FLAG };
-                if load(pm, slot).iter().any(|word| word & FLAG != expected) {
+                if slot.iter().any(|word| word.load(pm, Relaxed) & FLAG != expected) {
                     faults
                         .push(format!("record {at} of chunk {chunk} of log {log} has other flags"));
                 }
@@ -428,48 +440,28 @@ impl RecoveryLogs {
     }
 }
 
-fn load(pm: &impl Medium, slot: &LogSlot) -> [u64; LOG_WORDS] {
-    std::array::from_fn(|word| slot.0[word].load(pm, Relaxed))
+#[inline(always)]
+fn flush(pm: &impl Medium, words: &[Cell64]) {
+    pm.flush(words.as_ptr().cast(), size_of_val(words));
 }
 
 /// Takes the flag of the turn from a record that was not wholly written.
-fn turn_back(pm: &impl Medium, slot: &LogSlot, flag: u64) {
+fn turn_back(pm: &impl Medium, slot: &[Cell64], flag: u64) {
     let mut turned = false;
-    for cell in &slot.0 {
+    for cell in slot {
         if cell.load(pm, Relaxed) & FLAG == flag {
             cell.store(pm, flag ^ FLAG, Release);
             turned = true;
         }
     }
     if turned {
-        pm.flush_object(slot);
+        flush(pm, slot);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn records_survive_packing_in_both_rounds() {
-        let edges = [0, 1, FLAG - 1, FLAG, u64::MAX];
-        for flag in [0, FLAG] {
-            for key in edges {
-                for value in edges {
-                    for dead in [false, true] {
-                        let record = Record { key, value, dead };
-                        let epoch = LogEpoch::of_bits(u64::MAX);
-                        let words = encode(record, epoch, flag);
-                        assert_eq!(decode(words, flag), Some((record, epoch)));
-                        assert_eq!(decode(words, flag ^ FLAG), None);
-                        let mut torn = words;
-                        torn[1] ^= FLAG;
-                        assert_eq!(decode(torn, flag), None);
-                    }
-                }
-            }
-        }
-    }
 
     #[test]
     fn flags_change_from_round_to_round() {

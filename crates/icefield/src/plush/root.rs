@@ -8,21 +8,13 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::epoch::LogEpoch;
-use super::layout::{MAX_RECORDS, Shape};
+use super::layout::{LINE_WORDS, MAX_RECORDS, Shape};
+use super::words::{Measure, RecordOf};
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
+use crate::key::{Key, Value};
 use crate::pm::Medium;
-
-/// A record: two words, and whether it says that its key was removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    /// The key, or its hash where records are in the payload log.
-    pub(super) key: u64,
-    /// The value, or where in the payload log the record is.
-    pub(super) value: u64,
-    pub(super) dead: bool,
-}
 
 /// What is left to do in level 1 ahead of an entry's next migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +28,12 @@ pub(super) enum Relief {
 }
 
 /// The entries.
-pub(super) struct RootTable {
+pub(super) struct RootTable<K: ?Sized, V: ?Sized> {
+    measure: Measure<K, V>,
     heads: Box<[Head]>,
     /// One byte a record.
     fingerprints: ZeroedArray<AtomicU64>,
-    slots: ZeroedArray<[AtomicU64; 2]>,
+    slots: ZeroedArray<AtomicU64>,
     /// Records of an entry.
     records: usize,
     /// Words of its fingerprints.
@@ -126,8 +119,6 @@ impl<M: Medium> Held<'_, M> {
     }
 }
 
-/// Words of a cache line.
-const LINE_WORDS: usize = 8;
 const LANES: u64 = 0x0101_0101_0101_0101;
 
 #[inline]
@@ -135,14 +126,15 @@ fn fingerprint(hash: u64) -> u8 {
     (hash >> 8) as u8
 }
 
-impl RootTable {
-    pub(super) fn new(shape: Shape) -> io::Result<Self> {
+impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
+    pub(super) fn new(shape: Shape, measure: Measure<K, V>) -> io::Result<Self> {
         let (entries, records) = (1_usize << shape.root_bits, shape.records());
         let words = records.div_ceil(8);
         Ok(Self {
+            measure,
             heads: (0..entries).map(|_| Head::default()).collect(),
             fingerprints: ZeroedArray::new(entries * words)?,
-            slots: ZeroedArray::new(entries * records)?,
+            slots: ZeroedArray::new(entries * records * measure.widths().words())?,
             records,
             words,
         })
@@ -156,6 +148,13 @@ impl RootTable {
     pub(super) fn bytes(&self) -> u64 {
         (size_of_val(&*self.heads) + size_of_val(&*self.fingerprints) + size_of_val(&*self.slots))
             as u64
+    }
+
+    /// The words of a record by its place.
+    #[inline(always)]
+    fn slot(&self, entry: usize, at: usize) -> &[AtomicU64] {
+        let words = self.measure.widths().words();
+        &self.slots[(entry * self.records + at) * words..][..words]
     }
 
     fn latch<'a, M>(&'a self, pm: &'a M, entry: usize) -> Latch<'a, M> {
@@ -244,13 +243,12 @@ impl RootTable {
 
     /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
     #[inline]
-    pub(super) fn push(&self, entry: usize, hash: u64, record: Record) {
+    pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<K, V>) {
         let head = &self.heads[entry];
         let at = head.size.load(Relaxed) as usize;
-        let slot = &self.slots[entry * self.records + at];
+        let slot = self.slot(entry, at);
         // Relaxed (E4): published by the size.
-        slot[0].store(record.key, Relaxed);
-        slot[1].store(record.value, Relaxed);
+        self.measure.each_word(&record, |word, content| slot[word].store(content, Relaxed));
         set_bits(
             &self.fingerprints[entry * self.words + at / 8],
             at % 8 * 8,
@@ -271,14 +269,11 @@ impl RootTable {
 
     /// A record by its place.
     #[inline]
-    pub(super) fn record(&self, entry: usize, at: usize) -> Record {
-        let slot = &self.slots[entry * self.records + at];
+    pub(super) fn record(&self, entry: usize, at: usize) -> RecordOf<K, V> {
+        let slot = self.slot(entry, at);
+        let dead = self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1;
         // Relaxed (E4): the size was loaded before; what a change has replaced since fails the validation.
-        Record {
-            key: slot[0].load(Relaxed),
-            value: slot[1].load(Relaxed),
-            dead: self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1,
-        }
+        self.measure.record(dead, |word| slot[word].load(Relaxed))
     }
 
     /// The newest record with the fingerprint of the hash that `holds` the key.
@@ -287,8 +282,8 @@ impl RootTable {
         &self,
         entry: usize,
         hash: u64,
-        mut holds: impl FnMut(Record) -> Result<bool, E>,
-    ) -> Result<Option<Record>, E> {
+        mut holds: impl FnMut(RecordOf<K, V>) -> Result<bool, E>,
+    ) -> Result<Option<RecordOf<K, V>>, E> {
         let size = self.size(entry);
         let words = &self.fingerprints[entry * self.words..][..size.div_ceil(8)];
         let wanted = LANES * u64::from(fingerprint(hash));
@@ -317,7 +312,7 @@ impl RootTable {
         // Relaxed: asked under the lock.
         let at = self.heads[entry].size.load(Relaxed) as usize + more;
         if at < self.records {
-            prefetch_write(&self.slots[entry * self.records + at]);
+            prefetch_write(&self.slot(entry, at)[0]);
             let word = entry * self.words + at / 8;
             prefetch_write(&self.fingerprints[word]);
         }
@@ -344,21 +339,33 @@ fn set_bits(word: &AtomicU64, shift: usize, mask: u64, bits: u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::words::measure;
     use super::*;
 
     #[test]
     fn the_newest_of_equal_keys_is_found() {
+        newest_is_found::<u64, u64>();
+        newest_is_found::<u128, [u8; 64]>();
+    }
+
+    fn newest_is_found<K: Key, V: Value>() {
         let shape = Shape { root_bits: 1, ..Shape::default() };
-        let root = RootTable::new(shape).expect("memory");
+        let root = RootTable::<K, V>::new(shape, measure()).expect("memory");
+        let record = |key: u64, value: u64| {
+            root.measure.record(value.is_multiple_of(3), |word| {
+                let keys = root.measure.widths().key;
+                if word < keys { key + word as u64 } else { value * (word - keys + 1) as u64 }
+            })
+        };
         for n in 0..256_u64 {
-            let record = Record { key: n % 10, value: n, dead: n % 3 == 0 };
-            root.push(1, record.key * 77, record);
+            root.push(1, n % 10 * 77, record(n % 10, n));
         }
         assert!(root.is_full(1) && root.size(0) == 0);
         for key in 0..10 {
-            let found = root.newest::<()>(1, key * 77, |record| Ok(record.key == key));
             let newest = (0..256).rev().find(|n| n % 10 == key).expect("one of ten");
-            assert_eq!(found, Ok(Some(Record { key, value: newest, dead: newest % 3 == 0 })));
+            let wanted = record(key, newest);
+            let found = root.newest::<()>(1, key * 77, |record| Ok(record.key == wanted.key));
+            assert_eq!(found, Ok(Some(wanted)));
         }
         root.empty(1);
         assert_eq!(root.newest::<()>(1, 77, |_| Ok(true)), Ok(None));

@@ -7,18 +7,18 @@ use std::cmp::Ordering;
 
 use super::Plush;
 use super::core::Core;
-use super::root::Record;
+use super::words::RecordOf;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::table::{Arg, Cursor, Owned, Page};
 use crate::{Error, Result};
 
 /// Records, and the hash at which the next range begins.
-type Range = (Vec<Record>, Option<u64>);
+type Range<R> = (Vec<R>, Option<u64>);
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The records of the range that a hash is in, but those before the hash.
-    pub(super) fn range_at(&self, hash: u64) -> Result<Range> {
+    pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
         let entry = self.root_entry(hash);
         loop {
             let version = self.root.read_begin(&self.pm, entry);
@@ -37,11 +37,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (next < self.shape.entries(levels)).then(|| next << width << 1)
     }
 
-    fn read_range(&self, entry: usize, from: u64) -> Result<Range> {
+    fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<K, V>>> {
         let levels = self.level_count();
         let index = self.shape.index(levels, from);
         let size = self.root.size(entry);
-        let mut all: Vec<Record> = (0..size).rev().map(|at| self.root.record(entry, at)).collect();
+        let mut all: Vec<_> = (0..size).rev().map(|at| self.root.record(entry, at)).collect();
         for level in 1..=levels {
             let first = self.level_entry(level, self.shape.index(level, from))?;
             all.extend(self.newest_first(first)?);

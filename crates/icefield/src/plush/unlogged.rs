@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Plush;
 use super::core::Core;
-use super::root::Record;
+use super::words::RecordOf;
 use crate::Result;
 use crate::base::parallel::in_parallel;
 use crate::key::{Data, Key, Raw, Value};
@@ -25,13 +25,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // Whoever moves the record on fences for itself only, and settles.
             self.pm.fence_later();
         }
-        let record = Record { key: self.key_word(probe), value: written.word, dead: false };
+        let record =
+            RecordOf::<K, V> { key: self.key_words(probe), value: written.value, dead: false };
         let admitted = self.admit_unlogged(probe.hash, record);
         self.finish_payload(written);
         admitted
     }
 
-    fn admit_unlogged(&self, hash: u64, record: Record) -> Result<()> {
+    fn admit_unlogged(&self, hash: u64, record: RecordOf<K, V>) -> Result<()> {
         loop {
             let held = self.hold(hash);
             if self.root.is_full(held.entry) {

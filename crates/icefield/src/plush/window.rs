@@ -7,9 +7,10 @@
 
 use super::collect::Written;
 use super::core::Core;
-use super::op::{Attempt, Mode, Wrote};
+use super::op::{Attempt, Mode, ModeOf, Wrote, WroteOf};
 use super::recovery_log::{Place, Span};
-use super::root::{Held, Record};
+use super::root::Held;
+use super::words::RecordOf;
 use crate::Result;
 use crate::base::gate::Pass;
 use crate::key::{Key, Raw, Value};
@@ -22,20 +23,20 @@ const WINDOW: usize = 32;
 const SYNC_WINDOW: usize = 512;
 
 /// An operation of the window.
-struct Staged {
+struct Staged<B> {
     /// Its number in the batch.
     index: usize,
-    wrote: Wrote,
+    wrote: Wrote<B>,
 }
 
 /// What an operation of the window will write.
-struct Write {
+struct Write<K: Key + ?Sized, V: Value + ?Sized> {
     /// Where its root entry is among those held.
     at: usize,
     hash: u64,
-    record: Record,
+    record: RecordOf<K, V>,
     place: Place,
-    written: Written,
+    written: Written<V::Words>,
 }
 
 /// What became of an attempt to stage an operation.
@@ -50,8 +51,8 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     core: &'t Core<K, V, M>,
     /// Operations that it takes.
     room: usize,
-    staged: Vec<Staged>,
-    writes: Vec<Write>,
+    staged: Vec<Staged<V::Words>>,
+    writes: Vec<Write<K, V>>,
     /// Root entries, and how many records each of them will get.
     held: Vec<(Held<'t, M>, usize)>,
     /// Inside the gate while anything is held; after `held`, so that the locks go first.
@@ -82,8 +83,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         index: usize,
         probe: &Probe<'_>,
         value: Raw<'_>,
-        mode: Mode,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        mode: ModeOf<V>,
+        answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<bool> {
         self.core.pm.writable()?;
         self.core.fits(probe, value)?;
@@ -107,9 +108,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(self.staged.last().is_some_and(|staged| staged.wrote.done))
     }
 
-    /// Whether a record with the key's word is staged.
+    /// Whether a record with the key's words is staged.
     pub(super) fn has(&self, probe: &Probe<'_>) -> bool {
-        let wanted = self.core.key_word(probe);
+        let wanted = self.core.key_words(probe);
         self.writes.iter().any(|write| write.record.key == wanted)
     }
 
@@ -131,7 +132,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         index: usize,
         probe: &Probe<'_>,
         value: Raw<'_>,
-        mode: Mode,
+        mode: ModeOf<V>,
     ) -> Result<Step> {
         let core = self.core;
         let entry = core.root_entry(probe.hash);
@@ -161,7 +162,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         at: usize,
         probe: &Probe<'_>,
         value: Raw<'_>,
-        mode: Mode,
+        mode: ModeOf<V>,
     ) -> Result<bool> {
         let (core, (held, staged)) = (self.core, &mut self.held[at]);
         let place = match core.place(held, *staged)? {
@@ -178,13 +179,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         };
         core.root.prefetch_push(held.entry, *staged);
         *staged += 1;
-        let record = mode.record(core.key_word(probe), written.word);
+        let record = mode.record(core.key_words(probe), written.value);
         self.writes.push(Write { at, hash: probe.hash, record, place, written });
         Ok(true)
     }
 
     /// Writes the log records of a window and makes them durable; `spans` tells where they are.
-    fn log_all(&self, writes: &[Write], spans: &mut Vec<Span>) -> Result<()> {
+    fn log_all(&self, writes: &[Write<K, V>], spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
         if writes.is_empty() {
             return Ok(());
@@ -203,7 +204,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     /// Makes the window durable and visible, lets go of everything, and gives the answers.
     pub(super) fn commit(
         &mut self,
-        answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
+        answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<()> {
         let core = self.core;
         let mut spans = Vec::new();

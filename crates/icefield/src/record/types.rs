@@ -18,6 +18,20 @@ fn form_code(form: Form) -> u64 {
     }
 }
 
+fn form_of(code: u64) -> Option<Form> {
+    match code & 0xFF {
+        1 => Some(Form::Word),
+        2 => usize::try_from(code >> 8).ok().map(Form::Fixed),
+        3 => Some(Form::Variable),
+        _ => None,
+    }
+}
+
+/// The forms of a table's keys and values; `None` when its superblock says the impossible.
+pub(crate) fn forms(identity: &Identity) -> Option<[Form; 2]> {
+    Some([form_of(identity.params[KEY_FORM])?, form_of(identity.params[VALUE_FORM])?])
+}
+
 /// Whether a table's keys are words.
 pub(crate) fn key_is_word(identity: &Identity) -> bool {
     identity.params[KEY_FORM] == form_code(Form::Word)

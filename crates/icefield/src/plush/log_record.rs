@@ -1,0 +1,89 @@
+//! A record of a recovery log: the record's words and one more, each with a flag by which it is told whether all of them
+//! are there (§4.2, after Mnemosyne).
+
+use super::epoch::LogEpoch;
+use super::words::{Measure, RecordOf};
+use crate::key::{Key, Value};
+
+/// The flag of a word.
+pub(super) const FLAG: u64 = 1 << 63;
+
+/// Of the last word of a log record: the top bit of another of its words.
+#[inline(always)]
+fn top_bit(word: usize) -> u64 {
+    FLAG >> 1 >> word
+}
+
+/// Gives `store` the words of a log record: those of the record, whose top bits give way to the flag, and a last one,
+/// which has these bits.
+#[inline(always)]
+pub(super) fn encode<K: Key + ?Sized, V: Value + ?Sized>(
+    measure: Measure<K, V>,
+    (record, epoch): (RecordOf<K, V>, LogEpoch),
+    flag: u64,
+    mut store: impl FnMut(usize, u64),
+) {
+    let words = measure.widths().words();
+    let mut last = flag | epoch.bits();
+    measure.each_word(&record, |at, word| {
+        last |= (word & FLAG) >> 1 >> at;
+        store(at, word & !FLAG | flag);
+    });
+    if record.dead {
+        last |= top_bit(words);
+    }
+    store(words, last);
+}
+
+/// The record that `load` gives the words of; `None` when they do not belong to this turn, all of them.
+#[inline(always)]
+pub(super) fn decode<K: Key + ?Sized, V: Value + ?Sized>(
+    measure: Measure<K, V>,
+    flag: u64,
+    load: impl Fn(usize) -> u64,
+) -> Option<(RecordOf<K, V>, LogEpoch)> {
+    let words = measure.widths().words();
+    let last = load(words);
+    let mut differing = last ^ flag;
+    let record = measure.record(last & top_bit(words) != 0, |at| {
+        let word = load(at);
+        differing |= word ^ flag;
+        word & !FLAG | last << 1 << at & FLAG
+    });
+    (differing & FLAG == 0).then_some((record, LogEpoch::of_bits(last)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::words::measure;
+    use super::*;
+
+    #[test]
+    fn records_survive_packing_in_both_rounds() {
+        survive_packing::<u64, u64>();
+        survive_packing::<u128, u64>();
+        survive_packing::<[u8; 64], [u8; 64]>();
+    }
+
+    /// Records with every word but one alike, the one at each of its edges.
+    fn survive_packing<K: Key, V: Value>() {
+        let edges = [0, 1, FLAG - 1, FLAG, u64::MAX];
+        let (measure, epoch) = (measure::<K, V>(), LogEpoch::of_bits(u64::MAX));
+        let words = measure.widths().words();
+        for (flag, dead) in [(0, false), (FLAG, false), (0, true), (FLAG, true)] {
+            for (place, edge, others) in
+                (0..words).flat_map(|place| edges.map(|edge| (place, edge, !edge)))
+            {
+                let record = measure.record(dead, |at| if at == place { edge } else { others });
+                let mut stored = vec![0; words + 1];
+                encode(measure, (record, epoch), flag, |at, word| stored[at] = word);
+                assert_eq!(decode(measure, flag, |at| stored[at]), Some((record, epoch)));
+                assert_eq!(decode(measure, flag ^ FLAG, |at| stored[at]), None);
+                for torn in 0..=words {
+                    let word = |at| if at == torn { stored[at] ^ FLAG } else { stored[at] };
+                    assert_eq!(decode(measure, flag, word), None);
+                }
+            }
+        }
+    }
+}
