@@ -7,12 +7,17 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::{Error, Outcome};
 
 /// In pixels at the size of a column; a phone shows it nearly as large.
 const SIZE: (u32, u32) = (520, 340);
 const FONT: i32 = 17;
+/// About the width of a letter.
+const LETTER: usize = 8;
+/// Room for the labels of the upright axis.
+const UP_AREA: u32 = 68;
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const FAINT: RGBColor = RGBColor(2, 2, 2);
@@ -70,6 +75,16 @@ impl Chart {
         !self.values().any(|value| value > 0.0)
     }
 
+    /// Whether the names of places do not fit side by side.
+    fn is_crowded(&self) -> bool {
+        self.places.len() * (self.longest_place() + 1) * LETTER > SIZE.0 as usize - UP_AREA as usize
+    }
+
+    /// In letters.
+    fn longest_place(&self) -> usize {
+        self.places.iter().map(|place| place.chars().count()).max().unwrap_or(0)
+    }
+
     fn values(&self) -> impl Iterator<Item = f64> {
         let ceiling = self.ceiling.iter().map(|(_, values)| values);
         let all = self.series.iter().map(|(_, values)| values).chain(ceiling).flatten();
@@ -94,14 +109,28 @@ impl Chart {
         Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
         let width = -0.5..self.places.len() as f64 - 0.5;
-        let mut chart = frame(root).build_cartesian_2d(width, up)?;
+        let upright = self.is_crowded();
+        let mut chart = frame(root, if upright { self.longest_place() } else { 0 })
+            .build_cartesian_2d(width, up)?;
         let label = |x: &f64| {
             let near = (x - x.round()).abs() < 0.01;
-            let place = if near && *x >= 0.0 { self.places.get(x.round() as usize) } else { None };
+            let place = if near && *x >= 0.0 && !upright {
+                self.places.get(x.round() as usize)
+            } else {
+                None
+            };
             place.cloned().unwrap_or_default()
         };
-        let labels = self.places.len().clamp(1, 12) * 2 + 1;
-        mesh(&mut chart, &self.across, &self.up, labels, &label)?;
+        let labels = self.places.len().max(1) * 2 + 1;
+        mesh(&mut chart, (&self.across, &self.up), labels, &label)?;
+        if upright {
+            let below = Pos::new(HPos::Left, VPos::Center);
+            let words = font(FONT - 1).transform(FontTransform::Rotate90).pos(below);
+            for (at, place) in self.places.iter().enumerate() {
+                let (x, y) = chart.backend_coord(&(at as f64, floor));
+                root.draw(&Text::new(place.as_str(), (x, y + LETTER as i32), words.clone()))?;
+            }
+        }
         let style = self.style.unwrap_or(Style::Lines);
         for (number, (_, values)) in self.series.iter().enumerate() {
             let colour = series_colour(number);
@@ -147,8 +176,8 @@ impl Timeline {
         let end = points().map(|(time, _)| time).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let most = points().map(|(_, value)| value).fold(0.0, f64::max);
         canvas(|root| {
-            let mut chart = frame(root).build_cartesian_2d(0.0..end, 0.0..most * 1.06)?;
-            mesh(&mut chart, &self.across, &self.up, 8, &|x| format!("{x:.0}"))?;
+            let mut chart = frame(root, 0).build_cartesian_2d(0.0..end, 0.0..most * 1.06)?;
+            mesh(&mut chart, (&self.across, &self.up), 8, &|x| format!("{x:.0}"))?;
             if let Some((from, until)) = self.marked {
                 let corners = [(from, 0.0), (until.min(end), most * 1.06)];
                 chart.draw_series([Rectangle::new(corners, FAINT.filled())])?;
@@ -187,8 +216,6 @@ fn canvas(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Outcome<String> {
 /// colours, on a background of its own.
 pub(super) fn standalone(svg: &str, title: &str, legend: &[(String, &str)]) -> String {
     const LINE: usize = 26;
-    // About the width of a letter.
-    const LETTER: usize = 8;
     let (width, height) = (SIZE.0 as usize, SIZE.1 as usize);
     let (mut across, mut down, mut keys) = (0, height + 2 * LINE, String::new());
     for (role, name) in legend {
@@ -220,9 +247,10 @@ pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn frame<'a, 'b>(root: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+/// Room for a chart, and below it for upright labels of so many letters.
+fn frame<'a, 'b>(root: &'a Area<'b>, letters: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut frame = ChartBuilder::on(root);
-    frame.margin(8).x_label_area_size(50).y_label_area_size(68);
+    frame.margin(8).x_label_area_size((50 + letters * LETTER * 3 / 4) as u32).y_label_area_size(UP_AREA);
     frame
 }
 
@@ -231,15 +259,13 @@ type Plane<'a, Y> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64,
 /// Axes, their labels and faint lines at the ticks of the upright one.
 fn mesh<Y>(
     chart: &mut Plane<'_, Y>,
-    across: &str,
-    up: &str,
+    (across, up): (&str, &str),
     labels: usize,
     label: &dyn Fn(&f64) -> String,
 ) -> Drawn
 where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let font = |size| ("sans-serif", size).into_font().color(&INK);
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -256,6 +282,10 @@ where
         .y_desc(up)
         .draw()?;
     Ok(())
+}
+
+fn font(size: i32) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&INK)
 }
 
 /// A number as short as it can be told apart: `0.25`, `12`, `3.5k`, `40M`.

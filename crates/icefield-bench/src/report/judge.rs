@@ -199,7 +199,9 @@ pub(super) fn written_media(rows: &[Measured]) -> Finding {
     match of_table("plush", &["put"]).zip(of_table("dash-eh", &["try_insert"])) {
         None => Finding::NotRun("amplification --tables plush,dash-eh"),
         Some((ours, theirs)) => {
-            let told = format!("{:.0} % fewer than Dash-EH", (1.0 - ours / theirs) * 100.0);
+            let percent = (ours / theirs - 1.0) * 100.0;
+            let than = if percent > 0.0 { "more" } else { "fewer" };
+            let told = format!("{:.0} % {than} than Dash-EH", percent.abs());
             if ours <= 0.2 * theirs { Finding::Holds(told) } else { Finding::Fails(told) }
         }
     }
