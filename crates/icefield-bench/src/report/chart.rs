@@ -250,7 +250,10 @@ pub(super) fn escaped(text: &str) -> String {
 /// Room for a chart, and below it for upright labels of so many letters.
 fn frame<'a, 'b>(root: &'a Area<'b>, letters: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut frame = ChartBuilder::on(root);
-    frame.margin(8).x_label_area_size((50 + letters * LETTER * 3 / 4) as u32).y_label_area_size(UP_AREA);
+    frame
+        .margin(8)
+        .x_label_area_size((50 + letters * LETTER * 3 / 4) as u32)
+        .y_label_area_size(UP_AREA);
     frame
 }
 
