@@ -8,6 +8,7 @@ use icefield::pm::sim::{
 };
 
 use super::Plan;
+use super::capture::Capture;
 use super::expect::{Expect, Past, run_reference};
 use super::judge::Court;
 use super::machine::Machine;
@@ -31,7 +32,7 @@ pub(super) struct Bench {
     /// The first violation.
     pub(super) found: Option<String>,
     pub(super) counts: Counts,
-    capture: Option<Capture>,
+    capture: Option<Capture<(Image, Expect)>>,
     image: Image,
     exhaustive: u64,
     samples: u64,
@@ -39,14 +40,6 @@ pub(super) struct Bench {
     /// A mutation, and how often it had been applied before; points before it is applied again are not looked at.
     awaited: Option<(Arc<Mutation>, u64)>,
     seed: u64,
-}
-
-/// The image with which a history will go on.
-struct Capture {
-    /// Events until then.
-    left: u64,
-    pick: u64,
-    taken: Option<(Image, Expect)>,
 }
 
 impl Bench {
@@ -122,13 +115,7 @@ impl Bench {
 
     fn capture(&mut self, point: &CrashPoint<'_>) {
         let Some(capture) = &mut self.capture else { return };
-        if capture.taken.is_some() || point.is_reordered() {
-            return;
-        }
-        capture.left = capture.left.saturating_sub(1);
-        if capture.left == 0 || point.event().kind == EventKind::Asked {
-            let mut image = Image::default();
-            point.space().image(Pick::sample(capture.pick % 16, capture.pick), &mut image);
+        if let Some(image) = capture.due(point) {
             capture.taken = Some((image, self.expect.clone()));
         }
     }
@@ -316,7 +303,7 @@ impl<'a, M: Machine> Run<'a, M> {
 
     /// Cuts the power inside `step`, goes on from an image of that moment, and believes what its reads say.
     fn crash_in(&mut self, step: &Step, at: u64, pick: u64) -> Result<(), String> {
-        self.bench().capture = Some(Capture { left: at, pick, taken: None });
+        self.bench().capture = Some(Capture::after(at, pick));
         self.plain(step)?;
         let taken = self.bench().capture.take().and_then(|capture| capture.taken);
         let Some((image, expect)) = taken else {

@@ -10,6 +10,7 @@
 
 mod blobs;
 mod blocks;
+pub(crate) mod capture;
 mod expect;
 mod history;
 mod judge;

@@ -11,6 +11,7 @@ use icefield::{Error, JoinIndex};
 
 use super::options;
 use super::steps::{Pairs, Step, first_pairs};
+use crate::crash::capture::Capture;
 use crate::crash::{CrashOptions, CrashReport, NAME};
 use crate::failure::{Failure, guarded};
 use crate::rng::{Rng, mix};
@@ -43,16 +44,8 @@ struct Watch {
     points: u64,
     states: u64,
     image: Image,
-    capture: Option<Capture>,
+    capture: Option<Capture<Image>>,
     found: Option<String>,
-}
-
-/// The image with which a history will go on.
-struct Capture {
-    /// Events until then.
-    left: u64,
-    pick: u64,
-    taken: Option<Image>,
 }
 
 fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
@@ -134,13 +127,8 @@ impl Watch {
 
     fn capture(&mut self, point: &CrashPoint<'_>) {
         let Some(capture) = &mut self.capture else { return };
-        if capture.taken.is_some() || point.is_reordered() {
-            return;
-        }
-        capture.left = capture.left.saturating_sub(1);
-        if capture.left == 0 || point.event().kind == EventKind::Asked {
-            let image = capture.taken.insert(Image::default());
-            point.space().image(Pick::sample(capture.pick % 16, capture.pick), image);
+        if let Some(image) = capture.due(point) {
+            capture.taken = Some(image);
         }
     }
 
@@ -335,7 +323,7 @@ impl<'a> Run<'a> {
         let before = self.pairs.clone();
         let within = *self.rng.pick(&CRASH_WITHIN);
         let (left, pick) = (1 + self.rng.below(within), self.rng.word());
-        self.watch().capture = Some(Capture { left, pick, taken: None });
+        self.watch().capture = Some(Capture::after(left, pick));
         self.step(step)?;
         let taken = self.watch().capture.take().and_then(|capture| capture.taken);
         let image = taken.ok_or("no crash point was seen")?;

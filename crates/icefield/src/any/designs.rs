@@ -164,7 +164,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
         })
     })?;
     if wanted == Durability::Disk && !known.disks {
-        return Err(refusal_of_disks(known.name));
+        return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
     }
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));

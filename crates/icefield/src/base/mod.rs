@@ -1,4 +1,5 @@
-//! What every table needs and no medium knows: atomics, locks, reclamation, hashing, SIMD, memory, the prefetch ring.
+//! What every table needs and no medium knows: atomics, locks, reclamation, hashing, SIMD, memory, the prefetch ring,
+//! work for several threads.
 //!
 //! This layer imports neither `pm` nor a table. It is the only home of three things that are easy to get wrong and hard
 //! to test when they are scattered: code that depends on the processor ([`group`]), the choice between real and

@@ -64,6 +64,11 @@ impl Tasks {
     }
 }
 
+/// How many threads the machine has cores for.
+pub(crate) fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Threads for so much work: no more than have `each` of it to do.
 pub(crate) fn threads_for(threads: usize, work: usize, each: usize) -> usize {
     threads.min(work / each.max(1)).max(1)

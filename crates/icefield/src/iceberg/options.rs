@@ -15,6 +15,7 @@ use super::overflow::Overflow;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::ZeroedArray;
+use crate::base::parallel::all_cores;
 use crate::base::sync::Lines;
 use crate::key::{Form, Key, Value};
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
@@ -168,9 +169,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             // Somebody may have copied the files with holes.
             core.reserve_yards(shape)?;
         }
-        let threads = opened.threads.unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-        });
+        let threads = opened.threads.unwrap_or_else(all_cores);
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(threads)?;
         let session = superblock::begin_session(&core.pm, &table)?;

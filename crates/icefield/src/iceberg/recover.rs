@@ -5,14 +5,12 @@
 
 use std::array;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, fingerprint_of};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::parallel::{in_parallel, threads_for};
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Key, Value};
 use crate::pm::{Medium, Region};
 
@@ -75,17 +73,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         threads: usize,
         visit: impl Fn(Range<u64>) -> Result<i64> + Sync,
     ) -> Result<()> {
-        let next = AtomicU64::new(0);
+        let tasks = Tasks::new(buckets.div_ceil(BUCKETS_AT_A_TIME) as usize);
         let work = || -> Result<()> {
             let mut records = 0;
-            loop {
-                let from = next.fetch_add(BUCKETS_AT_A_TIME, Relaxed);
-                if from >= buckets {
-                    self.length.add(0, records);
-                    return Ok(());
-                }
+            while let Some(task) = tasks.take() {
+                let from = task as u64 * BUCKETS_AT_A_TIME;
                 records += visit(from..(from + BUCKETS_AT_A_TIME).min(buckets))?;
             }
+            self.length.add(0, records);
+            Ok(())
         };
         in_parallel(threads_for(threads, buckets as usize, BUCKETS_AT_A_TIME as usize), work)
             .map(drop)

@@ -15,6 +15,7 @@ use super::source::{JoinSource, Slices};
 use super::view::{Frame, View};
 use super::{DESIGN, JoinIndex};
 use crate::base::hash::{HashKind, random_seed};
+use crate::base::parallel::all_cores;
 use crate::key::Word;
 use crate::pm::superblock::{self, Identity, SessionEnd};
 use crate::pm::{Durability, FaultPlan, Mapped, MappedOptions, Medium};
@@ -311,8 +312,7 @@ impl<K: Word> JoinOptions<K> {
     }
 
     fn thread_count(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.threads.unwrap_or_else(all)
+        self.threads.unwrap_or_else(all_cores)
     }
 
     fn identity(&self) -> Identity {

@@ -1,6 +1,5 @@
 //! Opening an existing table (§5.4): compactions are rolled forward, the root is filled from the recovery logs.
 
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
@@ -8,7 +7,7 @@ use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, EntryId, Phase, State};
 use super::words::RecordOf;
 use crate::Result;
-use crate::base::parallel::in_parallel;
+use crate::base::parallel::{Tasks, all_cores, in_parallel};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Words};
@@ -146,19 +145,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// each log has root entries of its own.
     fn replay(&self) -> Result<()> {
         let parts = self.logs.region().len() / REPLAY_BYTES;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let next = AtomicUsize::new(0);
-        let threads = threads.min(parts as usize).min(self.logs.count());
-        in_parallel(threads, || {
-            loop {
-                // Relaxed: only numbers are given out.
-                let log = next.fetch_add(1, Relaxed);
-                if log >= self.logs.count() {
-                    return Ok(());
-                }
+        let logs = Tasks::new(self.logs.count());
+        in_parallel(all_cores().min(parts as usize).min(self.logs.count()), || {
+            while let Some(log) = logs.take() {
                 let visit = |record, epoch| self.replay_one(log, record, epoch);
                 self.logs.replay(&self.pm, log, visit)?;
             }
+            Ok(())
         })
         .map(drop)
     }

@@ -1,13 +1,10 @@
 //! Relaxed writes (§5.7): records that no log has, and the checkpoint that makes them durable.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::Plush;
 use super::core::Core;
 use super::words::RecordOf;
 use crate::Result;
-use crate::base::parallel::in_parallel;
+use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
@@ -49,24 +46,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Moves every record that no log has to level 1, on several threads.
     pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
-        let next = AtomicUsize::new(0);
+        let entries = self.root.entries();
+        let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
         let work = || -> Result<()> {
             let _pin = self.pin();
-            loop {
-                // Relaxed: the entries' locks order everything else.
-                let first = next.fetch_add(ENTRIES_AT_A_TIME, Relaxed);
-                if first >= self.root.entries() {
-                    return Ok(());
-                }
-                for entry in first..(first + ENTRIES_AT_A_TIME).min(self.root.entries()) {
+            while let Some(task) = tasks.take() {
+                let first = task * ENTRIES_AT_A_TIME;
+                for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
                     let held = self.root.lock(&self.pm, entry);
                     if self.root.has_unlogged(entry) {
                         self.migrate_root(&held)?;
                     }
                 }
             }
+            Ok(())
         };
-        in_parallel(threads.min(self.root.entries() / ENTRIES_AT_A_TIME), work).map(drop)
+        in_parallel(threads_for(threads, entries, ENTRIES_AT_A_TIME), work).map(drop)
     }
 }
 

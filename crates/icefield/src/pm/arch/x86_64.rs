@@ -70,8 +70,8 @@ pub(crate) fn store_fence() {
     unsafe { _mm_sfence() };
 }
 
-/// Whether [`load128`] is one load. Intel and AMD promise it of aligned loads on every processor with AVX. Neither Miri nor
-/// ThreadSanitizer sees what its instructions load.
+/// Whether [`load128`] is one load. Intel and AMD promise it of aligned loads on every processor with AVX. Neither
+/// Miri nor ThreadSanitizer sees what its instructions load.
 #[inline(always)]
 pub(crate) fn loads_whole() -> bool {
     !cfg!(any(miri, icefield_sanitize)) && is_x86_feature_detected!("avx")

@@ -1,0 +1,31 @@
+//! Taking the image of a moment out of the crash points that pass by.
+
+use icefield::pm::sim::{CrashPoint, EventKind, Image, Pick};
+
+/// The image with which a history will go on.
+pub(crate) struct Capture<T> {
+    /// Events until then.
+    left: u64,
+    pick: u64,
+    pub(crate) taken: Option<T>,
+}
+
+impl<T> Capture<T> {
+    pub(crate) fn after(left: u64, pick: u64) -> Self {
+        Self { left, pick, taken: None }
+    }
+
+    /// The image, at its event.
+    pub(crate) fn due(&mut self, point: &CrashPoint<'_>) -> Option<Image> {
+        if self.taken.is_some() || point.is_reordered() {
+            return None;
+        }
+        self.left = self.left.saturating_sub(1);
+        let is_due = self.left == 0 || point.event().kind == EventKind::Asked;
+        is_due.then(|| {
+            let mut image = Image::default();
+            point.space().image(Pick::sample(self.pick % 16, self.pick), &mut image);
+            image
+        })
+    }
+}

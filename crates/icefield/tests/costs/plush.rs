@@ -1,0 +1,138 @@
+//! What Plush costs.
+
+use icefield::pm::sim::Sim;
+use icefield::{Arg, Plush, Shape, Value};
+
+use crate::{Cost, cost, counting};
+
+/// A Plush of small levels: 1024 records in the root and in level 1, 16 384 in level 2.
+fn small_plush(sim: &Sim, dram_filters: usize) -> Plush<u64, u64, Sim> {
+    let shape = Shape { root_bits: 2, log_bits: 0, log_records: 512, ..Shape::default() };
+    let options = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]);
+    options.dram_filters(dram_filters).create_on(sim.clone()).expect("room")
+}
+
+fn detail_of(stats: &icefield::Stats, name: &str) -> u64 {
+    stats.details.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
+}
+
+#[test]
+fn a_put_into_a_plush_writes_its_log_record_and_does_not_look() {
+    let sim = counting();
+    let table =
+        Plush::<u64, u64>::options().hash_seed([1, 2]).create_on(sim.clone()).expect("room");
+    let mut total = Cost::default();
+    for key in 0..1_000_u64 {
+        let cost =
+            cost(&sim, || if key % 2 == 0 { table.put(key, key) } else { table.delete(key) });
+        assert_eq!(cost.bucket_lines, 0);
+        total.fences += cost.fences;
+        total.flushes += cost.flushes;
+        total.writes += cost.writes;
+    }
+    // One fence each, and one for each of the four logs' first chunk.
+    assert_eq!(total.fences, 1_004);
+    assert!(total.flushes <= 1_400 && total.writes <= 1_400, "{total:?}");
+    let pairs: Vec<(u64, u64)> = (0..32).map(|key| (key, key)).collect();
+    let batch = cost(&sim, || table.put_batch(&pairs));
+    assert_eq!(batch.fences, 1);
+    assert!(batch.flushes <= 19 && batch.writes <= 19, "{batch:?}");
+}
+
+/// What 16 + 16 bytes cost a put: lines written, flushes and fences without migrations, and media bytes with them.
+fn wide_puts<V: Value + ?Sized>(value: Arg<'static, V>) -> ([u64; 3], f64) {
+    let key = |n: u64| (u128::from(n) << 64 | u128::from(n)).to_le_bytes();
+    let sim = counting();
+    let options = Plush::<[u8; 16], V>::options().hash_seed([1, 2]);
+    let table = options.create_on(sim.clone()).expect("room");
+    let mut total = [0; 3];
+    for n in 0..1_000 {
+        let cost = cost(&sim, || table.put(key(n), value));
+        let counts = [cost.writes, cost.flushes, cost.fences];
+        total.iter_mut().zip(counts).for_each(|(total, count)| *total += count);
+    }
+    let sim = counting();
+    let shape = Shape { root_bits: 2, log_bits: 0, log_records: 512, ..Shape::default() };
+    let options = Plush::<[u8; 16], V>::options().shape(shape).hash_seed([1, 2]);
+    let table = options.create_on(sim.clone()).expect("room");
+    let before = sim.counters().media_writes;
+    let records = 60_000;
+    (0..records).for_each(|n| table.put(key(n), value).expect("room"));
+    assert_eq!(detail_of(&table.stats(), "levels"), 3);
+    let bytes = (sim.counters().media_writes - before) * 256;
+    (total, bytes as f64 / records as f64)
+}
+
+/// Records of 16 + 16 bytes in the slots, and in the payload log, where bytes of any length are.
+#[test]
+fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
+    let (inline, inline_media) = wide_puts::<[u8; 16]>([7; 16]);
+    let (referred, referred_media) = wide_puts::<[u8]>(&[7; 16]);
+    println!("1000 puts: {inline:?}, by reference {referred:?} lines, flushes, fences");
+    println!("media bytes a put: {inline_media}, by reference {referred_media}");
+    // (w + 8) / 8 lines each, and those of the four logs' first chunks.
+    assert_eq!(inline, [1_504, 1_504, 1_004]);
+    assert!(referred[0] >= 3_000 && referred[2] >= 2_004, "{referred:?}");
+}
+
+/// §6.1, with the log's records at 25.6 bytes each: 10 in a media block.
+#[test]
+fn media_writes_of_a_plush_follow_its_moves() {
+    for (records, levels) in [(1_800, 1), (100_000, 3)] {
+        let sim = counting();
+        let table = small_plush(&sim, 2);
+        let before = sim.counters().media_writes;
+        for key in 0..records {
+            table.put(key, key).expect("room");
+        }
+        let stats = table.stats();
+        let bytes = (sim.counters().media_writes - before) * 256;
+        let moves = detail_of(&stats, "moves");
+        let bound = 16.0 * (3.0 * moves as f64 / records as f64 + 1.6);
+        let each = bytes as f64 / records as f64;
+        println!("{records} records, {moves} moves: {each} bytes each, bound {bound}; {stats:?}");
+        assert_eq!(detail_of(&stats, "levels"), levels);
+        assert!(each <= bound, "{each} bytes a record are more than {bound}");
+    }
+}
+
+/// Lines that a hit and a miss read on average, in a table of so many records and levels.
+fn plush_reads(dram_filters: usize, records: u64, levels: u64) -> [f64; 2] {
+    let sim = counting();
+    let table = small_plush(&sim, dram_filters);
+    for key in 0..records {
+        table.put(key, key).expect("room");
+    }
+    let (mut hits, mut misses) = (0, 0);
+    for key in 0..records {
+        let hit = cost(&sim, || table.get(key));
+        let miss = cost(&sim, || table.get(1_000_000 + key));
+        for read in [hit, miss] {
+            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
+        }
+        hits += hit.bucket_lines;
+        misses += miss.bucket_lines;
+    }
+    assert_eq!(detail_of(&table.stats(), "levels"), levels);
+    [hits, misses].map(|lines| lines as f64 / records as f64)
+}
+
+#[test]
+fn reads_of_a_plush_look_at_one_filter_line_a_level() {
+    for (records, levels) in [(10_000, 2), (60_000, 3)] {
+        let [hit, miss] = plush_reads(0, records, levels);
+        println!("{records} records: {hit} lines a hit, {miss} a miss");
+        assert!(hit <= 4.0 + levels as f64, "a hit of {records} reads {hit} lines");
+        assert!(miss <= 0.3 + levels as f64, "a miss among {records} reads {miss} lines");
+    }
+}
+
+#[test]
+fn filters_in_dram_save_a_plush_these_lines() {
+    for (records, levels) in [(10_000, 2), (60_000, 3)] {
+        let [hit, miss] = plush_reads(levels as usize, records, levels);
+        println!("{records} records: {hit} lines a hit, {miss} a miss");
+        assert!(hit <= 4.0, "a hit of {records} reads {hit} lines");
+        assert!(miss <= 0.3, "a miss among {records} reads {miss} lines");
+    }
+}
