@@ -112,10 +112,12 @@ impl Store for OwnBlocks {
             0 => link()?,
             old => self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
-        // On another thread, which fences nothing afterwards: ending a claim must be durable at once.
+        // On another thread, which fences nothing afterwards: ending a claim must be durable at once, or before the block
+        // can leave its owner.
         let end = || {
             match value % 3 {
                 0 => self.allocator.commit_all(pm, words, vec![claim]),
+                1 => self.allocator.end_all(pm, words, &[claim]),
                 _ => self.allocator.commit(pm, words, claim),
             }
             self.allocator.abandon(pm, words, &shelf, before)?;

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::core::{Core, EntryRef};
 use super::filter::Image;
 use super::layout::{
-    Bucket, ENTRY_BYTES, Entry, EntryId, LINE_WORDS, State, class_of, run_buckets,
+    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, LINE_WORDS, State, class_of, run_buckets,
 };
 use super::words::{Record, RecordOf};
 use crate::base::pipeline::prefetch_write;
 use crate::key::{Data, Key, Value};
-use crate::pm::alloc::{Blocks, reserve_blocks};
+use crate::pm::alloc::{Blocks, Claim, reserve_blocks};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
@@ -24,6 +24,9 @@ pub(super) struct Moving<A, B> {
 
 /// A record of `K -> V` on its way.
 pub(super) type MovingOf<K, V> = Moving<<K as Data>::Words, <V as Data>::Words>;
+
+/// Claims of runs that entries have got but may lose in a crash, by class.
+pub(super) type Provided = [Vec<Claim>; CLASSES];
 
 /// Runs of a class, or chained entries, as blocks of the allocator: a word of a free one leads to the next.
 pub(super) struct Linked<'a, M> {
@@ -74,35 +77,79 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Linked { pm: &self.pm, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
 
-    /// Gives entries the runs that each needs for so many records. Runs of a class share their fences.
-    pub(super) fn provide(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<()> {
-        let all_words = self.root_words()?;
-        for (class, words) in all_words.runs.iter().enumerate() {
-            let mut missing = Vec::new();
-            for &(entry, records) in needs {
-                let of_class = (0..self.runs_for(records)).filter(|&run| class_of(run) == class);
-                let cells = of_class.map(|run| (&entry.entry.runs[run], entry.id.pack()));
-                missing.extend(cells.filter(|(cell, _)| cell.load(&self.pm, Acquire) == 0));
-            }
-            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
-            let mut missing = &missing[..];
-            while !missing.is_empty() {
-                let tags: Vec<u32> = missing.iter().map(|(_, tag)| *tag).collect();
-                let claims = allocator.claim_some(&self.pm, words, &blocks, &tags)?;
-                // The allocator's words are durable before the runs have owners.
-                self.pm.fence();
-                let (now, later) = missing.split_at(claims.len());
-                for ((cell, _), claim) in now.iter().zip(&claims) {
-                    cell.store(&self.pm, claim.block + 1, Release);
-                    self.pm.flush_object(*cell);
-                }
-                // P3: the runs are the entries'.
-                self.pm.fence();
-                allocator.commit_all(&self.pm, words, claims);
-                missing = later;
+    /// Gives entries the runs that each needs for so many records, durably.
+    pub(super) fn provide_now(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<()> {
+        let provided = self.provide(needs)?;
+        self.settle_runs(&provided)
+    }
+
+    /// Gives entries the runs that each needs for so many records. Flushed, to be settled by [`Core::settle_runs`], or
+    /// by [`Core::end_runs`] after a fence. Runs of a class share their fences.
+    pub(super) fn provide(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<Provided> {
+        let mut provided = Provided::default();
+        for class in 0..CLASSES {
+            match self.provide_class(class, needs) {
+                Ok(claims) => provided[class] = claims,
+                Err(error) => return self.settle_runs(&provided).and(Err(error)),
             }
         }
+        Ok(provided)
+    }
+
+    fn provide_class(&self, class: usize, needs: &[(EntryRef<'_>, usize)]) -> Result<Vec<Claim>> {
+        let mut missing = Vec::new();
+        for &(entry, records) in needs {
+            let of_class = (0..self.runs_for(records)).filter(|&run| class_of(run) == class);
+            let cells = of_class.map(|run| (&entry.entry.runs[run], entry.id.pack()));
+            missing.extend(cells.filter(|(cell, _)| cell.load(&self.pm, Acquire) == 0));
+        }
+        let words = &self.root_words()?.runs[class];
+        let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
+        let mut missing = &missing[..];
+        while !missing.is_empty() {
+            let tags: Vec<u32> = missing.iter().map(|(_, tag)| *tag).collect();
+            let claims = allocator.claim_some(&self.pm, words, &blocks, &tags)?;
+            let (now, later) = missing.split_at(claims.len());
+            for ((cell, _), claim) in now.iter().zip(&claims) {
+                cell.store(&self.pm, claim.block + 1, Release);
+                self.pm.flush_object(*cell);
+            }
+            if later.is_empty() {
+                return Ok(claims);
+            }
+            // Who waits for more of a class has none of it: else two might wait for one another.
+            self.pm.fence();
+            self.end_claims(class, &claims)?;
+            missing = later;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Makes the runs the entries'.
+    pub(super) fn settle_runs(&self, provided: &Provided) -> Result<()> {
+        if provided.iter().any(|claims| !claims.is_empty()) {
+            // P3: as with P6.
+            self.pm.fence();
+            self.end_runs(provided)?;
+        }
         Ok(())
+    }
+
+    /// The runs are the entries', durably, unless that failed.
+    pub(super) fn end_runs(&self, provided: &Provided) -> Result<()> {
+        let ended =
+            provided.iter().enumerate().map(|(class, claims)| self.end_claims(class, claims));
+        ended.fold(Ok(()), Result::and)
+    }
+
+    fn end_claims(&self, class: usize, claims: &[Claim]) -> Result<()> {
+        let words = &self.root_words()?.runs[class];
+        let durable = self.pm.writable();
+        match &durable {
+            Ok(()) => self.run_allocators[class].end_all(&self.pm, words, claims),
+            Err(_) => self.run_allocators[class].forget_all(claims),
+        }
+        durable
     }
 
     /// Takes the runs from an entry that it does not need for so many records. Readers are kept away.

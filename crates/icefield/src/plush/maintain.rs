@@ -66,7 +66,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 let some = first..entries.end.min(first + MAX_BUCKETS as u64);
                 let all_records =
                     |index| Ok((self.level_entry(level, index)?, self.shape.records()));
-                self.provide(&some.map(all_records).collect::<Result<Vec<_>>>()?)?;
+                self.provide_now(&some.map(all_records).collect::<Result<Vec<_>>>()?)?;
             }
         }
         Ok(())

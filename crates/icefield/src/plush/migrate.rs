@@ -10,7 +10,7 @@ use super::compact::Worth;
 use super::core::{Core, EntryRef, lock};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
-use super::level::{Moving, MovingOf};
+use super::level::{Moving, MovingOf, Provided};
 use super::newest::Newest;
 use super::root::Held;
 use super::words::RecordOf;
@@ -214,15 +214,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let records = self.state(tail)?.size + groups.portion(place, self.shape).len();
             needs.push((tail, records));
         }
-        self.provide(&needs)?;
-        let mut targets = Vec::with_capacity(places.len());
-        for &place in places {
+        let provided = self.provide(&needs)?;
+        let targets = places.iter().map(|&place| {
             let portion = groups.portion(place, self.shape);
-            targets.push(self.append(level, first + place as u64, portion, epoch)?);
-            let arrived = portion.len();
-            groups.left[place].start += arrived;
+            self.append(level, first + place as u64, portion, epoch)
+        });
+        match targets.collect::<Result<Vec<_>>>() {
+            Ok(targets) => {
+                self.publish(held, &targets, &provided)?;
+                for (&place, target) in places.iter().zip(&targets) {
+                    groups.left[place].start += target.added;
+                }
+                Ok(())
+            }
+            Err(error) => self.settle_runs(&provided).and(Err(error)),
         }
-        self.publish(held, &targets)
     }
 
     /// Drops records of removed keys that are in no entry of the last level: nothing older lies below.
@@ -279,10 +285,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Makes appended records count.
-    fn publish(&self, held: &Held<'_, M>, targets: &[Target<'_>]) -> Result<()> {
-        // P6: the records and the filters of these targets.
+    fn publish(
+        &self,
+        held: &Held<'_, M>,
+        targets: &[Target<'_>],
+        provided: &Provided,
+    ) -> Result<()> {
+        // P3, P6: the runs, records and filters of these targets.
         self.pm.fence();
-        self.pm.writable()?;
+        self.end_runs(provided)?;
         held.begin_change();
         let is_chained = |target: &&Target<'_>| target.first.id != target.tail.id;
         for target in targets.iter().filter(is_chained).filter(|target| target.added > 0) {

@@ -105,7 +105,7 @@
 //! | P0 payload (not where a fence syncs) | a log record may refer to it | a hole in a chunk, which `collect` skips |
 //! | P1 chunk's turn | its records count by the new flag | a chunk whose records are not needed |
 //! | **P2** log record (every write) | the change is kept | a torn record, which does not count |
-//! | P3 run of an entry | it has room for records | an intent, which recovery settles |
+//! | P3 run of an entry, with P6 | it has room for records | an intent, by which recovery finds out |
 //! | P4, P5 continued entry | it has room for records | likewise |
 //! | P6 records and filters of a migration | they may count | slots that do not count; false positives |
 //! | **P7** states of eight targets | the records are below, their log copies not needed | copies above and below |
@@ -121,6 +121,11 @@
 //! Only words are stored at once. Of a wide record any may be missing after a crash, or be seen by a reader: P2's flags
 //! are in every word of the log, what migrations write does not count before P7, what compactions write is in a sealed
 //! journal, and readers look at the lock word afterwards.
+//!
+//! The runs that a migration takes cost it one fence of their own for each size of runs, for the allocator's intents.
+//! What counts them as taken, and what leads to them, become durable with the records (P6), and only then do the intents
+//! end, durably before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may leave an entry with a run that
+//! is not counted as taken: recovery counts it.
 //!
 //! A migration leaves nothing to settle: what is there twice is hidden once. Recovery replays, per log, what has not
 //! arrived in level 1; an entry of the root has never more than fits.

@@ -97,6 +97,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let allocator = &self.run_allocators[class];
             let room = self.runs[class].len() / blocks.bytes;
             self.check_handed_out(allocator, &words.runs[class], room)?;
+            allocator.raise(&self.pm, &words.runs[class], owned)?;
+            // By a damaged intent it may be anything.
+            self.check_handed_out(allocator, &words.runs[class], room)?;
             resolved += allocator.recover(&self.pm, &words.runs[class], &blocks, owned)?;
         }
         let owned = |block, tag| self.owns_chained(tag, block);

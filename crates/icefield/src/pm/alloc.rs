@@ -10,6 +10,8 @@
 //!   intent.
 //! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
 //!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or the list's head.
+//! - A3: an intent that was [ended](Allocator::end_all) and may come back after a crash names a block that its owner
+//!   still has: whatever takes blocks from owners makes the ends before it durable first.
 //!
 //! # Crash
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
@@ -19,9 +21,14 @@
 //! (A2); any other goes back on the list, the head's own intent being settled first. Recovery only repeats these steps,
 //! so a crash inside it is no different.
 //!
+//! An owner may link a new block before `bump` is durable, if it makes both durable before it ends the intent. A crash
+//! in between leaves an owned block at or above `bump`, named by its intent, and so are all others from `bump` up to
+//! it that are out: whose intent has ended has made `bump` durable. So recovery [raises](Allocator::raise) `bump` above
+//! such blocks before it asks about all of them.
+//!
 //! # Costs
-//! One fence an allocation (two from the free list), or one for several new blocks, and one to commit; three a free:
-//! for structure changes, not for single records.
+//! One fence an allocation (two from the free list), or one for several new blocks, and one to commit, none to end;
+//! three a free: for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -122,17 +129,36 @@ struct DramState {
     set: usize,
     /// Bit per intent: in use.
     busy: u32,
+    /// Bit per intent: it has ended, perhaps not durably.
+    ended: u32,
 }
 
 fn intent_word(block: u32, tag: u32) -> u64 {
     u64::from(tag) << 32 | (u64::from(block) + 1)
 }
 
+/// The block and the tag of an intent, if it is one.
+fn intent_of(word: u64) -> Option<(u32, u32)> {
+    (word != 0).then(|| ((word as u32).wrapping_sub(1), (word >> 32) as u32))
+}
+
+impl DramState {
+    /// Flushes the intents that have ended, to be fenced while nobody else comes by.
+    fn flush_ended(&mut self, pm: &impl Medium, words: &Words) {
+        for (number, intent) in words.intents.iter().enumerate() {
+            if self.ended >> number & 1 == 1 {
+                pm.flush_object(intent);
+            }
+        }
+        self.ended = 0;
+    }
+}
+
 impl Allocator {
     /// An allocator that goes by the words of set `set`.
     #[must_use]
     pub fn new(set: usize) -> Self {
-        Self { state: Mutex::new(DramState { set, busy: 0 }) }
+        Self { state: Mutex::new(DramState { set, busy: 0, ended: 0 }) }
     }
 
     /// How many blocks were ever handed out in the present set: all blocks in use lie below.
@@ -285,6 +311,23 @@ impl Allocator {
         claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
     }
 
+    /// [`Allocator::commit_all`] without a fence: the intents' end becomes durable before a block is taken from its owner
+    /// (A3).
+    pub fn end_all(&self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
+        let mut state = self.lock();
+        for claim in claims {
+            words.intents[claim.intent].store(pm, 0, Release);
+            state.busy &= !(1 << claim.intent);
+            state.ended |= 1 << claim.intent;
+        }
+    }
+
+    /// Forgets claims whose links may not have become durable, as the medium takes no more writes.
+    pub fn forget_all(&self, claims: &[Claim]) {
+        let mut state = self.lock();
+        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
+    }
+
     /// The owner does not want the block after all.
     ///
     /// # Errors
@@ -324,20 +367,49 @@ impl Allocator {
 
     fn announce(&self, pm: &impl Medium, words: &Words, block: u32, tag: u32) -> Claim {
         let mut rounds = 0;
-        let intent = loop {
+        loop {
             let mut state = self.lock();
             if let Some(intent) = free_bit(state.busy) {
                 state.busy |= 1 << intent;
-                break intent;
+                words.intents[intent].store(pm, intent_word(block, tag), Release);
+                state.flush_ended(pm, words);
+                // P1 of freeing.
+                pm.persist(&words.intents[intent]);
+                return Claim { block, intent };
             }
             drop(state);
             pm.wait(rounds);
             rounds = rounds.saturating_add(1);
-        };
-        words.intents[intent].store(pm, intent_word(block, tag), Release);
-        // P1 of freeing.
-        pm.persist(&words.intents[intent]);
-        Claim { block, intent }
+        }
+    }
+
+    /// Counts blocks as out that a crash left owned at or above `bump`: before [`Allocator::recover`], for owners that
+    /// link blocks before `bump` is durable.
+    ///
+    /// # Errors
+    /// Those of `is_owned`.
+    pub fn raise(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
+    ) -> Result<()> {
+        let set = &words.sets[self.lock().set];
+        let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
+        let mut raised = bump;
+        for intent in &words.intents {
+            let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
+            let end = u64::from(block) + 1;
+            if end > raised && end != skip && is_owned(block, tag)? {
+                raised = end;
+            }
+        }
+        if raised > bump {
+            set.bump.store(pm, raised, Release);
+            // Before the intents end.
+            pm.persist(&set.bump);
+        }
+        Ok(())
     }
 
     /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The
@@ -364,10 +436,9 @@ impl Allocator {
         // The one that may name the head goes first: pushing others would hide that its block is on the list.
         for head_first in [true, false] {
             for intent in &words.intents {
-                let word = intent.load(pm, Acquire);
-                let (block, tag) = ((word as u32).wrapping_sub(1), (word >> 32) as u32);
+                let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
                 let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
-                if word == 0 || (head_first && !at_head) {
+                if head_first && !at_head {
                     continue;
                 }
                 resolved += 1;
@@ -387,7 +458,10 @@ impl Allocator {
     /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
     /// it switches durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
-        let set = &words.sets[1 - self.lock().set];
+        let mut state = self.lock();
+        // A3: no block has an owner in it.
+        state.flush_ended(pm, words);
+        let set = &words.sets[1 - state.set];
         set.bump.store(pm, 0, Release);
         set.skip.store(pm, keep.map_or(0, |block| u64::from(block) + 1), Release);
         set.free.store(pm, 0, Release);
@@ -448,6 +522,24 @@ mod tests {
         fn reserve(&self, _: u64) -> Result<()> {
             Ok(())
         }
+    }
+
+    /// A crash after the owner's link became durable, and before the count did.
+    #[test]
+    fn an_owned_block_beyond_the_count_is_out_and_others_below_it_are_free() {
+        let sim = Sim::new(SimOptions::default());
+        let root = sim.region("root", 4096).unwrap();
+        sim.grow(&root, 4096).unwrap();
+        let words: &Words = root.at(0).unwrap();
+        for (intent, block) in [2, 0, 1].into_iter().enumerate() {
+            words.intents[intent].store(&sim, intent_word(block, 7), Release);
+        }
+        let allocator = Allocator::new(0);
+        let is_owned = |block, tag| Ok(block == 1 && tag == 7);
+        allocator.raise(&sim, words, is_owned).unwrap();
+        allocator.recover(&sim, words, &Nothing, is_owned).unwrap();
+        assert_eq!(allocator.used(&sim, words), 2);
+        assert_eq!(allocator.free_blocks(&sim, words, &Nothing).unwrap(), [0]);
     }
 
     #[test]
