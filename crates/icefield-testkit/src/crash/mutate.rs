@@ -113,7 +113,7 @@ pub(crate) fn run_sites<H: Histories>(options: &MutateOptions, disks: bool) -> M
     report.redundant.retain(|site| {
         let mutation = Mutation::of(*site);
         let noticed = match site.file {
-            file if file.ends_with("pm/alloc.rs") => is_noticed::<BlockMap>(options, &mutation),
+            file if file.contains("pm/alloc/") => is_noticed::<BlockMap>(options, &mutation),
             file if file.contains("pm/blob/") => is_noticed::<BlobMap>(options, &mutation),
             _ => false,
         };

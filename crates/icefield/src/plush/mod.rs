@@ -122,10 +122,10 @@
 //! are in every word of the log, what migrations write does not count before P7, what compactions write is in a sealed
 //! journal, and readers look at the lock word afterwards.
 //!
-//! The runs that a migration takes cost it one fence of their own for each size of runs, for the allocator's intents.
-//! What counts them as taken, and what leads to them, become durable with the records (P6), and only then do the intents
-//! end, durably before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may leave an entry with a run that
-//! is not counted as taken: recovery counts it.
+//! The runs that a migration takes cost it one fence for each size of runs, for the allocator's intents. What counts
+//! them as taken and what leads to them become durable with the records (P6), and only then the intents end, durably
+//! before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may leave an entry with a run that is not
+//! counted as taken, which recovery does by the intent; one after P6 an intent for a run that its entry has.
 //!
 //! A migration leaves nothing to settle: what is there twice is hidden once. Recovery replays, per log, what has not
 //! arrived in level 1; an entry of the root has never more than fits.

@@ -21,21 +21,25 @@
 //! (A2); any other goes back on the list, the head's own intent being settled first. Recovery only repeats these steps,
 //! so a crash inside it is no different.
 //!
-//! An owner may link a new block before `bump` is durable, if it makes both durable before it ends the intent. A crash
-//! in between leaves an owned block at or above `bump`, named by its intent, and so are all others from `bump` up to
-//! it that are out: whose intent has ended has made `bump` durable. So recovery [raises](Allocator::raise) `bump` above
-//! such blocks before it asks about all of them.
+//! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
+//! [ends](Allocator::end_all) their intents. Of the two a crash before that fence leaves neither, and the block is not
+//! out; or `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above
+//! `bump`. So recovery first [raises](Allocator::raise) `bump` above such blocks. That puts others below it, too, which
+//! had been handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and
+//! they are settled like any others.
 //!
 //! # Costs
 //! One fence an allocation (two from the free list), or one for several new blocks, and one to commit, none to end;
 //! three a free: for structure changes, not for single records.
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::cell::Overlay;
 use super::{Cell64, Medium, Region};
 use crate::{Error, Result};
+
+mod recover;
 
 /// How many blocks can be between the list and an owner at once; further callers wait.
 const INTENTS: usize = 32;
@@ -143,7 +147,8 @@ fn intent_of(word: u64) -> Option<(u32, u32)> {
 }
 
 impl DramState {
-    /// Flushes the intents that have ended, to be fenced while nobody else comes by.
+    /// Flushes the intents that have ended. The caller fences under the mutex: whoever comes next finds none to flush,
+    /// and may rely on them.
     fn flush_ended(&mut self, pm: &impl Medium, words: &Words) {
         for (number, intent) in words.intents.iter().enumerate() {
             if self.ended >> number & 1 == 1 {
@@ -383,78 +388,6 @@ impl Allocator {
         }
     }
 
-    /// Counts blocks as out that a crash left owned at or above `bump`: before [`Allocator::recover`], for owners that
-    /// link blocks before `bump` is durable.
-    ///
-    /// # Errors
-    /// Those of `is_owned`.
-    pub fn raise(
-        &self,
-        pm: &impl Medium,
-        words: &Words,
-        mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
-    ) -> Result<()> {
-        let set = &words.sets[self.lock().set];
-        let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
-        let mut raised = bump;
-        for intent in &words.intents {
-            let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
-            let end = u64::from(block) + 1;
-            if end > raised && end != skip && is_owned(block, tag)? {
-                raised = end;
-            }
-        }
-        if raised > bump {
-            set.bump.store(pm, raised, Release);
-            // Before the intents end.
-            pm.persist(&set.bump);
-        }
-        Ok(())
-    }
-
-    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The
-    /// caller fences before anybody else uses the allocator.
-    ///
-    /// # Errors
-    /// An intent or list names a block outside the region.
-    pub fn recover(
-        &self,
-        pm: &impl Medium,
-        words: &Words,
-        blocks: &impl Blocks,
-        mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
-    ) -> Result<u64> {
-        let present = self.lock().set;
-        let (set, other) = (&words.sets[present], &words.sets[1 - present]);
-        // The other set means nothing until it is prepared again, but bounds walks: a damaged one would not.
-        for count in [&other.bump, &other.skip] {
-            if count.load(pm, Relaxed) != 0 {
-                count.store(pm, 0, Release);
-            }
-        }
-        let mut resolved = 0;
-        // The one that may name the head goes first: pushing others would hide that its block is on the list.
-        for head_first in [true, false] {
-            for intent in &words.intents {
-                let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
-                let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
-                if head_first && !at_head {
-                    continue;
-                }
-                resolved += 1;
-                let handed_out = u64::from(block) < set.bump.load(pm, Relaxed)
-                    || u64::from(block) + 1 == set.skip.load(pm, Relaxed);
-                if handed_out && !at_head && !is_owned(block, tag)? {
-                    push(pm, set, blocks, block)?;
-                }
-                intent.store(pm, 0, Release);
-                // Durable by this thread's next fence: that of the next push here, or the caller's.
-                pm.flush_object(intent);
-            }
-        }
-        Ok(resolved)
-    }
-
     /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
     /// it switches durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
@@ -475,7 +408,7 @@ impl Allocator {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, DramState> {
-        // The state is a pair of integers, whole after any panic.
+        // The state is a few integers, whole after any panic.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -501,60 +434,4 @@ fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result
     set.free.store(pm, u64::from(block) + 1, Release);
     pm.persist(&set.free);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pm::sim::{Sim, SimOptions};
-
-    struct Nothing;
-
-    impl Blocks for Nothing {
-        fn next(&self, _: u32) -> Result<u64> {
-            Ok(0)
-        }
-
-        fn set_next(&self, _: u32, _: u64) -> Result<()> {
-            Ok(())
-        }
-
-        fn reserve(&self, _: u64) -> Result<()> {
-            Ok(())
-        }
-    }
-
-    /// A crash after the owner's link became durable, and before the count did.
-    #[test]
-    fn an_owned_block_beyond_the_count_is_out_and_others_below_it_are_free() {
-        let sim = Sim::new(SimOptions::default());
-        let root = sim.region("root", 4096).unwrap();
-        sim.grow(&root, 4096).unwrap();
-        let words: &Words = root.at(0).unwrap();
-        for (intent, block) in [2, 0, 1].into_iter().enumerate() {
-            words.intents[intent].store(&sim, intent_word(block, 7), Release);
-        }
-        let allocator = Allocator::new(0);
-        let is_owned = |block, tag| Ok(block == 1 && tag == 7);
-        allocator.raise(&sim, words, is_owned).unwrap();
-        allocator.recover(&sim, words, &Nothing, is_owned).unwrap();
-        assert_eq!(allocator.used(&sim, words), 2);
-        assert_eq!(allocator.free_blocks(&sim, words, &Nothing).unwrap(), [0]);
-    }
-
-    #[test]
-    fn a_damaged_count_of_the_other_set_bounds_no_walk() {
-        let sim = Sim::new(SimOptions::default());
-        let root = sim.region("root", 4096).unwrap();
-        sim.grow(&root, 4096).unwrap();
-        let words: &Words = root.at(0).unwrap();
-        let allocator = Allocator::new(0);
-        let claim = allocator.claim(&sim, words, &Nothing, 0).unwrap();
-        allocator.commit(&sim, words, claim);
-        words.sets[1].bump.store(&sim, 1 << 60, Release);
-        words.sets[1].skip.store(&sim, u64::MAX, Release);
-        let allocator = Allocator::new(0);
-        allocator.recover(&sim, words, &Nothing, |_, _| Ok(true)).unwrap();
-        assert_eq!((Allocator::bound(&sim, words), allocator.used(&sim, words)), (1, 1));
-    }
 }

@@ -1,0 +1,138 @@
+//! What recovery does about blocks that a crash found between the list and their owners.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::{Allocator, Blocks, Words, intent_of, push};
+use crate::Result;
+use crate::pm::Medium;
+
+impl Allocator {
+    /// Counts blocks as out that a crash left owned at or above `bump`: before [`Allocator::recover`], for owners that
+    /// link blocks before `bump` is durable.
+    ///
+    /// # Errors
+    /// Those of `is_owned`.
+    pub fn raise(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
+    ) -> Result<()> {
+        let set = &words.sets[self.lock().set];
+        let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
+        let mut raised = bump;
+        for intent in &words.intents {
+            let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
+            let end = u64::from(block) + 1;
+            if end > raised && end != skip && is_owned(block, tag)? {
+                raised = end;
+            }
+        }
+        if raised > bump {
+            set.bump.store(pm, raised, Release);
+            // Before the intents end.
+            pm.persist(&set.bump);
+        }
+        Ok(())
+    }
+
+    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The
+    /// caller fences before anybody else uses the allocator.
+    ///
+    /// # Errors
+    /// An intent or list names a block outside the region.
+    pub fn recover(
+        &self,
+        pm: &impl Medium,
+        words: &Words,
+        blocks: &impl Blocks,
+        mut is_owned: impl FnMut(u32, u32) -> Result<bool>,
+    ) -> Result<u64> {
+        let present = self.lock().set;
+        let (set, other) = (&words.sets[present], &words.sets[1 - present]);
+        // The other set means nothing until it is prepared again, but bounds walks: a damaged one would not.
+        for count in [&other.bump, &other.skip] {
+            if count.load(pm, Relaxed) != 0 {
+                count.store(pm, 0, Release);
+            }
+        }
+        let mut resolved = 0;
+        // The one that may name the head goes first: pushing others would hide that its block is on the list.
+        for head_first in [true, false] {
+            for intent in &words.intents {
+                let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
+                let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
+                if head_first && !at_head {
+                    continue;
+                }
+                resolved += 1;
+                let handed_out = u64::from(block) < set.bump.load(pm, Relaxed)
+                    || u64::from(block) + 1 == set.skip.load(pm, Relaxed);
+                if handed_out && !at_head && !is_owned(block, tag)? {
+                    push(pm, set, blocks, block)?;
+                }
+                intent.store(pm, 0, Release);
+                // Durable by this thread's next fence: that of the next push here, or the caller's.
+                pm.flush_object(intent);
+            }
+        }
+        Ok(resolved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::intent_word;
+    use super::*;
+    use crate::pm::sim::{Sim, SimOptions};
+
+    struct Nothing;
+
+    impl Blocks for Nothing {
+        fn next(&self, _: u32) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn set_next(&self, _: u32, _: u64) -> Result<()> {
+            Ok(())
+        }
+
+        fn reserve(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A crash after the owner's link became durable, and before the count did.
+    #[test]
+    fn an_owned_block_beyond_the_count_is_out_and_others_below_it_are_free() {
+        let sim = Sim::new(SimOptions::default());
+        let root = sim.region("root", 4096).unwrap();
+        sim.grow(&root, 4096).unwrap();
+        let words: &Words = root.at(0).unwrap();
+        for (intent, block) in [2, 0, 1].into_iter().enumerate() {
+            words.intents[intent].store(&sim, intent_word(block, 7), Release);
+        }
+        let allocator = Allocator::new(0);
+        let is_owned = |block, tag| Ok(block == 1 && tag == 7);
+        allocator.raise(&sim, words, is_owned).unwrap();
+        allocator.recover(&sim, words, &Nothing, is_owned).unwrap();
+        assert_eq!(allocator.used(&sim, words), 2);
+        assert_eq!(allocator.free_blocks(&sim, words, &Nothing).unwrap(), [0]);
+    }
+
+    #[test]
+    fn a_damaged_count_of_the_other_set_bounds_no_walk() {
+        let sim = Sim::new(SimOptions::default());
+        let root = sim.region("root", 4096).unwrap();
+        sim.grow(&root, 4096).unwrap();
+        let words: &Words = root.at(0).unwrap();
+        let allocator = Allocator::new(0);
+        let claim = allocator.claim(&sim, words, &Nothing, 0).unwrap();
+        allocator.commit(&sim, words, claim);
+        words.sets[1].bump.store(&sim, 1 << 60, Release);
+        words.sets[1].skip.store(&sim, u64::MAX, Release);
+        let allocator = Allocator::new(0);
+        allocator.recover(&sim, words, &Nothing, |_, _| Ok(true)).unwrap();
+        assert_eq!((Allocator::bound(&sim, words), allocator.used(&sim, words)), (1, 1));
+    }
+}
