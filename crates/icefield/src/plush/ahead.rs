@@ -58,17 +58,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Migrates an entry to the next level, or first one below it in which it would find no room.
     fn relieve(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        let leaving = self.leaving(level, index)?;
         // Entries of the last level make room where they are.
         if level + 1 < self.level_count() {
-            let records = self.newest_of(self.newest_first(self.level_entry(level, index)?)?)?;
             let below = index << self.shape.step(level);
-            for (place, count) in self.counts_below(level, &records) {
+            for (place, count) in leaving.counts() {
                 let size = self.state(self.level_entry(level + 1, below + place)?)?.size;
                 if size + count > self.shape.records() {
                     return self.relieve(held, level + 1, below + place);
                 }
             }
         }
-        self.migrate_down(held, level, index)
+        self.move_down(held, level, index, leaving)
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::epoch::LogEpoch;
 use super::words::Widths;
-use crate::base::pipeline::prefetch_read;
+use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::pm::alloc::Words;
 use crate::pm::cell::Overlay;
 use crate::pm::{Cell32, Cell64, Region};
@@ -63,6 +63,15 @@ impl<'a> Bucket<'a> {
     pub(super) fn prefetch(self) {
         for line in [&self.heads[..], self.rests] {
             line.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));
+        }
+    }
+
+    /// Asks for slots that will be written.
+    #[inline]
+    pub(super) fn prefetch_write(self, slots: Range<usize>) {
+        for line in [&self.heads[slots.clone()], self.rests(slots)] {
+            let words = line.iter().step_by(LINE_WORDS).chain(line.last());
+            words.for_each(|word| prefetch_write(word));
         }
     }
 }

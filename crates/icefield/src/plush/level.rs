@@ -253,6 +253,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.filter.iter().step_by(LINE_WORDS).for_each(|word| prefetch_write(word));
     }
 
+    /// Asks for the slots behind an entry's records, up to so many records, for which it has the runs.
+    pub(super) fn prefetch_slots(&self, entry: EntryRef<'_>, records: usize) {
+        let Ok(State { size, .. }) = self.state(entry) else { return };
+        let mut at = size;
+        while at < records {
+            let (number, slot) = self.slot_of(at);
+            let end = (slot + records - at).min(self.shape.slots as usize);
+            let Ok(bucket) = self.bucket(entry, number) else { return };
+            bucket.prefetch_write(slot..end);
+            at += end - slot;
+        }
+    }
+
     /// Stores how many records of an entry count; flushed. Readers are kept away.
     pub(super) fn store_state(&self, entry: EntryRef<'_>, state: State) {
         entry.entry.state.store(&self.pm, state.pack(), Release);

@@ -13,7 +13,7 @@ use super::layout::{MAX_BUCKETS, Shape, State};
 use super::level::{Moving, MovingOf, Provided};
 use super::newest::Newest;
 use super::root::Held;
-use super::words::RecordOf;
+use super::words::{Record, RecordOf};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::{Error, Result};
@@ -43,6 +43,20 @@ impl<R> Groups<R> {
     }
 }
 
+/// What an entry of a level, and those that continue it, have for the next level.
+pub(super) struct Leaving<R> {
+    groups: Groups<R>,
+    /// What becomes of the estimate when the records that newer ones hide are gone.
+    dropped: i64,
+}
+
+impl<R> Leaving<R> {
+    /// How many records are for each entry of the next level.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.groups.left.iter().enumerate().map(|(place, range)| (place as u64, range.len()))
+    }
+}
+
 /// Where a group of records goes.
 struct Target<'a> {
     first: EntryRef<'a>,
@@ -52,34 +66,32 @@ struct Target<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The newest record of each key of some records, newest first.
+    /// The newest record of each key of some records, newest first. The others are dropped.
     pub(super) fn merge(&self, newest_first: Vec<RecordOf<K, V>>) -> Result<Vec<RecordOf<K, V>>> {
-        let mut newest = Newest::with_capacity(newest_first.len());
-        for record in newest_first {
-            if self.dangles(record)? || !newest.add(record, |a, b| self.same_key(a, b))? {
-                self.note_dropped(record);
-            }
-        }
-        Ok(newest.records)
+        let (newest, dropped) = self.newest_of(newest_first)?;
+        self.estimate.add(dropped);
+        Ok(newest)
     }
 
-    /// As [`Core::merge`], for those who only read.
+    /// The newest record of each key of some records, newest first, and what becomes of the estimate when the others
+    /// are dropped.
     pub(super) fn newest_of(
         &self,
         newest_first: Vec<RecordOf<K, V>>,
-    ) -> Result<Vec<RecordOf<K, V>>> {
+    ) -> Result<(Vec<RecordOf<K, V>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
+        let mut dropped = 0;
         for record in newest_first {
-            if !self.dangles(record)? {
-                newest.add(record, |a, b| self.same_key(a, b))?;
+            if self.dangles(record)? || !newest.add(record, |a, b| self.same_key(a, b))? {
+                dropped += change_without(record);
             }
         }
-        Ok(newest.records)
+        Ok((newest.records, dropped))
     }
 
     /// Keeps the estimate of how many records there are.
     pub(super) fn note_dropped(&self, record: RecordOf<K, V>) {
-        self.estimate.add(if record.dead { 1 } else { -1 });
+        self.estimate.add(change_without(record));
     }
 
     /// Moves the records of a full root entry to level 1. Readers wait until its lock is let go.
@@ -105,9 +117,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
     pub(super) fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        let leaving = self.leaving(level, index)?;
+        self.move_down(held, level, index, leaving)
+    }
+
+    /// What a level's entry, and those that continue it, have for the next level.
+    pub(super) fn leaving(&self, level: usize, index: u64) -> Result<Leaving<MovingOf<K, V>>> {
+        // They arrive from the medium while the records are merged.
+        for place in 0..1 << self.shape.step(level) {
+            self.prefetch_entry(level + 1, (index << self.shape.step(level)) + place);
+        }
+        let newest_first = self.newest_first(self.level_entry(level, index)?)?;
+        let (records, dropped) = self.newest_of(newest_first)?;
+        Ok(Leaving { groups: self.group(level, &records), dropped })
+    }
+
+    /// Moves to the next level what a level's entry, and those that continue it, have for it.
+    pub(super) fn move_down(
+        &self,
+        held: &Held<'_, M>,
+        level: usize,
+        index: u64,
+        leaving: Leaving<MovingOf<K, V>>,
+    ) -> Result<()> {
         let first = self.level_entry(level, index)?;
-        let groups = self.group(level, &self.merge(self.newest_first(first)?)?);
-        self.distribute(held, level + 1, index << self.shape.step(level), groups, None)?;
+        self.estimate.add(leaving.dropped);
+        self.distribute(held, level + 1, index << self.shape.step(level), leaving.groups, None)?;
         held.begin_change();
         // Oldest first: what is still there hides no newer record below.
         for entry in self.chain_of(first)? {
@@ -122,16 +157,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         held.end_change();
         Ok(())
-    }
-
-    /// How many of some records belong to which entries of the next level.
-    pub(super) fn counts_below(
-        &self,
-        level: usize,
-        records: &[RecordOf<K, V>],
-    ) -> impl Iterator<Item = (u64, usize)> {
-        let groups = self.group(level, records);
-        groups.left.into_iter().enumerate().map(|(place, range)| (place as u64, range.len()))
     }
 
     /// Records by the entries of the next level to which they belong.
@@ -215,6 +240,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             needs.push((tail, records));
         }
         let provided = self.provide(&needs)?;
+        needs.iter().for_each(|&(tail, records)| self.prefetch_slots(tail, records));
         let targets = places.iter().map(|&place| {
             let portion = groups.portion(place, self.shape);
             self.append(level, first + place as u64, portion, epoch)
@@ -413,4 +439,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         Ok(records * DUE_PART >= samples as usize * self.shape.records())
     }
+}
+
+/// What becomes of the estimate of how many records there are when one is no more.
+fn change_without<A, B>(record: Record<A, B>) -> i64 {
+    if record.dead { 1 } else { -1 }
 }
