@@ -136,3 +136,26 @@ fn filters_in_dram_save_a_plush_these_lines() {
         assert!(miss <= 0.3, "a miss among {records} reads {miss} lines");
     }
 }
+
+/// P3, P6, P7 and P8 of the header: one fence for each size of runs that is needed, one for runs and records, one for
+/// the states; of a level's entry one more when it is empty.
+#[test]
+fn a_migration_of_a_plush_has_a_fence_for_each_size_of_runs_and_two() {
+    let sim = counting();
+    let table = small_plush(&sim, 2);
+    let (mut first, mut all) = (None, 0);
+    for key in 0..100_000 {
+        let before = detail_of(&table.stats(), "migrations");
+        let fences = cost(&sim, || table.put(key, key)).fences - 1;
+        if detail_of(&table.stats(), "migrations") > before {
+            first = first.or(Some(fences));
+            all += fences;
+        }
+    }
+    let migrations = detail_of(&table.stats(), "migrations");
+    let each = all as f64 / migrations as f64;
+    println!("{all} fences for {migrations} migrations, {each} each");
+    // To an entry without any: four sizes of runs.
+    assert_eq!(first, Some(6));
+    assert!(each <= 6.0, "{each} fences a migration");
+}
