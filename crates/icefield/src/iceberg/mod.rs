@@ -37,7 +37,8 @@
 //! - §5.3 global lock (`base::gate`): writers pass it, reads validate a word instead.
 //! - §6 recovery (`recover`): parallel; it finishes an interrupted doubling and strikes the duplicates that one leaves.
 //! - Where the paper is silent. `clear` in one durable store. Variable-length records (`crate::record`, `pm::blob`).
-//!   Batches share a fence (`window`).
+//!   Batches share a fence (`window`), or, where a fence costs nothing, are single operations whose latencies overlap
+//!   (`at_once`).
 //!
 //! # 3. Layout
 //!
@@ -47,7 +48,7 @@
 //! files need no writing.
 //!
 //! ```text
-//! hash    63 fingerprint 48 | ...... | front bucket (low bits)        back buckets: halves of a product of the hash
+//! hash    63 fingerprint 56 | ...... | front bucket (low bits)        back buckets: halves of a product of the hash
 //! slot    key | value                 key 0: empty
 //! DRAM    front bucket: | 63 fingerprints | lock bit, 7-bit fingerprint |     back bucket: | 8 fingerprints |
 //! ```
@@ -113,7 +114,8 @@
 //!
 //! # 8. Progress
 //!
-//! A read waits for the writer that holds its front bucket, for one fence, or for a window's; nobody waits for a read.
+//! A read waits for the writer that holds its front bucket, for one fence, or for a window's or a burst's; nobody waits
+//! for a read.
 //! A thread that waits for a lock holds none; a read between the writes of a batch that would wait ends the window
 //! first. A write during a doubling waits for at most three buckets that others are moving, and moves at most five. A
 //! step (doubling, halving, `clear`, `backup`) lets the writers inside finish and holds up the next ones: a doubling
@@ -134,11 +136,13 @@
 //! | by-reference records | + the blobs' lines | + the blobs' lines | + the blobs' lines | 1 more |
 
 mod api;
+mod at_once;
 mod batch;
 mod core;
 mod fingerprints;
 mod grow;
 mod layout;
+mod locked;
 mod lookup;
 mod maintain;
 mod op;

@@ -10,7 +10,7 @@ use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
 use super::fingerprints::FrontLine;
 use super::layout::{Phase, Shape};
-use crate::base::gate::Pass;
+use super::locked::Inside;
 use crate::base::group::{Isa, Native};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
@@ -41,12 +41,23 @@ struct Staged<'t> {
     /// Its number in the batch.
     index: usize,
     hash: u64,
+    /// The one with its lock.
+    line: FrontLine<'t>,
     /// What a removal has none of.
     record: Option<Unlinked>,
     plan: Plan<'t>,
 }
 
 impl Staged<'_> {
+    /// Records that it adds.
+    fn growth(&self) -> i64 {
+        match self.plan {
+            Plan::Insert(_) => 1,
+            Plan::Remove { .. } => -1,
+            Plan::Answer(_) | Plan::Replace { .. } => 0,
+        }
+    }
+
     /// The operation's answer once its window is committed.
     fn answer(&self) -> Wrote {
         match self.plan {
@@ -116,7 +127,7 @@ pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     /// Reads of a mixed batch that the open window has let pass: other threads' reads of its buckets wait.
     reads: usize,
     /// Inside the gate while anything is held, after `held` so that the locks go first.
-    pass: Option<(Pass<'t>, Shape)>,
+    inside: Option<Inside<'t>>,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M> {
@@ -153,7 +164,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             held: Vec::with_capacity(WINDOW),
             marks: Marks::default(),
             reads: 0,
-            pass: None,
+            inside: None,
         }
     }
 
@@ -185,7 +196,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     #[inline]
     fn shape(&mut self) -> Shape {
         let core = &self.table.core;
-        self.pass.get_or_insert_with(|| (core.gate.enter(), core.shape())).1
+        self.inside.get_or_insert_with(|| core.enter()).shape
     }
 
     /// Decides what an operation will do, and claims what it needs.
@@ -204,7 +215,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             core.make_way(shape, probe.hash)?;
         }
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
-        let plan = match (core.find_locked(isa, shape, probe)?, write) {
+        let line = self.held[held].line;
+        let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
             (Search::Absent { room }, Write::Put(Mode::TryInsert | Mode::Upsert, _)) => {
                 let held = &mut self.held[held];
                 let claimed = core.claim(shape, probe, room & !held.taken)?;
@@ -228,7 +240,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             }
         };
         self.changes |= !matches!(plan, Plan::Answer(_));
-        self.staged.push(Staged { index, hash: probe.hash, record: record_of(write), plan });
+        self.staged.push(Staged { index, hash: probe.hash, line, record: record_of(write), plan });
         Ok(Attempt::Staged)
     }
 
@@ -249,13 +261,16 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     fn commit_window(&mut self) {
         self.flush();
         if self.flushed {
+            let core = &self.table.core;
             // P2 for the whole window, commit point of each operation.
-            self.table.core.pm.fence();
+            core.pm.fence();
             self.staged.iter().for_each(|staged| self.show(staged));
+            // Inside the gate: `clear` counts anew while nobody is.
+            core.length.add(0, self.staged.iter().map(Staged::growth).sum());
             self.flushed = false;
         }
         self.held.clear();
-        self.pass = None;
+        self.inside = None;
         (self.marks, self.reads) = (Marks::default(), 0);
     }
 
@@ -288,7 +303,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         let core = &self.table.core;
         match staged.plan {
             Plan::Answer(_) => {}
-            Plan::Insert(claimed) => core.publish(claimed.place, staged.hash),
+            Plan::Insert(claimed) => core.publish(staged.line, claimed.place, staged.hash),
             Plan::Replace { before, .. } => core.records.retire_value(&self.pin, before),
             Plan::Remove { found, key, before } => {
                 core.release(found.place, staged.hash);
@@ -304,7 +319,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         value: Raw<'_>,
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<Unlinked> {
-        let (table, holds_locks) = (self.table, self.pass.is_some());
+        let (table, holds_locks) = (self.table, self.inside.is_some());
         table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
     }
 
@@ -380,17 +395,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
         self.commit_window();
         let core = &self.table.core;
-        let (mut growth, mut crowded, mut result) = (0, None, Ok(()));
+        let (mut crowded, mut result) = (None, Ok(()));
         for staged in self.staged.drain(..) {
-            match staged.plan {
-                Plan::Insert(claimed) => {
-                    growth += 1;
-                    if matches!(claimed.place, Place::Back(_) | Place::Overflow(_)) {
-                        crowded = Some(staged.hash);
-                    }
-                }
-                Plan::Remove { .. } => growth -= 1,
-                Plan::Answer(_) | Plan::Replace { .. } => {}
+            if let Plan::Insert(Located { place: Place::Back(_) | Place::Overflow(_), .. }) =
+                staged.plan
+            {
+                crowded = Some(staged.hash);
             }
             let wrote = staged.answer();
             if let Some(record) = staged.record {
@@ -399,9 +409,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
             if result.is_ok() {
                 result = answer(staged.index, wrote);
             }
-        }
-        if growth != 0 {
-            core.length.add(0, growth);
         }
         if let Some(hash) = crowded {
             core.grow_if_due(hash);
@@ -412,8 +419,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
     fn holds_up(&mut self, hash: u64) -> bool {
         self.reads += 1;
         let held = |shape: Shape| self.held.iter().any(|held| held.bucket == shape.front(hash));
-        let open = self.pass.as_ref();
-        open.is_some_and(|(_, shape)| held(*shape) || self.reads > WINDOW)
+        self.inside.as_ref().is_some_and(|inside| held(inside.shape) || self.reads > WINDOW)
     }
 
     fn staged_answer(&self, index: usize) -> Option<Wrote> {

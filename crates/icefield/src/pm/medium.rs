@@ -158,6 +158,11 @@ pub trait Medium: Send + Sync + Sized + 'static {
         SyncMode::Always
     }
 
+    /// Whether a fence costs nothing: then there is nothing to gain from sharing one.
+    fn fence_is_free(&self) -> bool {
+        false
+    }
+
     /// Whether a fence is a sync of files, which takes as long as thousands of operations.
     fn fence_syncs(&self) -> bool {
         false

@@ -93,6 +93,8 @@ enum Effort {
 #[derive(Debug)]
 pub struct Mapped {
     effort: Effort,
+    /// No effort at all; a word of its own, because it is asked in the shortest of loops.
+    is_free: bool,
     permit: Permit,
     durability: Durability,
     /// The path that the table has, or will have once published; made up for memory.
@@ -186,6 +188,7 @@ impl Mapped {
         }
         Ok(Self {
             effort,
+            is_free: effort == Effort::None,
             permit,
             durability,
             path,
@@ -393,6 +396,9 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn flush_line(&self, byte: *const u8) {
+        if self.is_free {
+            return;
+        }
         match self.effort {
             Effort::None | Effort::FenceOnly => {}
             Effort::Lines(instruction) => arch::flush_line(instruction, byte),
@@ -402,9 +408,13 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn fence(&self) {
+        // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.
+        compiler_fence(Ordering::SeqCst);
+        if self.is_free {
+            return;
+        }
         match self.effort {
-            // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.
-            Effort::None => compiler_fence(Ordering::SeqCst),
+            Effort::None => {}
             Effort::Lines(_) | Effort::FenceOnly => arch::store_fence(),
             Effort::Sync => self.sync_dirty(),
         }
@@ -412,6 +422,10 @@ impl Medium for Mapped {
 
     fn sync_mode(&self) -> SyncMode {
         self.sync
+    }
+
+    fn fence_is_free(&self) -> bool {
+        self.is_free
     }
 
     fn fence_syncs(&self) -> bool {

@@ -78,6 +78,8 @@ pub struct SimOptions {
     pub model: Model,
     /// When writes shall be acknowledged, under [`Model::Disk`]; `Every` syncs now and then.
     pub sync: SyncMode,
+    /// Tell tables that fences cost nothing, under [`Model::Pmem`]: they need not share any then.
+    pub free_fences: bool,
     /// Log stores, so that crash images can be taken and unrecorded stores be found. Without it the medium is fast and
     /// only good for looking.
     pub recording: bool,
@@ -113,6 +115,7 @@ impl Default for SimOptions {
             seed: 0,
             model: Model::Pmem,
             sync: SyncMode::Always,
+            free_fences: false,
             recording: true,
             counting: false,
             detecting: false,
