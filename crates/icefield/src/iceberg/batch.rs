@@ -117,7 +117,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         mode: Option<Mode>,
     ) -> Option<&Slot> {
         let shape = self.shape();
-        let candidate = self.candidate(isa, shape, hash);
+        let bucket = shape.front(hash);
+        let view = self.front_line(bucket).view(isa, fingerprint(hash), self.front_mask());
+        let slot = |slots: u64| match slots {
+            0 => None,
+            slots => self.front_at(bucket, slots.trailing_zeros()),
+        };
+        let candidate = slot(view.candidates);
         if candidate.is_none() || takes_room(mode) {
             self.fetch_words(shape.back(hash));
         }
@@ -127,7 +133,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if let Some(slot) = candidate {
             prefetch_write(slot);
         }
-        self.room_at(shape.front(hash))
+        slot(view.empty)
     }
 
     #[inline(always)]
@@ -272,6 +278,7 @@ where
         self.fetch_slots(isa, 0, &hashes);
         self.fetch_lines(WINDOW, &mut ahead);
         for start in (0..self.count).step_by(WINDOW) {
+            writer.take_locks(hashes.into_iter().take(self.count - start));
             for (index, &hash) in (start..self.count).zip(&hashes) {
                 let write = self.mode.map(|mode| (mode, (self.value)(index)));
                 let probe = Probe { hash, key: K::raw((self.key)(index)) };

@@ -123,6 +123,8 @@ pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     /// Whether anything has been flushed that no fence has followed.
     flushed: bool,
     held: Vec<Held<'t>>,
+    /// So many operations of the window, the first ones, have their locks already, in their order.
+    ahead: usize,
     marks: Marks,
     /// Reads of a mixed batch that the open window has let pass: other threads' reads of its buckets wait.
     reads: usize,
@@ -162,6 +164,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             changes: false,
             flushed: false,
             held: Vec::with_capacity(WINDOW),
+            ahead: 0,
             marks: Marks::default(),
             reads: 0,
             inside: None,
@@ -172,6 +175,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     /// waiting, or is the first.
     #[inline]
     fn hold(&mut self, shape: Shape, hash: u64) -> Option<usize> {
+        if self.staged.len() < self.ahead {
+            return Some(self.staged.len());
+        }
         let core = &self.table.core;
         let bucket = shape.front(hash);
         if self.marks.mark(bucket) {
@@ -190,6 +196,27 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
         self.held.push(Held { bucket, line, taken: 0 });
         Some(self.held.len() - 1)
+    }
+
+    /// Takes the locks of the operations of a window that has not begun, the first ones, one right after the other:
+    /// nothing overlaps with a locked instruction, so with looks at buckets between them each would be waited for. Up to
+    /// a bucket that is locked already, and none during a doubling, when buckets are moved before they are locked.
+    #[inline(always)]
+    pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
+        let (core, shape) = (&self.table.core, self.shape());
+        if !self.held.is_empty() || shape.is(Phase::Doubling) {
+            return;
+        }
+        for hash in hashes {
+            let bucket = shape.front(hash);
+            let line = core.front_line(bucket);
+            if !line.try_lock() {
+                break;
+            }
+            self.marks.mark(bucket);
+            self.held.push(Held { bucket, line, taken: 0 });
+        }
+        self.ahead = self.held.len();
     }
 
     /// The shape of the table as long as the window is open.
@@ -271,7 +298,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
         self.held.clear();
         self.inside = None;
-        (self.marks, self.reads) = (Marks::default(), 0);
+        (self.ahead, self.marks, self.reads) = (0, Marks::default(), 0);
     }
 
     /// Stores to the slot of an operation and flushes it.
