@@ -138,14 +138,17 @@ where
             stay.leave();
             Ok(())
         })?;
-        let wrote = stay
-            .lock(index, probe.hash)
-            .and_then(|locked| table.try_write(self.isa, locked, self.pin, probe, record, mode));
+        // No closure: it would be compiled for the least of the instruction sets.
+        let wrote = match stay.lock(index, probe.hash) {
+            Ok(locked) => table.try_write(self.isa, locked, self.pin, probe, record, mode),
+            Err(error) => Err(error),
+        };
         match wrote {
             Ok((wrote, crowded)) => {
                 table.settle(&Ok(wrote), record);
                 stay.growth += i64::from(matches!(wrote, Wrote::Inserted));
-                if crowded {
+                if crowded && table.core.is_due_by(probe.hash) {
+                    // The doubling closes the gate, and wants the records counted.
                     stay.leave();
                     table.core.grow_if_due(probe.hash);
                 }
