@@ -18,7 +18,7 @@ use crate::base::hash::{HashKind, random_seed};
 use crate::base::parallel::all_cores;
 use crate::key::Word;
 use crate::pm::superblock::{self, Identity, SessionEnd};
-use crate::pm::{Durability, FaultPlan, Mapped, MappedOptions, Medium};
+use crate::pm::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium};
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
@@ -46,6 +46,7 @@ type Found = (Arc<View<Mapped>>, RecoveryReport);
 pub struct JoinOptions<K> {
     durability: Durability,
     max_bytes: Option<u64>,
+    huge_pages: HugePages,
     threads: Option<usize>,
     filter_bits: Option<u32>,
     delta_limit: Option<u64>,
@@ -70,6 +71,7 @@ impl<K> Default for JoinOptions<K> {
         Self {
             durability: Durability::Auto,
             max_bytes: None,
+            huge_pages: HugePages::Grown,
             threads: None,
             filter_bits: None,
             delta_limit: None,
@@ -97,6 +99,16 @@ impl<K: Word> JoinOptions<K> {
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Whether the files are put into huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs` and on some file
+    /// systems; elsewhere nothing happens): probes then wait for fewer page tables. By default those of new generations
+    /// are, which takes about as long as touching small pages would. `true`: those of an index that is opened, too, which
+    /// takes one or two seconds for a gigabyte, once; later openings, and other processes, find them so. `false`: none.
+    #[must_use]
+    pub fn huge_pages(mut self, huge: bool) -> Self {
+        self.huge_pages = if huge { HugePages::All } else { HugePages::Never };
         self
     }
 
@@ -285,6 +297,7 @@ impl<K: Word> JoinOptions<K> {
         JoinOptions {
             durability: self.durability,
             max_bytes: self.max_bytes,
+            huge_pages: self.huge_pages,
             threads: self.threads,
             filter_bits: self.filter_bits,
             delta_limit: self.delta_limit,
@@ -302,6 +315,7 @@ impl<K: Word> JoinOptions<K> {
         MappedOptions {
             durability: self.durability,
             max_bytes: self.max_bytes,
+            huge_pages: self.huge_pages,
             faults: self.faults.clone(),
             ..MappedOptions::default()
         }

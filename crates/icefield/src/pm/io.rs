@@ -415,6 +415,16 @@ impl Io {
         }
     }
 
+    /// Puts whole huge pages of a mapped file's range into huge pages, where the kernel can; tells whether all are now.
+    ///
+    /// # Safety
+    /// The range is page-aligned and mapped by the caller.
+    pub(crate) unsafe fn collapse(&self, base: NonNull<u8>, bytes: usize) -> bool {
+        self.enter("collapse").is_ok()
+            // SAFETY: the advice moves content, and changes none. Kernels before 6.1, and most file systems, refuse it.
+            && unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) } == 0
+    }
+
     /// Makes a page of anonymous memory read as zeros in children of this process.
     ///
     /// # Safety

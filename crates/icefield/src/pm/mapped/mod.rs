@@ -71,9 +71,26 @@ pub struct MappedOptions {
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
     /// then write no lines back and only fence.
     pub skip_flush: bool,
+    /// What of the files is put into huge pages.
+    pub huge_pages: HugePages,
     /// [`Mapped::open_read_only`] neither waits for a writer nor keeps one away: for tables that are never changed in
     /// place, whose readers find out by themselves what they may trust.
     pub beside_writer: bool,
+}
+
+/// What of a table's files is put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs` and on some file
+/// systems. Anonymous memory, and directly mapped persistent memory, are in huge pages anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// Nothing.
+    #[default]
+    Never,
+    /// What files grow by: about as long as touching small pages for the first time takes, several times that where
+    /// memory is in pieces.
+    Grown,
+    /// That, and at an opening all that is there: one or two seconds for a gigabyte. Later openings, and other
+    /// processes, find it so.
+    All,
 }
 
 /// What a flush and a fence do.
@@ -95,6 +112,7 @@ pub struct Mapped {
     effort: Effort,
     /// No effort at all; a word of its own, because it is asked in the shortest of loops.
     is_free: bool,
+    huge_pages: HugePages,
     permit: Permit,
     durability: Durability,
     /// The path that the table has, or will have once published; made up for memory.
@@ -189,6 +207,7 @@ impl Mapped {
         Ok(Self {
             effort,
             is_free: effort == Effort::None,
+            huge_pages: options.huge_pages,
             permit,
             durability,
             path,
@@ -227,6 +246,7 @@ impl Mapped {
             directory: self.directory.as_ref(),
             backing: self.backing(),
             syncs_status: self.syncs_status(),
+            huge_pages: self.huge_pages,
         }
     }
 
