@@ -42,6 +42,20 @@ type Found = (Arc<View<Mapped>>, RecoveryReport);
 /// assert_eq!(index.probe_count(&[7, 9])?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Options go for openings, too, as far as an index does not decide itself:
+///
+/// ```
+/// use icefield::{Durability, Error, JoinIndex};
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("orders.ice");
+/// let options = JoinIndex::<u64>::options().durability(Durability::Process).max_bytes(1 << 30);
+/// drop(options.clone().hash_seed([1, 2]).build(&path, &[7, 8], &[0, 1])?);
+/// let reader = options.verify(true).open_read_only(&path)?; // Answers right or not at all.
+/// assert_eq!(reader.probe_count(&[7])?, 1);
+/// assert!(matches!(reader.merge(), Err(Error::ReadOnly)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct JoinOptions<K> {
     durability: Durability,
@@ -194,6 +208,30 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// As [`build`](Self::build), of the pairs of a source: whatever does not fit into memory twice, or once.
+    ///
+    /// ```
+    /// use icefield::{JoinIndex, JoinSource, Result};
+    /// /// A column, row by row.
+    /// struct Column(Vec<u64>);
+    /// impl JoinSource for Column {
+    ///     fn read(
+    ///         &self,
+    ///         part: usize,
+    ///         parts: usize,
+    ///         show: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
+    ///     ) -> Result<()> {
+    ///         let mine = self.0.iter().zip(0..).skip(part).step_by(parts);
+    ///         mine.into_iter().try_for_each(|(&key, row)| show(&[key], &[row]))
+    ///     }
+    /// }
+    /// let (customers, directory) = (Column(vec![7, 9, 7]), tempfile::tempdir()?);
+    /// let options = JoinIndex::<u64>::options();
+    /// let index = options.build_from(directory.path().join("orders.ice"), &customers)?;
+    /// assert_eq!(index.probe_count(&[7])?, 2);
+    /// assert_eq!(options.build_in_memory_from(&customers)?.len(), 3);
+    /// assert_eq!(options.build_in_memory(&customers.0, &[0, 1, 2])?.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`build`](Self::build), and what the source fails with.

@@ -160,6 +160,7 @@ macro_rules! common_options {
         options: $options:ident,
         $(policy: $policy:ident: $bound:ident,)?
         table: $table:ident,
+        public: $public:ident,
         name: $name:literal,
         unit: $unit:literal,
         disk: $doc_disk:literal,
@@ -167,6 +168,18 @@ macro_rules! common_options {
     ) => {
         impl<K: Key + ?Sized, V: Value + ?Sized $(, $policy: $bound)?> $options<K, V $(, $policy)?> {
             #[doc = concat!("How many records a new table takes before it must grow. Default: one ", $unit, "'s worth.")]
+            ///
+            /// ```
+            #[doc = concat!(" use icefield::{Durability, ", stringify!($public), "};")]
+            #[doc = concat!(" let table = ", stringify!($public), "::<u64, u64>::options()")]
+            ///     .capacity(10_000)
+            ///     .durability(Durability::Process) // A killed process loses nothing; a power cut may.
+            ///     .max_bytes(1 << 30)
+            ///     .hash_seed([1, 2]) // The same table each time, for tests.
+            ///     .in_memory()?;
+            /// assert!(table.capacity() >= 10_000);
+            /// # Ok::<(), icefield::Error>(())
+            /// ```
             #[must_use]
             pub fn capacity(mut self, records: u64) -> Self {
                 self.common.capacity = records;
@@ -253,6 +266,19 @@ macro_rules! common_options {
             }
 
             /// Makes a table at `path`, where nothing may be yet. It appears there all at once, complete.
+            ///
+            /// ```
+            #[doc = concat!(" use icefield::", stringify!($public), ";")]
+            /// let directory = tempfile::tempdir()?;
+            /// let path = directory.path().join("orders.ice");
+            #[doc = concat!(" let options = ", stringify!($public), "::<u64, u64>::options();")]
+            /// options.clone().create(&path)?.put(7, 70)?;
+            /// assert_eq!(options.clone().open(&path)?.get(7)?, Some(70));
+            /// assert_eq!(options.clone().open_or_create(&path)?.len()?, 1);
+            /// assert!(options.clone().open_read_only(&path)?.put(8, 80).is_err());
+            /// assert!(options.in_memory()?.is_empty()?);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             ///
             /// # Errors
             /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`].
