@@ -49,7 +49,7 @@ type Found = (Arc<View<Mapped>>, RecoveryReport);
 /// use icefield::{Durability, Error, JoinIndex};
 /// let directory = tempfile::tempdir()?;
 /// let path = directory.path().join("orders.ice");
-/// let options = JoinIndex::<u64>::options().durability(Durability::Process).max_bytes(1 << 30);
+/// let options = JoinIndex::<u64>::options().durability(Durability::Process).max_bytes(1 << 30).huge_pages(true);
 /// drop(options.clone().hash_seed([1, 2]).build(&path, &[7, 8], &[0, 1])?);
 /// let reader = options.verify(true).open_read_only(&path)?; // Answers right or not at all.
 /// assert_eq!(reader.probe_count(&[7])?, 1);

@@ -175,6 +175,7 @@ macro_rules! common_options {
             ///     .capacity(10_000)
             ///     .durability(Durability::Process) // A killed process loses nothing; a power cut may.
             ///     .max_bytes(1 << 30)
+            ///     .huge_pages(true)
             ///     .hash_seed([1, 2]) // The same table each time, for tests.
             ///     .in_memory()?;
             /// assert!(table.capacity() >= 10_000);
