@@ -85,7 +85,7 @@ impl<K> Default for JoinOptions<K> {
         Self {
             durability: Durability::Auto,
             max_bytes: None,
-            huge_pages: HugePages::Grown,
+            huge_pages: HugePages::Asked,
             threads: None,
             filter_bits: None,
             delta_limit: None,
@@ -117,9 +117,10 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// Whether the files are put into huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs` and on some file
-    /// systems; elsewhere nothing happens): probes then wait for fewer page tables. By default those of new generations
-    /// are, which takes about as long as touching small pages would. `true`: those of an index that is opened, too, which
-    /// takes one or two seconds for a gigabyte, once; later openings, and other processes, find them so. `false`: none.
+    /// systems; elsewhere nothing happens): probes then wait for fewer page tables. By default an index is when it is
+    /// built, and after a merge by a thread that goes on when that has returned; as a rule that takes less than touching
+    /// small pages would. `true`: one that is opened, too, which takes up to two seconds for a gigabyte, once; later
+    /// openings, and other processes, find it so. `false`: never.
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
         self.huge_pages = if huge { HugePages::All } else { HugePages::Never };

@@ -85,11 +85,10 @@ pub enum HugePages {
     /// Nothing.
     #[default]
     Never,
-    /// What files grow by: about as long as touching small pages for the first time takes, several times that where
-    /// memory is in pieces.
-    Grown,
-    /// That, and at an opening all that is there: one or two seconds for a gigabyte. Later openings, and other
-    /// processes, find it so.
+    /// What a table asks for ([`Medium::huge_pages`]).
+    Asked,
+    /// All that there is at an opening, and what files grow by. Takes half a second for a gigabyte, and several times
+    /// that where memory is in pieces or in use; later openings, and other processes, find it so.
     All,
 }
 
@@ -442,6 +441,14 @@ impl Medium for Mapped {
 
     fn sync_mode(&self) -> SyncMode {
         self.sync
+    }
+
+    fn huge_pages(&self, region: &Region) {
+        if self.huge_pages != HugePages::Never
+            && let Ok(file) = self.file_of(region)
+        {
+            file.collapse();
+        }
     }
 
     fn fence_is_free(&self) -> bool {

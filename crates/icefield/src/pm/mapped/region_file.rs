@@ -127,7 +127,7 @@ impl RegionFile {
         opened.advise_huge_pages(len);
         // Holes would be filled.
         if setting.huge_pages == HugePages::All && space >= len {
-            opened.collapse(0, len);
+            opened.collapse();
         }
         Ok(opened)
     }
@@ -175,8 +175,8 @@ impl RegionFile {
                 Ok(()) => {
                     self.region.set_len(target);
                     self.advise_huge_pages(target);
-                    if setting.huge_pages != HugePages::Never {
-                        self.collapse(len, target);
+                    if setting.huge_pages == HugePages::All {
+                        self.collapse_from(len);
                     }
                     return Ok(());
                 }
@@ -315,10 +315,15 @@ impl RegionFile {
         }
     }
 
-    /// Puts the bytes of a file from `len` to `target` into huge pages, with those of the page that `len` is in.
-    fn collapse(&self, len: u64, target: u64) {
+    /// Puts a file into huge pages.
+    pub(super) fn collapse(&self) {
+        self.collapse_from(0);
+    }
+
+    /// The same from byte `len` on, with those of the page that it is in.
+    fn collapse_from(&self, len: u64) {
         if self.file.is_some() {
-            self.reservation.collapse(len / HUGE_PAGE * HUGE_PAGE..target);
+            self.reservation.collapse(len / HUGE_PAGE * HUGE_PAGE..self.region.len());
         }
     }
 
