@@ -259,6 +259,23 @@ fn exported_types_and_calls_show_themselves() {
     assert_none(examples::faults(&library()));
 }
 
+/// The designs that have a name in files, and the scenarios that say for each how often they run.
+#[test]
+fn every_design_is_in_every_scenario() {
+    for scenario in ["corrupt", "crash", "designs", "faults", "kill", "linearize", "model"] {
+        let path = source::repository().join(format!("crates/icefield/tests/{scenario}.rs"));
+        let text = std::fs::read_to_string(&path).expect("the test is there");
+        for design in icefield::AnyTable::DESIGNS {
+            let module = format!("design!({},", design.replace('-', "_"));
+            assert!(
+                text.contains(&format!("\"{design}\"")) || text.contains(&module),
+                "{}: nothing runs for `{design}`",
+                path.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn types_are_called_by_the_glossary() {
     assert_none(library().iter().flat_map(glossary_faults).collect());
