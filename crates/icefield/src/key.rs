@@ -150,6 +150,8 @@ pub trait Value: Data {}
 
 /// A type that fits into 64 bits and is stored in the slot itself.
 ///
+/// Conversions may run while a batch holds locks: they must not call the table.
+///
 /// Implement it for a newtype to use that as a key or value:
 /// ```
 /// use icefield::Word;
