@@ -5,16 +5,16 @@
 
 mod join;
 mod memory;
+mod tables;
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Subcommand, ValueEnum};
 use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
-use icefield_testkit::arsenal::{self, ARSENALS, Arsenal, KillScenario, arsenal};
+use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
@@ -123,7 +123,7 @@ const CHILD: &str = "kill-child";
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
     /// The table's design
-    #[arg(long, value_name = "T", value_parser = tables())]
+    #[arg(long, value_name = "T", value_parser = tables::names())]
     table: String,
     /// The first seed; a violation prints the one that replays it
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -145,26 +145,6 @@ struct Common {
     dir: Option<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
-}
-
-/// What is no table of the arsenal, and the scenarios that it has.
-const OTHERS: [(&str, &str); 4] = [
-    (JOIN, "No map: `model`, `crash`, `mutate`, `kill`, `corrupt` and `faults`"),
-    (DLHT, "In memory: `model`, `linear` and `faults`"),
-    (DLHT_SET, "In memory: `model` only"),
-    (DLHT_LOCAL, "In memory, for one thread: `model` only"),
-];
-const JOIN: &str = "join";
-const DLHT: &str = "dlht";
-const DLHT_SET: &str = "dlht-set";
-const DLHT_LOCAL: &str = "dlht-local";
-
-/// The tables that there are scenarios for.
-fn tables() -> PossibleValuesParser {
-    let words = ARSENALS.iter().filter(|arsenal| arsenal.records == arsenal::Records::Words);
-    let arsenals = words.map(|arsenal| PossibleValue::new(arsenal.table));
-    let others = OTHERS.into_iter().map(|(table, help)| PossibleValue::new(table).help(help));
-    PossibleValuesParser::new(arsenals.chain(others))
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -212,7 +192,7 @@ pub fn run(args: &Args) -> Outcome {
     let common = args.kind.common();
     with_output(&common.json, |out| match arsenal(&common.table, common.records.into()) {
         Some(arsenal) => torture(arsenal, &args.kind, common, out),
-        None if common.table == JOIN => join::torture(&args.kind, common, out),
+        None if common.table == tables::JOIN => join::torture(&args.kind, common, out),
         None if arsenal(&common.table, arsenal::Records::Words).is_some() => {
             let (table, records) = (&common.table, name(&common.records));
             Err(Failure::Usage(format!("--records: {table} has no records that are {records}")))
@@ -222,7 +202,7 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn child(table: &str, records: Records, orders: &str) -> Outcome {
-    if table == JOIN {
+    if table == tables::JOIN {
         return icefield_testkit::join::child(orders).map(|()| true).map_err(Failure::Problem);
     }
     let Some(arsenal) = arsenal(table, records.into()) else {

@@ -45,7 +45,7 @@ impl Arena {
         bytes: u64,
         huge_pages: bool,
     ) -> Result<Self> {
-        let huge_pages = if huge_pages { HugePages::All } else { HugePages::Never };
+        let huge_pages = HugePages::from(huge_pages);
         let options = MappedOptions { durability, huge_pages, ..MappedOptions::default() };
         Self::on(Mapped::create(path, options)?, bytes, Pages::AsMapped)
     }

@@ -41,7 +41,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         }
         Kind::Linear { .. } | Kind::KillChild { .. } => Err(Failure::Usage(format!(
             "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults --table {}`",
-            super::JOIN
+            super::tables::JOIN
         ))),
     }
 }

@@ -5,10 +5,8 @@ use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_mo
 use icefield_testkit::model;
 use icefield_testkit::place::Place;
 
-use super::{
-    Common, DLHT, DLHT_LOCAL, DLHT_SET, Kind, MODEL_STEPS, Records, Rounds, Tally, run_linear,
-    tell, tell_faults,
-};
+use super::tables::{DLHT, DLHT_LOCAL, DLHT_SET};
+use super::{Common, Kind, MODEL_STEPS, Records, Rounds, Tally, run_linear, tell, tell_faults};
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
 

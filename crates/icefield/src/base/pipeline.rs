@@ -10,8 +10,9 @@
 //! as the line itself, and hints that are an operation apart from each other wait one after the other. So stages are
 //! made in bursts, hints right behind hints, where tables live in files: [`rolling_in_bursts`].
 //!
-//! Only `run` may decide anything, and only `third` besides may change anything. Hints and peeks see memory as it was earlier, and other operations of the same batch
-//! run in between; so an entry should hold the hash, and never a pointer into a table that may be resized.
+//! Only `run` may decide anything, and only `third` besides may change anything: it may take locks. Hints and peeks see
+//! memory as it was earlier, and other operations of the same batch run in between; so an entry should hold the hash, and
+//! never a pointer into a table that may be resized.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;

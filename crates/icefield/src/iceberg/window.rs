@@ -2,7 +2,8 @@
 //!
 //! Each operation of a window locks its front bucket and decides what it will do. Only the first lock of a window is
 //! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
-//! something, so no order of locking is needed. Nothing is stored to a slot before all of them are decided: then come
+//! something, so no order of locking is needed. A batch of one kind tries them all before its window begins
+//! ([`Writer::take_locks`]); those that were free then are held, the others tried again in their turn. Nothing is stored to a slot before all of them are decided: then come
 //! the stores, their flushes, one fence (two when there are blobs, whose own is the first), and then fingerprints and
 //! unlocking. A second operation on a key of the window closes it.
 

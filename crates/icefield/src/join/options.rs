@@ -116,14 +116,14 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Whether the files are put into huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs` and on some file
-    /// systems; elsewhere nothing happens): probes then wait for fewer page tables. By default an index is when it is
-    /// built, and after a merge by a thread that goes on when that has returned; as a rule that takes less than touching
-    /// small pages would. `true`: one that is opened, too, which takes up to two seconds for a gigabyte, once; later
-    /// openings, and other processes, find it so. `false`: never.
+    /// Whether the files are put into huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere nothing
+    /// happens): probes then wait for fewer page tables. By default an index is when it is built, and one of 16 MiB or
+    /// more after a merge by two threads or more: by a thread that goes on when `merge` has returned, and that closing the
+    /// index waits for. `true`: one that is opened, too, which takes half a second to two seconds for a gigabyte, once;
+    /// later openings, and other processes, find it so. `false`: never.
     #[must_use]
     pub fn huge_pages(mut self, huge: bool) -> Self {
-        self.huge_pages = if huge { HugePages::All } else { HugePages::Never };
+        self.huge_pages = huge.into();
         self
     }
 

@@ -210,14 +210,13 @@ macro_rules! common_options {
             }
 
             /// Whether the files are put into huge pages when they are opened and as they grow, where the kernel can
-            /// (Linux 6.1 and later, in `tmpfs` and on some file systems; elsewhere nothing happens). Random access
-            /// then waits for fewer page tables. Costs one or two seconds for a gigabyte, once, which the writers of a
-            /// table that grows wait for; later openings, and other processes, find the pages so. Memory without
-            /// files, and directly mapped persistent memory, are in huge pages anyway. Default: no.
+            /// (Linux 6.1 and later, in `tmpfs`; elsewhere nothing happens). Random access then waits for fewer page
+            /// tables. Costs half a second to two seconds for a gigabyte, once, which the writers of a table that
+            /// grows wait for; later openings, and other processes, find the pages so. Memory without files always
+            /// asks for huge pages. Default: no.
             #[must_use]
             pub fn huge_pages(mut self, huge: bool) -> Self {
-                use $crate::pm::HugePages;
-                self.common.huge_pages = if huge { HugePages::All } else { HugePages::Never };
+                self.common.huge_pages = huge.into();
                 self
             }
 

@@ -78,8 +78,8 @@ pub struct MappedOptions {
     pub beside_writer: bool,
 }
 
-/// What of a table's files is put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs` and on some file
-/// systems. Anonymous memory, and directly mapped persistent memory, are in huge pages anyway.
+/// What of a table's files is put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs` (ext4 refuses).
+/// Anonymous memory always asks for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Nothing.
@@ -90,6 +90,13 @@ pub enum HugePages {
     /// All that there is at an opening, and what files grow by. Takes half a second for a gigabyte, and several times
     /// that where memory is in pieces or in use; later openings, and other processes, find it so.
     All,
+}
+
+impl From<bool> for HugePages {
+    /// All or nothing.
+    fn from(all: bool) -> Self {
+        if all { Self::All } else { Self::Never }
+    }
 }
 
 /// What a flush and a fence do.
