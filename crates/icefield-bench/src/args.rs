@@ -61,6 +61,10 @@ pub struct Args {
     /// offer `always` and their own relaxed mode for the others; implies `--medium disk` [default: always]
     #[arg(long)]
     pub durability: Option<SyncMode>,
+    /// Put the files of tables, and what they are compared with, into huge pages, where the kernel can, as persistent
+    /// memory that is mapped directly may have them [default: only join indexes, when they are built]
+    #[arg(long)]
+    pub huge_pages: bool,
     /// Where files are made [default: /dev/shm]
     #[arg(long)]
     pub dir: Option<PathBuf>,
@@ -137,6 +141,7 @@ impl Args {
             batch: Vec::new(),
             medium: None,
             durability: None,
+            huge_pages: false,
             dir: None,
             fill: None,
             insert_ratio: Vec::new(),

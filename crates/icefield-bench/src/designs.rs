@@ -40,8 +40,9 @@ macro_rules! at {
     ($place:expr, $options:expr, $in_dir:ident, $on_medium:ident, $as:path) => {
         Ok(match $place {
             Place::Memory => Box::new(Ours($as($options.in_memory()?))),
-            Place::Dir { path, durability } => {
-                Box::new(Ours($as($options.durability(*durability).$in_dir(path)?)))
+            Place::Dir { path, durability, huge_pages } => {
+                let options = $options.durability(*durability).huge_pages(*huge_pages);
+                Box::new(Ours($as(options.$in_dir(path)?)))
             }
             Place::Simulated(sim) => Box::new(Ours($as($options.$on_medium(sim.clone())?))),
         })

@@ -69,8 +69,9 @@ impl Design for SparHt {
         let rows = Rows(keys);
         Ok(match place {
             Place::Memory => measured(options.build_in_memory_from(&rows)?),
-            Place::Dir { path, durability } => {
-                measured(options.durability(*durability).build_from(path, &rows)?)
+            Place::Dir { path, durability, huge_pages } => {
+                let options = with_pages(options.durability(*durability), *huge_pages);
+                measured(options.build_from(path, &rows)?)
             }
             Place::Simulated(sim) => measured(options.build_on(sim.clone(), &rows)?),
         })
@@ -88,8 +89,8 @@ impl Design for SparHt {
                 let detail = "an index in memory does not outlive its process".to_owned();
                 return Err(Error::InvalidOption { option: "medium", detail });
             }
-            Place::Dir { path, durability } => {
-                measured(options.durability(*durability).open(path)?)
+            Place::Dir { path, durability, huge_pages } => {
+                measured(with_pages(options.durability(*durability), *huge_pages).open(path)?)
             }
             Place::Simulated(sim) => measured(options.open_on(sim.clone())?),
         })
@@ -109,6 +110,11 @@ impl Design for SparHt {
             ("delta-1.ice", "delta"),
         ]
     }
+}
+
+/// Huge pages where they are asked for; else those that the library makes by itself.
+fn with_pages(options: JoinOptions<u64>, huge: bool) -> JoinOptions<u64> {
+    if huge { options.huge_pages(true) } else { options }
 }
 
 /// The threads of a measurement are pinned; each probes for itself.

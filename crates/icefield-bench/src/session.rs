@@ -217,6 +217,9 @@ impl Session {
         };
         if medium == Medium::Pmem {
             row.extra("backing", self.backing());
+            if self.args.huge_pages {
+                row.extra("huge_pages", true);
+            }
         }
         if medium == Medium::Disk {
             row.extra("durability", self.args.durability.unwrap_or_default().to_string());
@@ -238,7 +241,10 @@ impl Session {
         match medium.durability() {
             None => Place::Simulated(Sim::new(counting_sim(self.args.seed))),
             Some(Durability::Memory) => Place::Memory,
-            Some(durability) => Place::Dir { path: self.fresh_path(), durability },
+            Some(durability) => {
+                let huge_pages = self.args.huge_pages;
+                Place::Dir { path: self.fresh_path(), durability, huge_pages }
+            }
         }
     }
 
@@ -419,7 +425,10 @@ impl Session {
             None | Some(Durability::Memory) => (Arena::anonymous(bytes, pages)?, RemovedDir(None)),
             Some(durability) => {
                 let path = self.fresh_path();
-                (Arena::in_dir(&path, durability, bytes)?, RemovedDir(Some(path)))
+                (
+                    Arena::in_dir(&path, durability, bytes, self.args.huge_pages)?,
+                    RemovedDir(Some(path)),
+                )
             }
         })
     }

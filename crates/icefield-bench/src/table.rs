@@ -245,7 +245,7 @@ pub(crate) type Built = Result<Box<dyn BenchTable>>;
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Memory,
-    Dir { path: PathBuf, durability: Durability },
+    Dir { path: PathBuf, durability: Durability, huge_pages: bool },
     Simulated(Sim),
 }
 

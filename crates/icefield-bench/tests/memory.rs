@@ -4,6 +4,7 @@
 
 mod support;
 
+use icefield::AnyTable;
 use icefield_bench::{Args, Batch, Error, Hashing, Medium, YcsbWrites, run};
 
 use serde_json::{Map, Value};
@@ -73,14 +74,10 @@ fn every_usual_table_runs_where_it_lives() {
     let rows = rows(Args { tables: Vec::new(), ..small("get") });
     let seen: Vec<_> =
         rows.iter().map(|row| (row["table"].as_str(), row["medium"].as_str())).collect();
-    let lives = [
-        ("dash-eh", "pmem"),
-        ("dash-lh", "pmem"),
-        ("iceberg", "pmem"),
-        ("plush", "pmem"),
-        ("dlht", "memory"),
-    ];
-    assert_eq!(seen, lives.map(|(table, medium)| (Some(table), Some(medium))));
+    let lasting = AnyTable::DESIGNS.iter().map(|table| (*table, "pmem"));
+    let lives = lasting.chain([("dlht", "memory")]);
+    let lives = lives.map(|(table, medium)| (Some(table), Some(medium)));
+    assert_eq!(seen, lives.collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod join;
 mod memory;
+mod tables;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -108,7 +109,7 @@ enum Kind {
     #[command(name = CHILD, hide = true)]
     KillChild {
         #[arg(long)]
-        table: TableName,
+        table: String,
         #[arg(long)]
         records: Records,
         #[arg(long)]
@@ -122,8 +123,8 @@ const CHILD: &str = "kill-child";
 #[derive(clap::Args, Clone, Debug)]
 struct Common {
     /// The table's design
-    #[arg(long, value_name = "T")]
-    table: TableName,
+    #[arg(long, value_name = "T", value_parser = tables::names())]
+    table: String,
     /// The first seed; a violation prints the one that replays it
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -144,22 +145,6 @@ struct Common {
     dir: Option<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TableName {
-    DashEh,
-    DashLh,
-    Iceberg,
-    Plush,
-    /// No map: `model`, `crash`, `mutate`, `kill`, `corrupt` and `faults`
-    Join,
-    /// In memory: `model`, `linear` and `faults`
-    Dlht,
-    /// In memory: `model` only
-    DlhtSet,
-    /// In memory, for one thread: `model` only
-    DlhtLocal,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -202,25 +187,25 @@ fn name(value: &impl ValueEnum) -> String {
 /// Runs `torture`.
 pub fn run(args: &Args) -> Outcome {
     if let Kind::KillChild { table, records, orders } = &args.kind {
-        return child(*table, *records, orders);
+        return child(table, *records, orders);
     }
     let common = args.kind.common();
-    with_output(&common.json, |out| match arsenal(&name(&common.table), common.records.into()) {
+    with_output(&common.json, |out| match arsenal(&common.table, common.records.into()) {
         Some(arsenal) => torture(arsenal, &args.kind, common, out),
-        None if matches!(common.table, TableName::Join) => join::torture(&args.kind, common, out),
-        None if arsenal(&name(&common.table), arsenal::Records::Words).is_some() => {
-            let (table, records) = (name(&common.table), name(&common.records));
+        None if common.table == tables::JOIN => join::torture(&args.kind, common, out),
+        None if arsenal(&common.table, arsenal::Records::Words).is_some() => {
+            let (table, records) = (&common.table, name(&common.records));
             Err(Failure::Usage(format!("--records: {table} has no records that are {records}")))
         }
         None => memory::torture(&args.kind, common, common.records, out),
     })
 }
 
-fn child(table: TableName, records: Records, orders: &str) -> Outcome {
-    if matches!(table, TableName::Join) {
+fn child(table: &str, records: Records, orders: &str) -> Outcome {
+    if table == tables::JOIN {
         return icefield_testkit::join::child(orders).map(|()| true).map_err(Failure::Problem);
     }
-    let Some(arsenal) = arsenal(&name(&table), records.into()) else {
+    let Some(arsenal) = arsenal(table, records.into()) else {
         return Err(Failure::Problem("a table in memory has nothing to be killed for".to_owned()));
     };
     (arsenal.child)(orders).map(|()| true).map_err(Failure::Problem)
@@ -334,7 +319,7 @@ struct Tally(Vec<(&'static str, String)>);
 
 impl Tally {
     fn new(common: &Common, kind: &str) -> Self {
-        Self(Vec::new()).field("kind", kind).field("table", &name(&common.table))
+        Self(Vec::new()).field("kind", kind).field("table", &common.table)
     }
 
     fn field(mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
@@ -466,14 +451,14 @@ fn run_kill(
     let place = place(rounds.common)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
-    let (table, records) = (name(&rounds.common.table), name(&rounds.common.records));
+    let (table, records) = (&rounds.common.table, name(&rounds.common.records));
     let command = |orders: &str| {
         let mut command = Command::new(&program);
         command.args([
             "torture",
             CHILD,
             "--table",
-            &table,
+            table,
             "--records",
             &records,
             "--orders",

@@ -97,32 +97,29 @@ fn in_memory<F: FileSubject>(seed: u64, length: usize) -> Result<model::Counts, 
     model::scenario::<F, _>(seed, length, || MemoryPlace(seed))
 }
 
-/// All designs with words and with bytes, and those with room for more than words.
-pub static ARSENALS: [Arsenal; 9] = [
-    Arsenal::of::<DashEh<u64, u64, Sim>, DashEh<u64, u64>>(Records::Words),
-    Arsenal::of::<DashEh<[u8], [u8], Sim>, DashEh<[u8], [u8]>>(Records::Bytes),
-    Arsenal::of::<DashLh<u64, u64, Sim>, DashLh<u64, u64>>(Records::Words),
-    Arsenal::of::<DashLh<[u8], [u8], Sim>, DashLh<[u8], [u8]>>(Records::Bytes),
-    Arsenal::of::<Iceberg<u64, u64, Sim>, Iceberg<u64, u64>>(Records::Words),
-    Arsenal::of::<Iceberg<[u8], [u8], Sim>, Iceberg<[u8], [u8]>>(Records::Bytes),
-    Arsenal::of::<Plush<u64, u64, Sim>, Plush<u64, u64>>(Records::Words),
-    Arsenal::of::<Plush<[u8], [u8], Sim>, Plush<[u8], [u8]>>(Records::Bytes),
-    Arsenal::of::<Plush<[u8; 16], [u8; 32], Sim>, Plush<[u8; 16], [u8; 32]>>(Records::Wide),
-];
+/// Every scenario for every kind of records that a design has; `wide` are those with room for more than words.
+macro_rules! arsenals {
+    (all: $($table:ident),*; wide: $($wide:ident),*) => {
+        /// All designs with words and with bytes, and those with room for more than words.
+        pub static ARSENALS: &[Arsenal] = &[
+            $(
+                Arsenal::of::<$table<u64, u64, Sim>, $table<u64, u64>>(Records::Words),
+                Arsenal::of::<$table<[u8], [u8], Sim>, $table<[u8], [u8]>>(Records::Bytes),
+            )*
+            $(Arsenal::of::<$wide<[u8; 16], [u8; 32], Sim>, $wide<[u8; 16], [u8; 32]>>(Records::Wide),)*
+        ];
+
+        /// The `model_in_memory` of tables whose keys are words and whose values are bytes, or the other way round.
+        pub static MIXED: &[Mixed] = &[$(Mixed::of::<$table<[u8], u64>, $table<u64, [u8]>>()),*];
+    };
+}
+arsenals! { all: DashEh, DashLh, Iceberg, Plush; wide: Plush }
 
 /// The scenarios for a design's tables; none, when no persistent design of this name has such records.
 #[must_use]
 pub fn arsenal(table: &str, records: Records) -> Option<&'static Arsenal> {
     ARSENALS.iter().find(|arsenal| arsenal.table == table && arsenal.records == records)
 }
-
-/// The `model_in_memory` of tables whose keys are words and whose values are bytes, or the other way round.
-pub static MIXED: [Mixed; 4] = [
-    Mixed::of::<DashEh<[u8], u64>, DashEh<u64, [u8]>>(),
-    Mixed::of::<DashLh<[u8], u64>, DashLh<u64, [u8]>>(),
-    Mixed::of::<Iceberg<[u8], u64>, Iceberg<u64, [u8]>>(),
-    Mixed::of::<Plush<[u8], u64>, Plush<u64, [u8]>>(),
-];
 
 /// [`model::scenario`] in anonymous memory: seed, length.
 pub type ModelInMemory = fn(u64, usize) -> Result<model::Counts, Failure>;

@@ -70,15 +70,21 @@ pub fn scenario<T: Subject>(seed: u64, pool: &Pool, memory: &Memory) -> Result<C
         let table =
             T::create_tiny(sim.clone(), seed).map_err(|error| fail(format!("create: {error}")))?;
         sim.set_yield(YIELD_ONE_IN);
-        passes_on(seed, table, pool).map_err(fail)
+        // The budget of steps is one call's, not the whole scenario's.
+        passes_on(seed, table, pool, move || sim.begin_op()).map_err(fail)
     })
 }
 
-/// As [`scenario`], on `table`.
+/// As [`scenario`], on `table`; `begin` is told of each call.
 ///
 /// # Errors
 /// What is wrong.
-pub fn passes_on<T>(seed: u64, table: T, pool: &Pool) -> Result<Counts, String>
+pub fn passes_on<T>(
+    seed: u64,
+    table: T,
+    pool: &Pool,
+    begin: impl Fn() + Send + Sync + 'static,
+) -> Result<Counts, String>
 where
     T: Table<Key: Sample, Value: Sample> + 'static,
 {
@@ -93,6 +99,7 @@ where
         writes: AtomicU64::new(0),
         outrun: AtomicU64::new(0),
         trouble: Mutex::default(),
+        begin: Box::new(begin),
     });
     let shared = Arc::clone(&stage);
     pool.run(Arc::new(move |thread| shared.perform(seed, thread)))?;
@@ -114,6 +121,7 @@ struct Stage<T> {
     writes: AtomicU64,
     outrun: AtomicU64,
     trouble: Mutex<Option<String>>,
+    begin: Box<dyn Fn() + Send + Sync>,
 }
 
 impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
@@ -137,6 +145,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         let mut seen: HashMap<u64, u64> = HashMap::new();
         let mut next = Some(Cursor::START);
         while let Some(cursor) = next {
+            (self.begin)();
             let page =
                 self.table.scan(cursor, page).map_err(|error: Error| format!("scan: {error}"))?;
             for (key, value) in &page.records {
@@ -164,11 +173,13 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                     return Ok(());
                 }
                 let action = if round % 2 == 0 { Action::Insert(300) } else { Action::Remove };
+                (self.begin)();
                 let call = Call { key: first + rng.below(200), action };
                 ask(&self.table, call).map_err(|error| format!("{call:?}: {error}"))?;
                 self.writes.fetch_add(1, Ordering::Relaxed);
             }
             if round % 4 == 3 {
+                (self.begin)();
                 self.table.shrink_to_fit().map_err(|error| format!("shrink: {error}"))?;
             }
         }
@@ -186,9 +197,10 @@ mod tests {
     fn a_right_table_passes_and_a_losing_scan_is_found() {
         let pool = Pool::new(2);
         assert!(
-            passes_on(1, Toy::new(Bug::None), &pool).is_ok_and(|counts| counts.scans == PASSES)
+            passes_on(1, Toy::new(Bug::None), &pool, || ())
+                .is_ok_and(|counts| counts.scans == PASSES)
         );
-        let lossy = passes_on(1, Toy::new(Bug::ScanLoses), &Pool::new(1));
+        let lossy = passes_on(1, Toy::new(Bug::ScanLoses), &Pool::new(1), || ());
         assert!(lossy.is_err_and(|what| what.contains("was seen with None")));
     }
 }

@@ -84,7 +84,7 @@ pub struct AnyPage {
 /// drop(table);
 ///
 /// let table = AnyTable::open_read_only(&path)?;
-/// assert_eq!((table.key_type(), table.value_type()), ("u64", "str"));
+/// assert_eq!((table.design(), table.key_type(), table.value_type()), ("dash-eh", "u64", "str"));
 /// assert_eq!(table.get(&7_u64.to_le_bytes())?, Some(b"seven".to_vec()));
 /// # Ok(())
 /// # }
@@ -96,6 +96,51 @@ pub struct AnyTable {
     value: DataType,
 }
 
+/// Records one by one and in batches, with bytes for keys and values:
+///
+/// ```
+/// use icefield::{AnyOptions, AnyTable, Occupied};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("words.ice");
+/// let words = AnyTable::create(&path, "plush", "str", "bytes", &AnyOptions::default())?;
+/// assert_eq!(words.try_insert(b"one", b"1")?, Ok(()));
+/// assert_eq!(words.try_insert(b"one", b"I")?, Err(Occupied(b"1".to_vec())));
+/// assert_eq!(words.insert(b"one", b"I")?, Some(b"1".to_vec()));
+/// assert_eq!(words.update(b"two", b"II")?, None);
+/// assert!(words.contains(b"one")? && !words.contains(b"two")?);
+/// assert_eq!(words.remove(b"one")?, Some(b"I".to_vec()));
+///
+/// words.put_batch(&[(b"two", b"2"), (b"six", b"6")])?;
+/// words.insert_batch(&[(b"ten", b"10")])?;
+/// assert_eq!(words.get_batch(&[b"six", b"one"])?, [Some(b"6".to_vec()), None]);
+/// assert_eq!(words.remove_batch(&[b"six"])?, [Some(b"6".to_vec())]);
+/// assert_eq!(words.len()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The table as a whole:
+///
+/// ```
+/// use icefield::{AnyOptions, AnyTable, Cursor};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("words.ice");
+/// drop(AnyTable::create(&path, "dash-lh", "str", "str", &AnyOptions::default())?);
+/// let words = AnyTable::open(&path)?;
+/// assert!(words.recovery().was_clean && words.is_empty()?);
+/// words.reserve(10_000)?;
+/// assert!(words.capacity() >= 10_000);
+/// words.put(b"one", b"eins")?;
+/// words.sync()?;
+/// assert_eq!(words.stats().len_estimate, 1);
+///
+/// assert!(words.check()?.is_clean());
+/// let beside = |name| words.path().with_file_name(name);
+/// assert!(words.backup(beside("copy.ice"))?.bytes > 0);
+/// assert_eq!(words.salvage(beside("rescued.ice"))?.records, 1);
+/// words.clear()?;
+/// assert!(words.scan(Cursor::START, 10)?.records.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 impl AnyTable {
     /// The designs that can be created and opened, by name.
     pub const DESIGNS: &'static [&'static str] = designs::NAMES;

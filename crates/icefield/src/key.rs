@@ -78,6 +78,9 @@ impl Raw<'_> {
 /// use icefield::Data;
 /// assert_eq!(str::own(str::raw("seven")), Some(String::from("seven")));
 /// assert_eq!(bool::own(icefield::Raw::Word(2)), None, "no `bool` is stored as 2");
+///
+/// let owned = "seven".own_ref();
+/// assert_eq!(str::view(str::raw(str::arg(&owned)), str::len), Some(5)); // In place, not copied.
 /// ```
 pub trait Data: 'static {
     /// How calls take it: by value for words and arrays, `&[u8]`, `&str`.
@@ -146,6 +149,8 @@ pub trait Key: Data {
 pub trait Value: Data {}
 
 /// A type that fits into 64 bits and is stored in the slot itself.
+///
+/// Conversions may run while a batch holds locks: they must not call the table.
 ///
 /// Implement it for a newtype to use that as a key or value:
 /// ```

@@ -63,6 +63,13 @@ pub struct Occupied<O>(pub O);
 
 impl<O> Occupied<O> {
     /// The present value.
+    ///
+    /// ```
+    /// let table = icefield::Dlht::<u64, u64>::new();
+    /// table.insert(1, 10);
+    /// let value = table.try_insert(1, 11).map_or_else(|occupied| occupied.into_inner(), |()| 11);
+    /// assert_eq!(value, 10);
+    /// ```
     pub fn into_inner(self) -> O {
         self.0
     }
@@ -170,6 +177,26 @@ pub enum Op<'a, K: Key + ?Sized, V: Value + ?Sized> {
     Shadow(Arg<'a, K>, Arg<'a, V>, &'a HeldKeys, Result<(), NotShadowed<Owned<V>>>),
 }
 
+/// Each makes an operation that has not run yet.
+///
+/// ```
+/// use icefield::{OnFailure, Op};
+/// let table = icefield::DashEh::<u64, u64>::in_memory()?;
+/// let mut ops = [
+///     Op::try_insert(1, 10), // `TryInsert(1, 10, Ok(()))`
+///     Op::insert(1, 11),
+///     Op::update(2, 20),
+///     Op::put(2, 21),
+///     Op::get(1),
+///     Op::remove(2),
+/// ];
+/// assert_eq!(table.execute(&mut ops, OnFailure::Continue)?, 6);
+/// assert!(matches!(&ops[1], Op::Insert(1, 11, Some(10))));
+/// assert!(matches!(&ops[4], Op::Get(1, Some(11))));
+/// let failed: Vec<_> = ops.iter().filter(|op| op.failed()).map(Op::key).collect();
+/// assert_eq!(failed, [2], "only `update` found its key absent");
+/// # Ok::<(), icefield::Error>(())
+/// ```
 impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     /// Reads `key`.
     pub fn get(key: Arg<'a, K>) -> Self {
@@ -421,6 +448,100 @@ pub struct SalvageReport {
 /// linearizable, and on a durable table what a returned call did, or told, survives any crash that the medium covers.
 ///
 /// The types' inherent methods have the same names, so the trait is only needed for generic code.
+///
+/// Operations on one key:
+///
+/// ```
+/// use icefield::{Computed, DashEh, Decision, Dlht, Occupied, Table};
+///
+/// fn show(table: &impl Table<Key = u64, Value = u64>) -> icefield::Result<()> {
+///     assert_eq!(table.try_insert(1, 10)?, Ok(()));
+///     assert_eq!(table.try_insert(1, 11)?, Err(Occupied(10)));
+///     assert_eq!(table.insert(1, 12)?, Some(10));
+///     table.put(2, 20)?;
+///     assert_eq!(table.update(3, 30)?, None, "absent, and stays so");
+///
+///     assert_eq!(table.get(1)?, Some(12));
+///     assert_eq!(table.get_with(2, |value| value / 2)?, Some(10));
+///     assert!(!table.contains(3)?);
+///
+///     let halve = |value: Option<&u64>| value.map_or(Decision::Keep, |value| Decision::Put(value / 2));
+///     assert_eq!(table.compute(1, halve)?, Computed::Put(Some(12)));
+///     assert_eq!(table.compare_exchange(1, 6, 7)?, Ok(()));
+///     assert_eq!(table.fetch_add(1, 5)?, 7);
+///
+///     assert_eq!(table.remove(1)?, Some(12));
+///     table.delete(2)?;
+///     assert!(table.is_empty()?);
+///     Ok(())
+/// }
+/// show(&DashEh::<u64, u64>::in_memory()?)?;
+/// show(&Dlht::<u64, u64>::new())?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
+///
+/// Batches, the fast path:
+///
+/// ```
+/// use icefield::{DashEh, Occupied, OnFailure, Op, Table};
+///
+/// fn show(table: &impl Table<Key = u64, Value = u64>) -> icefield::Result<()> {
+///     let mut outcomes = [Ok(()); 2];
+///     table.try_insert_batch(&[(1, 10), (1, 11)], &mut outcomes)?;
+///     assert_eq!(outcomes, [Ok(()), Err(Occupied(10))]);
+///     table.put_batch(&[(2, 20), (3, 30)])?;
+///
+///     let mut values = [None; 2];
+///     table.insert_batch(&[(3, 31), (4, 40)], &mut values)?;
+///     assert_eq!(values, [Some(30), None]);
+///     table.update_batch(&[(4, 41), (5, 50)], &mut values)?;
+///     assert_eq!(values, [Some(40), None]);
+///     table.remove_batch(&[1, 5], &mut values)?;
+///     assert_eq!(values, [Some(10), None]);
+///     table.get_batch(&[3, 4], &mut values)?;
+///     assert_eq!(values, [Some(31), Some(41)]);
+///
+///     let mut ops = [Op::get(2), Op::remove(9), Op::put(9, 90)];
+///     assert_eq!(table.execute(&mut ops, OnFailure::Stop)?, 2, "9 is absent");
+///     Ok(())
+/// }
+/// show(&DashEh::<u64, u64>::in_memory()?)?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
+///
+/// The table as a whole:
+///
+/// ```
+/// use std::ops::ControlFlow;
+///
+/// use icefield::{Cursor, DashEh, Table};
+///
+/// fn show(table: &impl Table<Key = u64, Value = u64>) -> icefield::Result<()> {
+///     table.reserve(1000)?;
+///     assert!(table.capacity() >= 1000);
+///     (0..1000).try_for_each(|key| table.put(key, key))?;
+///     table.retain(|key, _| key % 10 == 0)?;
+///     assert_eq!((table.len()?, table.stats().len_estimate), (100, 100));
+///
+///     let mut sum = 0;
+///     table.for_each(|_, value| {
+///         sum += value;
+///         ControlFlow::Continue(())
+///     })?;
+///     assert_eq!(sum, 49_500);
+///     let page = table.scan(Cursor::START, 10)?;
+///     assert!(page.next.is_some(), "there is more");
+///
+///     table.clear()?;
+///     table.shrink_to_fit()?;
+///     assert!(table.scan(Cursor::START, 10)?.records.is_empty());
+///     Ok(())
+/// }
+/// show(&DashEh::<u64, u64>::in_memory()?)?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
+///
+/// Generic code over it:
 ///
 /// ```
 /// use icefield::{DashEh, Table};
@@ -725,12 +846,39 @@ pub trait Table: Send + Sync {
     ) -> Result<usize>;
 
     /// Hints that `key` will be asked for soon.
+    ///
+    /// ```
+    /// use icefield::{DashEh, Table};
+    /// let table = DashEh::<u64, u64>::in_memory()?;
+    /// Table::prefetch(&table, 1); // Its lines are on their way while this thread does something else.
+    /// assert_eq!(Table::get(&table, 1)?, None);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     fn prefetch(&self, key: Arg<'_, Self::Key>);
 
     /// Prefetches, yields to the executor once, then reads.
     ///
     /// # Errors
     /// As [`Table::get`].
+    ///
+    /// ```
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+    /// #     }
+    /// # }
+    /// use icefield::{DashEh, Table};
+    /// async fn sum(table: &impl Table<Key = u64, Value = u64>) -> icefield::Result<Option<u64>> {
+    ///     let (one, two) = (table.get_async(1).await?, table.get_async(2).await?);
+    ///     Ok(one.zip(two).map(|(one, two)| one + two))
+    /// }
+    /// let table = DashEh::<u64, u64>::in_memory()?;
+    /// table.put_batch(&[(1, 10), (2, 20)])?;
+    /// assert_eq!(block_on(sum(&table))?, Some(30));
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     fn get_async(
         &self,
         key: Arg<'_, Self::Key>,
@@ -748,11 +896,25 @@ pub trait Table: Send + Sync {
 /// ```
 /// use icefield::{DashEh, Durable};
 ///
-/// fn is_sound(table: &impl Durable) -> icefield::Result<bool> {
-///     Ok(table.check()?.is_clean())
+/// /// A copy beside the table; what can be rescued of it when it is damaged.
+/// fn keep(table: &impl Durable) -> icefield::Result<u64> {
+///     assert!(table.recovery().generation >= 1, "opened once at least");
+///     table.sync()?;
+///     let copy = table.path().with_extension("copy");
+///     if table.check()?.is_clean() {
+///         table.backup(&copy)?;
+///         table.len()
+///     } else {
+///         Ok(table.salvage(&copy)?.records)
+///     }
 /// }
-/// assert!(is_sound(&DashEh::<u64, u64>::in_memory()?)?);
-/// # Ok::<(), icefield::Error>(())
+/// let directory = tempfile::tempdir()?;
+/// let table = DashEh::<u64, u64>::create(directory.path().join("orders.ice"))?;
+/// table.put(7, 70)?;
+/// assert_eq!(keep(&table)?, 1);
+/// let copy = DashEh::<u64, u64>::open(directory.path().join("orders.copy"))?;
+/// assert_eq!(copy.get(7)?, Some(70));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Durable: Table {
     /// Returns when everything done before is durable. Needed only after relaxed writes; otherwise every call is

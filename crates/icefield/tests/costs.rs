@@ -7,7 +7,7 @@ mod costs {
 }
 
 use icefield::pm::sim::{Counters, Sim, SimOptions};
-use icefield::{Dash, DashOptions, Directory, Eh, Iceberg, Lh, Result};
+use icefield::{Dash, DashOptions, Directory, Eh, Iceberg, Lh, Result, Table};
 
 /// What one call costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,13 +55,17 @@ fn cost<T>(sim: &Sim, operation: impl FnOnce() -> Result<T>) -> Cost {
 }
 
 fn counting() -> Sim {
-    Sim::new(SimOptions {
+    Sim::new(counted())
+}
+
+fn counted() -> SimOptions {
+    SimOptions {
         counting: true,
         recording: false,
         region_bytes: 64 << 20,
         space_bytes: 64 << 20,
         ..SimOptions::default()
-    })
+    }
 }
 
 fn table<P: Directory>(sim: &Sim, capacity: u64) -> Dash<u64, u64, P, Sim> {
@@ -199,21 +203,25 @@ fn every_write_of_an_iceberg_is_one_line_one_flush_one_fence() {
     assert!(table.check().expect("readable").is_clean());
 }
 
+/// Lines that the hits and the misses of all so many keys read; no read writes anything.
+fn lines_of_reads(sim: &Sim, table: &impl Table<Key = u64, Value = u64>, records: u64) -> [u64; 2] {
+    let mut lines = [0; 2];
+    for key in 0..records {
+        for (lines, key) in lines.iter_mut().zip([key, 1_000_000 + key]) {
+            let read = cost(sim, || table.get(key));
+            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
+            *lines += read.bucket_lines;
+        }
+    }
+    lines
+}
+
 #[test]
 fn reads_of_an_iceberg_touch_one_line_and_misses_hardly_any() {
     let sim = counting();
     let (table, records) = full_iceberg(&sim);
-    let (mut hits, mut misses, mut batched) = (0, 0, 0);
-    for key in 0..records {
-        let hit = cost(&sim, || table.get(key));
-        let miss = cost(&sim, || table.get(1_000_000 + key));
-        for read in [hit, miss] {
-            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
-        }
-        hits += hit.bucket_lines;
-        misses += miss.bucket_lines;
-    }
-    let keys: Vec<u64> = (0..records).collect();
+    let [hits, misses] = lines_of_reads(&sim, &table, records);
+    let (keys, mut batched): (Vec<u64>, _) = ((0..records).collect(), 0);
     let mut found = [None; 32];
     for keys in keys.chunks_exact(32) {
         batched += cost(&sim, || table.get_batch(keys, &mut found)).bucket_lines;
@@ -225,9 +233,8 @@ fn reads_of_an_iceberg_touch_one_line_and_misses_hardly_any() {
     assert!(each(misses) <= 0.31, "a miss reads at most 0.31 lines on average");
 }
 
-#[test]
-fn a_window_of_32_iceberg_inserts_has_one_fence() {
-    let sim = counting();
+/// Fences and flushes of a thousand batches of 32 inserts.
+fn iceberg_batches(sim: &Sim) -> (u64, u64) {
     let table = Iceberg::<u64, u64>::options()
         .capacity(60_000)
         .hash_seed([1, 2])
@@ -236,16 +243,23 @@ fn a_window_of_32_iceberg_inserts_has_one_fence() {
     let mut total = Cost::default();
     for batch in 0..1_000_u64 {
         let pairs: Vec<(u64, u64)> = (0..32).map(|n| (batch * 32 + n, n)).collect();
-        let cost = cost(&sim, || table.put_batch(&pairs));
+        let cost = cost(sim, || table.put_batch(&pairs));
         total.fences += cost.fences;
         total.flushes += cost.flushes;
     }
-    println!(
-        "{} fences, {} flushes a batch of 32",
-        total.fences as f64 / 1e3,
-        total.flushes / 1000
-    );
-    assert_eq!((total.fences, total.flushes), (1_000, 32_000));
+    println!("{} fences, {} flushes in 1000 batches of 32", total.fences, total.flushes);
+    (total.fences, total.flushes)
+}
+
+#[test]
+fn a_window_of_32_iceberg_inserts_has_one_fence() {
+    assert_eq!(iceberg_batches(&counting()), (1_000, 32_000));
+}
+
+#[test]
+fn an_iceberg_shares_no_fence_that_costs_nothing() {
+    let free = SimOptions { free_fences: true, ..counted() };
+    assert_eq!(iceberg_batches(&Sim::new(free)), (32_000, 32_000));
 }
 
 /// How many of 10 000 records are in the front yard, and how many in the overflow yard, at 95 % fill, for the bucket

@@ -1,6 +1,8 @@
 //! The house rules that a compiler does not check, read off the text of the sources: who imports whom, where code that
 //! depends on the processor or on loom may stand, and a few matters of style.
 
+#[path = "layers/examples.rs"]
+mod examples;
 #[path = "layers/source.rs"]
 mod source;
 
@@ -209,36 +211,6 @@ fn camel_words(name: &str) -> Vec<&str> {
     starts.windows(2).map(|pair| &name[pair[0]..pair[1]]).collect()
 }
 
-/// Types and traits that the crate's root exports, for others than us, and whose documentation has no example.
-fn example_faults(source: &Source, lib: &Source) -> Vec<String> {
-    let mut exported = Vec::new();
-    for (index, token) in lib.tokens.iter().enumerate() {
-        // `hidden ) ] pub use`
-        if token.text == "use" && (index < 4 || lib.text(index - 4) != "hidden") {
-            lib.tree(index + 1, &mut Vec::new(), &mut exported);
-        }
-    }
-    let is_exported =
-        |name: &str| exported.iter().any(|path| path.last().is_some_and(|last| last == name));
-    let shows_itself = |line: usize| {
-        let above = (0..line).rev().take_while(|line| !source.is_blank[*line]);
-        above
-            .into_iter()
-            .any(|line| source.comments.get(line).is_some_and(|text| text.contains("```")))
-    };
-    let kinds = ["struct", "enum", "trait", "type"];
-    let named = source.tokens.iter().enumerate().filter(|(index, token)| {
-        kinds.contains(&token.text.as_str()) && *index > 0 && source.text(index - 1) == "pub"
-    });
-    named
-        .filter(|(index, _)| is_exported(source.text(index + 1)))
-        .filter(|(_, token)| !shows_itself(token.line))
-        .map(|(index, token)| {
-            format!("{}: {} has no example", source.at(token.line), source.text(index + 1))
-        })
-        .collect()
-}
-
 fn library() -> Vec<Source> {
     let sources = read_all("crates/icefield/src");
     assert!(sources.len() > 20, "only {} files found", sources.len());
@@ -283,13 +255,25 @@ fn sources_keep_the_style() {
 }
 
 #[test]
-fn exported_types_show_themselves() {
-    let sources = library();
-    let lib = sources.iter().find(|source| source.modules.is_empty()).expect("lib.rs is there");
-    let tables = sources.iter().filter(|source| {
-        !matches!(source.modules.first().map(String::as_str), Some("base" | "pm"))
-    });
-    assert_none(tables.flat_map(|source| example_faults(source, lib)).collect());
+fn exported_types_and_calls_show_themselves() {
+    assert_none(examples::faults(&library()));
+}
+
+/// The designs that have a name in files, and the scenarios that say for each how often they run.
+#[test]
+fn every_design_is_in_every_scenario() {
+    for scenario in ["corrupt", "crash", "designs", "faults", "kill", "linearize", "model"] {
+        let path = source::repository().join(format!("crates/icefield/tests/{scenario}.rs"));
+        let text = std::fs::read_to_string(&path).expect("the test is there");
+        for design in icefield::AnyTable::DESIGNS {
+            let module = format!("design!({},", design.replace('-', "_"));
+            assert!(
+                text.contains(&format!("\"{design}\"")) || text.contains(&module),
+                "{}: nothing runs for `{design}`",
+                path.display()
+            );
+        }
+    }
 }
 
 #[test]
@@ -425,20 +409,6 @@ mod planted {
         }
         assert_eq!(count("// SAFETY: g is fine.\nunsafe { g() }"), 0);
         assert_eq!(count("let s = \"unsafe { TODO }\"; unsafe fn f() {}"), 0);
-    }
-
-    #[test]
-    fn types_without_examples_are_found() {
-        let lib = source("lib.rs", "pub use dash::Dash;\n#[doc(hidden)]\npub use dash::Whole;");
-        let faults = |text: &str| example_faults(&source("dash/mod.rs", text), &lib).len();
-        assert_eq!(faults("/// A table.\npub struct Dash;"), 1);
-        assert_eq!(
-            faults(
-                "/// A table.\n///\n/// ```\n/// Dash;\n/// ```\n#[derive(Debug)]\npub struct Dash;"
-            ),
-            0
-        );
-        assert_eq!(faults("/// For tests.\npub struct Whole;\n/// Ours.\npub struct Mine;"), 0);
     }
 
     #[test]

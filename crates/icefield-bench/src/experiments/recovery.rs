@@ -99,8 +99,8 @@ fn one_size(
             row.extra("first_answer_lines_max", first.most_lines);
         }
         session.progress(&format!("recovery {}: opening {keys} records", design.name()));
-        let place =
-            Place::Dir { path, durability: medium.durability().unwrap_or(Durability::Process) };
+        let durability = medium.durability().unwrap_or(Durability::Process);
+        let place = Place::Dir { path, durability, huge_pages: session.args.huge_pages };
         let table = reopen(session, design, &place, (keys, threads), round as u64, &mut times)?;
         describe_space(&mut row, &*table);
     }
@@ -279,7 +279,8 @@ pub(super) fn child(args: &Args) -> Outcome {
         filled_up: false,
         seed: args.seed,
     };
-    let table = design.create(&Place::Dir { path, durability }, setup)?;
+    let huge_pages = args.huge_pages;
+    let table = design.create(&Place::Dir { path, durability, huge_pages }, setup)?;
     let space = KeySpace::new(args.seed);
     for begin in (0..keys).step_by(CHILD_STEP as usize) {
         let new = space.keys(begin..(begin + CHILD_STEP).min(keys));

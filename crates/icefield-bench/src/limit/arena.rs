@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use icefield::pm::{LINE_BYTES, Mapped, MappedOptions, Medium, Region};
+use icefield::pm::{HugePages, LINE_BYTES, Mapped, MappedOptions, Medium, Region};
 use icefield::{Durability, Result};
 use icefield_testkit::Rng;
 use icefield_testkit::rng::mix;
@@ -39,8 +39,14 @@ impl Arena {
     }
 
     /// A file of at least `bytes` in the new directory `path`, mapped as a table's files are.
-    pub fn in_dir(path: &Path, durability: Durability, bytes: u64) -> Result<Self> {
-        let options = MappedOptions { durability, ..MappedOptions::default() };
+    pub fn in_dir(
+        path: &Path,
+        durability: Durability,
+        bytes: u64,
+        huge_pages: bool,
+    ) -> Result<Self> {
+        let huge_pages = HugePages::from(huge_pages);
+        let options = MappedOptions { durability, huge_pages, ..MappedOptions::default() };
         Self::on(Mapped::create(path, options)?, bytes, Pages::AsMapped)
     }
 

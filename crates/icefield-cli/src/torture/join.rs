@@ -4,8 +4,8 @@ use icefield::pm::sim::Pool as Memory;
 use icefield_testkit::{corrupt, join, kill, model};
 
 use super::{
-    Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, end_corrupt, name,
-    place, run_crash, run_kill, run_mutate, tell, tell_faults,
+    Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, Tally, end_corrupt, place, run_crash,
+    run_kill, run_mutate, tell, tell_faults,
 };
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
@@ -41,7 +41,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         }
         Kind::Linear { .. } | Kind::KillChild { .. } => Err(Failure::Usage(format!(
             "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults --table {}`",
-            name(&TableName::Join)
+            super::tables::JOIN
         ))),
     }
 }

@@ -5,39 +5,35 @@ use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_mo
 use icefield_testkit::model;
 use icefield_testkit::place::Place;
 
-use super::{
-    Common, Kind, MODEL_STEPS, Records, Rounds, TableName, Tally, name, run_linear, tell,
-    tell_faults,
-};
+use super::tables::{DLHT, DLHT_LOCAL, DLHT_SET};
+use super::{Common, Kind, MODEL_STEPS, Records, Rounds, Tally, run_linear, tell, tell_faults};
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
 
 /// Runs `kind`, if the table has it.
 pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
-    let table = name(&common.table);
+    let table = common.table.as_str();
     if !matches!(records, Records::Words) {
         return Err(Failure::Usage(format!("--records: {table} is tortured with words only")));
     }
     let rounds =
         |histories: &Option<u64>, default| Rounds::new(common, "histories", *histories, default);
-    match (kind, common.table) {
-        (Kind::Model { histories, .. }, TableName::Dlht) => {
+    match (kind, table) {
+        (Kind::Model { histories, .. }, DLHT) => {
             run_model::<Dlht<u64, u64>>(&rounds(histories, 2000)?, out)
         }
-        (Kind::Model { histories, .. }, TableName::DlhtLocal) => {
+        (Kind::Model { histories, .. }, DLHT_LOCAL) => {
             run_model::<Alone>(&rounds(histories, 2000)?, out)
         }
-        (Kind::Model { histories, .. }, TableName::DlhtSet) => {
-            run_set(&rounds(histories, 2000)?, out)
-        }
-        (Kind::Linear { histories, .. }, TableName::Dlht) => {
+        (Kind::Model { histories, .. }, DLHT_SET) => run_set(&rounds(histories, 2000)?, out),
+        (Kind::Linear { histories, .. }, DLHT) => {
             run_linear(&rounds(histories, 100_000)?, linear, out)
         }
-        (Kind::Faults { .. }, TableName::Dlht) => tell_faults(common, faults(common.seed), out),
+        (Kind::Faults { .. }, DLHT) => tell_faults(common, faults(common.seed), out),
         _ => Err(Failure::Usage(format!(
             "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; there is \
              `icefield torture {} --table {table}`",
-            if let TableName::Dlht = common.table { "model|linear|faults" } else { "model" }
+            if table == DLHT { "model|linear|faults" } else { "model" }
         ))),
     }
 }

@@ -18,20 +18,24 @@ pub trait Shown: Durable<Key = u64> + Sized {
     fn open(path: &Path) -> Result<Self>;
 }
 
-/// Every table makes and opens itself alike, but they have no trait for it.
+/// The tables that outlive their processes, by name. Each makes and opens itself alike, but they have no trait for it.
 macro_rules! shown {
-    ($($table:ident),*) => {$(
-        impl<V: Value + ?Sized> Shown for $table<u64, V> {
+    ($($table:ident: $name:literal),*) => {
+        $(impl<V: Value + ?Sized> Shown for $table<u64, V> {
             fn create(path: &Path) -> Result<Self> {
                 Self::options().create(path)
             }
             fn open(path: &Path) -> Result<Self> {
                 Self::options().open(path)
             }
+        })*
+
+        fn lasting() -> Vec<Design> {
+            vec![$(design::<$table<u64, u64>>($name), design::<$table<u64, [u8]>>($name)),*]
         }
-    )*};
+    };
 }
-shown!(DashEh, DashLh, Iceberg, Plush);
+shown!(DashEh: "dash-eh", DashLh: "dash-lh", Iceberg: "iceberg", Plush: "plush");
 
 /// A table of the tour.
 pub struct Design {
@@ -55,24 +59,16 @@ pub struct Outlives {
 
 /// Every table of keys and values.
 pub fn designs() -> Vec<Design> {
-    vec![
-        design::<DashEh<u64, u64>>("dash-eh"),
-        design::<DashEh<u64, [u8]>>("dash-eh"),
-        design::<DashLh<u64, u64>>("dash-lh"),
-        design::<DashLh<u64, [u8]>>("dash-lh"),
-        design::<Iceberg<u64, u64>>("iceberg"),
-        design::<Iceberg<u64, [u8]>>("iceberg"),
-        design::<Plush<u64, u64>>("plush"),
-        design::<Plush<u64, [u8]>>("plush"),
-        Design {
-            name: "dlht",
-            values: <u64 as Stored>::TITLE,
-            measure: |stage, design| {
-                measure::speed(stage, design.name, |_| Dlht::<u64, u64>::options().build())
-            },
-            outlives: None,
+    let mut designs = lasting();
+    designs.push(Design {
+        name: "dlht",
+        values: <u64 as Stored>::TITLE,
+        measure: |stage, design| {
+            measure::speed(stage, design.name, |_| Dlht::<u64, u64>::options().build())
         },
-    ]
+        outlives: None,
+    });
+    designs
 }
 
 fn design<T: Shown>(name: &'static str) -> Design

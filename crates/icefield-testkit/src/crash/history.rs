@@ -3,9 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use icefield::pm::sim::{
-    CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim, SimOptions,
-};
+use icefield::pm::sim::{CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim};
 
 use super::Plan;
 use super::capture::Capture;
@@ -166,7 +164,7 @@ pub(super) fn watch<M: Machine>(sim: &Sim, bench: &Arc<Mutex<Bench>>) {
 impl<'a, M: Machine> Run<'a, M> {
     fn create(plan: &'a Plan, seed: u64) -> Result<Self, String> {
         let bench = Arc::new(Mutex::new(Bench::new(plan, seed)));
-        let sim = Sim::new(SimOptions { seed, ..plan.sim.clone() });
+        let sim = Sim::new(plan.sim(seed));
         let right = Reference::new();
         let mut expect = Expect::exact(&plan.keys, &right);
         expect.may_be_missing = true;
@@ -293,7 +291,7 @@ impl<'a, M: Machine> Run<'a, M> {
     fn start_on(&mut self, image: &Image) -> Result<(), String> {
         self.seed = mix(self.seed);
         self.sim.no_observer();
-        self.sim = Sim::from_image(image, SimOptions { seed: self.seed, ..self.plan.sim.clone() });
+        self.sim = Sim::from_image(image, self.plan.sim(self.seed));
         watch::<M>(&self.sim, &self.bench);
         self.sim.begin_op();
         let table = M::open(self.sim.clone()).map_err(|error| format!("open: {error}"))?;

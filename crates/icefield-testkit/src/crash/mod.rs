@@ -154,7 +154,16 @@ impl Plan {
     }
 }
 
+/// Whether the simulated medium of a seed says that fences cost nothing, so that both ways of making batches are tried.
+pub(crate) fn fences_are_free(seed: u64) -> bool {
+    mix(seed).is_multiple_of(4)
+}
+
 impl Plan {
+    fn sim(&self, seed: u64) -> SimOptions {
+        SimOptions { seed, free_fences: fences_are_free(seed), ..self.sim.clone() }
+    }
+
     fn draw<M: Machine>(&self, seed: u64) -> Draw<'_> {
         Draw::new(seed, &self.keys, M::SIMPLE).relaxed(self.relaxed)
     }

@@ -139,7 +139,7 @@ pub(super) fn run<M: Machine>(
     let synced = plan.relaxed.then_some(0);
     let ledger = Arc::new(Mutex::new(Ledger { synced, ..Ledger::default() }));
     let detecting = !plan.relaxed;
-    let sim = Sim::new(SimOptions { seed, detecting, yield_one_in: 8, ..plan.sim.clone() });
+    let sim = Sim::new(SimOptions { detecting, yield_one_in: 8, ..plan.sim(seed) });
     let table = M::create(sim.clone(), seed).map_err(|error| format!("create: {error}"))?;
     {
         let (bench, ledger, keys) = (bench.clone(), ledger.clone(), plan.keys.clone());

@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::asked::{Answer, Asked};
 use crate::baton::{self, Baton};
+use crate::crash::fences_are_free;
 use crate::failure::{Failure, guarded};
 use crate::history::{Event, Violation, check, overlapping, with_answers_swapped};
 use crate::pool::Pool;
@@ -178,6 +179,7 @@ pub fn scenario<T: Subject>(
         let sim = Sim::new(SimOptions {
             seed,
             model,
+            free_fences: fences_are_free(seed),
             recording: seed.is_multiple_of(RECORD_ONE_IN),
             give_way: baton::tick,
             pool: memory.clone(),

@@ -41,55 +41,54 @@ struct Types<'a> {
     value: (&'a str, Form),
 }
 
-/// A design of the library: options and tables have no common trait, so each is written out by the compiler.
-macro_rules! design {
-    ($design:ident, $name:literal, $table:ident, disks: $disks:literal) => {
-        struct $design;
+/// The designs of the library: options and tables have no common trait, so each is written out by the compiler.
+macro_rules! designs {
+    ($($design:ident: $name:literal, $table:ident, disks: $disks:literal;)*) => {
+        /// Every design that can be created and opened.
+        const KNOWN: &[Known] = &[$(Known::of::<$design>()),*];
 
-        impl Design for $design {
-            const NAME: &'static str = $name;
-            const DISKS: bool = $disks;
+        $(
+            struct $design;
 
-            fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
-            where
-                K: Untyped + Key + ?Sized,
-                V: Untyped + Value + ?Sized,
-            {
-                let mut made = $table::<K, V>::options()
-                    .durability(options.durability)
-                    .acknowledging(options.sync)
-                    .stored_types(types.key, types.value);
-                if let Some(capacity) = options.capacity {
-                    made = made.capacity(capacity);
+            impl Design for $design {
+                const NAME: &'static str = $name;
+                const DISKS: bool = $disks;
+
+                fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>
+                where
+                    K: Untyped + Key + ?Sized,
+                    V: Untyped + Value + ?Sized,
+                {
+                    let mut made = $table::<K, V>::options()
+                        .durability(options.durability)
+                        .acknowledging(options.sync)
+                        .stored_types(types.key, types.value);
+                    if let Some(capacity) = options.capacity {
+                        made = made.capacity(capacity);
+                    }
+                    if let Some(max_bytes) = options.max_bytes {
+                        made = made.max_bytes(max_bytes);
+                    }
+                    Ok(Box::new(made.create(path)?))
                 }
-                if let Some(max_bytes) = options.max_bytes {
-                    made = made.max_bytes(max_bytes);
-                }
-                Ok(Box::new(made.create(path)?))
-            }
 
-            fn open<K, V>(pm: Mapped) -> Result<AnyBox>
-            where
-                K: Untyped + Key + ?Sized,
-                V: Untyped + Value + ?Sized,
-            {
-                Ok(Box::new($table::<K, V>::options().open_on(pm)?))
+                fn open<K, V>(pm: Mapped) -> Result<AnyBox>
+                where
+                    K: Untyped + Key + ?Sized,
+                    V: Untyped + Value + ?Sized,
+                {
+                    Ok(Box::new($table::<K, V>::options().open_on(pm)?))
+                }
             }
-        }
+        )*
     };
 }
-design!(DashExtendible, "dash-eh", DashEh, disks: false);
-design!(DashLinear, "dash-lh", DashLh, disks: false);
-design!(IcebergHt, "iceberg", Iceberg, disks: false);
-design!(PlushHt, "plush", Plush, disks: true);
-
-/// Every design that can be created and opened.
-const KNOWN: [Known; 4] = [
-    Known::of::<DashExtendible>(),
-    Known::of::<DashLinear>(),
-    Known::of::<IcebergHt>(),
-    Known::of::<PlushHt>(),
-];
+designs! {
+    DashExtendible: "dash-eh", DashEh, disks: false;
+    DashLinear: "dash-lh", DashLh, disks: false;
+    IcebergHt: "iceberg", Iceberg, disks: false;
+    PlushHt: "plush", Plush, disks: true;
+}
 
 /// Their names.
 pub(super) const NAMES: &[&str] = &{
@@ -118,7 +117,7 @@ impl Known {
 
     /// The design of that name.
     pub(super) fn named(name: &str) -> Option<Self> {
-        KNOWN.into_iter().find(|known| known.name == name)
+        KNOWN.iter().copied().find(|known| known.name == name)
     }
 
     /// Makes a table.

@@ -10,8 +10,9 @@
 //! as the line itself, and hints that are an operation apart from each other wait one after the other. So stages are
 //! made in bursts, hints right behind hints, where tables live in files: [`rolling_in_bursts`].
 //!
-//! Only `run` may decide anything. Hints and peeks see memory as it was earlier, and other operations of the same batch
-//! run in between; so an entry should hold the hash, and never a pointer into a table that may be resized.
+//! Only `run` may decide anything, and only `third` besides may change anything: it may take locks. Hints and peeks see
+//! memory as it was earlier, and other operations of the same batch run in between; so an entry should hold the hash, and
+//! never a pointer into a table that may be resized.
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -46,7 +47,7 @@ pub trait Stages {
     /// Peeks at that line and asks for the one that it leads to; what it tells `third` is in the entry.
     fn second(&mut self, entry: &mut Self::Entry);
 
-    /// Peeks at what `second` asked for, where that leads on.
+    /// Peeks at what `second` asked for, where that leads on; or takes the locks of the burst that comes next.
     #[inline(always)]
     fn third(&mut self, _entry: Self::Entry) {}
 

@@ -126,25 +126,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
 
     fn write_batch<'k, 'v>(
         &self,
+        mode: Option<Mode>,
         count: usize,
-        operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+        key: impl Fn(usize) -> Arg<'k, K>,
+        value: impl Fn(usize) -> Raw<'v>,
         mut answer: impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,
     {
         let mut writer = Writer::new(self);
-        let key_of = |index| operation(index).0;
         let mut failure = Ok(());
         let writes = pipeline::stages(
-            |index| self.ahead(self.core.records.probe(operation(index).0).hash),
+            |index| self.ahead(self.core.records.probe(key(index)).hash),
             |ahead| ask(&ahead, prefetch_read),
             |ahead| self.core.pm.peek(|| self.peek_room(&ahead)),
             |index, ahead| {
-                let (key, write) = operation(index);
-                let mut took = writer.take_up(index, ahead, K::raw(key), write);
+                let write = mode.map(|mode| (mode, value(index)));
+                let mut took = writer.take_up(index, ahead, K::raw(key(index)), write);
                 if took.is_ok() && writer.is_full() {
-                    took = writer.run_all(&key_of, &mut answer);
+                    took = writer.run_all(&key, &mut answer);
                 }
                 match took {
                     Ok(()) => ControlFlow::Continue(()),
@@ -157,7 +158,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
         );
         pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, writes);
         // What came before a failure is made durable and answered.
-        let finished = writer.run_all(&key_of, &mut answer);
+        let finished = writer.run_all(&key, &mut answer);
         failure.and(finished)
     }
 }

@@ -76,6 +76,7 @@ common_options! {
     options: DashOptions,
     policy: P: Directory,
     table: Dash,
+    public: DashEh,
     name: "Dash",
     unit: "segment",
     disk: "`Disk` is refused: the order of stores within a line matters here.",
@@ -84,6 +85,12 @@ common_options! {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     /// Stash buckets in each segment of a new table, 2 (the default) to 4: more give a higher load factor.
+    ///
+    /// ```
+    /// let dense = icefield::DashEh::<u64, u64>::options().stash_buckets(4).in_memory()?;
+    /// assert!(dense.capacity() > icefield::DashEh::<u64, u64>::in_memory()?.capacity());
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     #[must_use]
     pub fn stash_buckets(mut self, buckets: u32) -> Self {
         self.geometry.stash = buckets;
@@ -102,6 +109,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     ///
     /// # Errors
     /// As [`DashOptions::create`].
+    ///
+    /// ```
+    /// use icefield::DashEh;
+    /// use icefield::pm::{Mapped, MappedOptions};
+    /// let pm = Mapped::anonymous(MappedOptions::default())?;
+    /// let table = DashEh::<u64, u64>::options().create_on(pm)?;
+    /// table.put(1, 10)?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
         self.validate()?;
@@ -121,6 +137,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     ///
     /// # Errors
     /// As [`DashOptions::open`].
+    ///
+    /// ```
+    /// use icefield::DashEh;
+    /// use icefield::pm::{Mapped, MappedOptions};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// drop(DashEh::<u64, u64>::create(&path)?);
+    /// let pm = Mapped::open(&path, MappedOptions::default())?;
+    /// assert!(DashEh::<u64, u64>::options().open_on(pm)?.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
         let (table, identity) = superblock::read(&pm)?;
@@ -239,6 +266,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<
     }
 }
 
+/// How a table grows by linear hashing:
+///
+/// ```
+/// use icefield::{DashLh, Expansion};
+/// let small = DashLh::<u64, u64>::options()
+///     .first_array(1) // As small as can be,
+///     .stride(4) // growing by arrays of 1, 1, 1, 1, 2, 2, 2, 2, 4 .. segments,
+///     .expansion(Expansion::Load { percent: 90 }) // when nine slots of ten are used.
+///     .in_memory()?;
+/// assert!(small.capacity() < DashLh::<u64, u64>::in_memory()?.capacity());
+/// # Ok::<(), icefield::Error>(())
+/// ```
 impl<K: Key + ?Sized, V: Value + ?Sized> DashOptions<K, V, Lh> {
     /// Segments in the first array of a new table, a power of two up to 4096; 64 by default. No table is smaller.
     #[must_use]

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::Iceberg;
+use super::at_once::AtOnce;
 use super::core::{Core, place_of};
 use super::fingerprints::candidates_back;
 use super::layout::{Shape, Slot, fingerprint};
@@ -21,12 +22,12 @@ use crate::table::{Arg, Owned, same_length};
 /// How far ahead the ring fetches fingerprints, and when it looks at them to fetch slots; how many at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
-const BURST: usize = 8;
+pub(super) const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Asks for the fingerprints of a hash's front bucket.
     #[inline(always)]
-    fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
+    pub(super) fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
         hint(self.front_line(self.shape().front(hash)).0);
     }
 
@@ -109,9 +110,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// As [`Core::fetch_for_write`] of a hash whose fingerprints are at hand, but for one slot, which it gives.
     #[inline(always)]
-    fn fetch_all_but_one(&self, isa: impl Isa, hash: u64, mode: Option<Mode>) -> Option<&Slot> {
+    pub(super) fn fetch_all_but_one(
+        &self,
+        isa: impl Isa,
+        hash: u64,
+        mode: Option<Mode>,
+    ) -> Option<&Slot> {
         let shape = self.shape();
-        let candidate = self.candidate(isa, shape, hash);
+        let bucket = shape.front(hash);
+        let view = self.front_line(bucket).view(isa, fingerprint(hash), self.front_mask());
+        let slot = |slots: u64| match slots {
+            0 => None,
+            slots => self.front_at(bucket, slots.trailing_zeros()),
+        };
+        let candidate = slot(view.candidates);
         if candidate.is_none() || takes_room(mode) {
             self.fetch_words(shape.back(hash));
         }
@@ -121,7 +133,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if let Some(slot) = candidate {
             prefetch_write(slot);
         }
-        self.room_at(shape.front(hash))
+        slot(view.empty)
     }
 
     #[inline(always)]
@@ -206,25 +218,32 @@ where
 }
 
 /// The writes of a batch, for whichever instruction set there is.
-struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, O, A> {
-    table: &'a Iceberg<K, V, M>,
+pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
+    pub(super) table: &'a Iceberg<K, V, M>,
+    /// `None`: removals.
+    pub(super) mode: Option<Mode>,
     count: usize,
-    operation: O,
-    answer: A,
+    pub(super) key: F,
+    pub(super) value: G,
+    pub(super) answer: A,
 }
 
-impl<'k, 'v, K, V, M, O, A> Kernel for Writes<'_, K, V, M, O, A>
+impl<'k, 'v, K, V, M, F, G, A> Kernel for Writes<'_, K, V, M, F, G, A>
 where
     K: Key + ?Sized + 'k,
     V: Value + ?Sized,
     M: Medium,
-    O: Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+    F: Fn(usize) -> Arg<'k, K>,
+    G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, Wrote) -> Result<()>,
 {
     type Output = Result<()>;
 
     #[inline(always)]
     fn run<I: Isa>(mut self, isa: I) -> Result<()> {
+        if self.table.core.pm.fence_is_free() {
+            return self.run_at_once(isa);
+        }
         let mut writer = Writer::new(self.table);
         let result = self.run_windows(isa, &mut writer);
         // What came before a failure is made durable and answered.
@@ -233,14 +252,23 @@ where
     }
 }
 
-impl<'k, 'v, K, V, M, O, A> Writes<'_, K, V, M, O, A>
+impl<'k, 'v, K, V, M, F, G, A> Writes<'_, K, V, M, F, G, A>
 where
     K: Key + ?Sized + 'k,
     V: Value + ?Sized,
     M: Medium,
-    O: Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+    F: Fn(usize) -> Arg<'k, K>,
+    G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, Wrote) -> Result<()>,
 {
+    #[inline(always)]
+    fn run_at_once<I: Isa>(self, isa: I) -> Result<()> {
+        let (pin, count, mut failure) = (self.table.core.pin(), self.count, Ok(()));
+        let stages = AtOnce::new(self, isa, &pin, &mut failure);
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, stages);
+        failure
+    }
+
     /// Runs window after window. The next one's slots, and the fingerprints of the one after it, are asked for all at
     /// once between this one's flushes and its fence: their latencies pass together, and while the flushes do.
     #[inline(always)]
@@ -250,9 +278,10 @@ where
         self.fetch_slots(isa, 0, &hashes);
         self.fetch_lines(WINDOW, &mut ahead);
         for start in (0..self.count).step_by(WINDOW) {
+            writer.take_locks(hashes.into_iter().take(self.count - start));
             for (index, &hash) in (start..self.count).zip(&hashes) {
-                let (key, write) = (self.operation)(index);
-                let probe = Probe { hash, key: K::raw(key) };
+                let write = self.mode.map(|mode| (mode, (self.value)(index)));
+                let probe = Probe { hash, key: K::raw((self.key)(index)) };
                 writer.run_on(isa, index, &probe, write, &mut self.answer)?;
             }
             writer.flush();
@@ -269,7 +298,7 @@ where
     fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
         let core = &self.table.core;
         for (index, hash) in (start..self.count).zip(hashes) {
-            *hash = core.records.probe((self.operation)(index).0).hash;
+            *hash = core.records.probe((self.key)(index)).hash;
             core.fetch_line(*hash, prefetch_write);
         }
     }
@@ -279,9 +308,8 @@ where
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
         let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);
-        for (index, &hash) in (start..self.count).zip(hashes) {
-            let mode = (self.operation)(index).1.map(|(mode, _)| mode);
-            if let Some(slot) = self.table.core.fetch_all_but_one(isa, hash, mode) {
+        for (_, &hash) in (start..self.count).zip(hashes) {
+            if let Some(slot) = self.table.core.fetch_all_but_one(isa, hash, self.mode) {
                 slots[found] = std::ptr::from_ref(slot);
                 found += 1;
             }
@@ -325,13 +353,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchEngine<K, V> for Iceber
 
     fn write_batch<'k, 'v>(
         &self,
+        mode: Option<Mode>,
         count: usize,
-        operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+        key: impl Fn(usize) -> Arg<'k, K>,
+        value: impl Fn(usize) -> Raw<'v>,
         answer: impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()>
     where
         K: 'k,
     {
-        dispatch(Writes { table: self, count, operation, answer })
+        dispatch(Writes { table: self, mode, count, key, value, answer })
     }
 }

@@ -6,13 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fingerprints::{BackWord, FrontLine, candidates_back, taken_back};
 use super::grow::Moves;
-use super::layout::{
-    EMPTY_KEY, Phase, Root, SIDE_KEY, SLOT_BYTES, Shape, Slot, Yards, fingerprint,
-};
+use super::layout::{EMPTY_KEY, Root, SIDE_KEY, SLOT_BYTES, Shape, Slot, Yards, fingerprint};
 use super::overflow::Overflow;
 use crate::base::counter::ShardedCounter;
-use crate::base::gate::{Closed, Gate, Pass};
-use crate::base::group::{Isa, Native};
+use crate::base::gate::{Closed, Gate};
+use crate::base::group::Isa;
 use crate::base::memory::ZeroedArray;
 use crate::base::sync::Lines;
 use crate::key::{Key, Value};
@@ -110,21 +108,6 @@ pub(super) enum Search<'a> {
     Absent {
         room: u64,
     },
-}
-
-/// A key's front bucket, locked: the key's record does not come, go or change meanwhile.
-pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M> {
-    core: &'a Core<K, V, M>,
-    pub(super) shape: Shape,
-    line: FrontLine<'a>,
-    _pass: Pass<'a>,
-}
-
-impl<K: ?Sized, V: ?Sized, M> Drop for Locked<'_, K, V, M> {
-    #[inline]
-    fn drop(&mut self) {
-        self.line.unlock();
-    }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -267,32 +250,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.records.pin()
     }
 
-    /// Locks a key's front bucket, where it is for as long as the caller is inside the gate.
-    #[inline]
-    pub(super) fn lock(&self, hash: u64) -> Result<Locked<'_, K, V, M>> {
-        let pass = self.gate.enter();
-        let shape = self.shape();
-        if shape.is(Phase::Doubling) {
-            self.make_way(shape, hash)?;
-        }
-        let line = self.front_line(shape.front(hash));
-        line.lock(&self.pm);
-        Ok(Locked { core: self, shape, line, _pass: pass })
-    }
-
-    /// Finds a key under its lock, after a doubling has moved its buckets.
+    /// Finds a key under its lock, which is in this line, after a doubling has moved its buckets.
     #[inline(always)]
     pub(super) fn find_locked(
         &self,
         isa: impl Isa,
         shape: Shape,
+        line: FrontLine<'_>,
         probe: &Probe<'_>,
     ) -> Result<Search<'_>> {
         if self.is_side(probe) {
             return self.find_side();
         }
         let bucket = shape.front(probe.hash);
-        let view = self.front_line(bucket).view(isa, fingerprint(probe.hash), self.front_mask());
+        let view = line.view(isa, fingerprint(probe.hash), self.front_mask());
         let mut candidates = view.candidates;
         while candidates != 0 {
             let number = candidates.trailing_zeros();
@@ -361,17 +332,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// [`Error::NoSpace`] when the overflow yard cannot grow.
     #[inline(always)]
     pub(super) fn claim(&self, shape: Shape, probe: &Probe<'_>, room: u64) -> Result<Located<'_>> {
-        if room != 0 {
-            let (bucket, slot) = (shape.front(probe.hash), room.trailing_zeros());
-            self.guess(bucket, room & (room - 1));
-            let place = Place::Front(At::new(bucket, slot));
-            return Ok(Located { place, slot: self.front_slot(bucket, slot)? });
+        if room == 0 {
+            return self.claim_elsewhere(shape, probe);
         }
-        self.claim_elsewhere(shape, probe)
+        let (at, slot) = self.claim_front(shape, probe.hash, room)?;
+        Ok(Located { place: Place::Front(at), slot })
+    }
+
+    /// The first of the slots of `room`.
+    #[inline(always)]
+    pub(super) fn claim_front(&self, shape: Shape, hash: u64, room: u64) -> Result<(At, &Slot)> {
+        let (bucket, slot) = (shape.front(hash), room.trailing_zeros());
+        self.guess(bucket, room & (room - 1));
+        Ok((At::new(bucket, slot), self.front_slot(bucket, slot)?))
     }
 
     #[inline(never)]
-    fn claim_elsewhere(&self, shape: Shape, probe: &Probe<'_>) -> Result<Located<'_>> {
+    pub(super) fn claim_elsewhere(&self, shape: Shape, probe: &Probe<'_>) -> Result<Located<'_>> {
         let place =
             if self.is_side(probe) { Place::Side } else { self.claim_behind(shape, probe.hash)? };
         Ok(Located { place, slot: self.slot(place)? })
@@ -408,14 +385,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         claimed.slot.fill(&self.pm, key, record.value);
     }
 
-    /// Lets reads find a claimed slot, which is durable.
+    /// Lets reads find a claimed slot, which is durable; `line` is the one with the key's lock.
     #[inline(always)]
-    pub(super) fn publish(&self, place: Place, hash: u64) {
+    pub(super) fn publish(&self, line: FrontLine<'_>, place: Place, hash: u64) {
         match place {
-            Place::Side => {}
-            Place::Front(at) => {
-                self.front_line(at.bucket()).publish(at.slot(), fingerprint(hash));
-            }
+            Place::Front(at) => line.publish(at.slot(), fingerprint(hash)),
+            elsewhere => self.publish_elsewhere(elsewhere, hash),
+        }
+    }
+
+    #[inline(never)]
+    fn publish_elsewhere(&self, place: Place, hash: u64) {
+        match place {
+            Place::Side | Place::Front(_) => {}
             Place::Back(at) => self.back_word(at.bucket()).publish(at.slot(), fingerprint(hash)),
             Place::Overflow(slot) => self.overflow.link(slot, hash),
         }
@@ -443,57 +425,4 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 pub(super) fn place_of(candidates: u32) -> (usize, u32) {
     let place = candidates.trailing_zeros();
     (place as usize / 8, place % 8)
-}
-
-impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
-    /// Finds the key.
-    #[inline(always)]
-    pub(super) fn search(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<Search<'a>> {
-        self.core.find_locked(isa, self.shape, probe)
-    }
-
-    /// The key's place, if it has one.
-    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Located<'a>>> {
-        Ok(match self.search(Native::default(), probe)? {
-            Search::Found(found) => Some(found),
-            Search::Absent { .. } => None,
-        })
-    }
-
-    /// Inserts a record whose key is absent; tells where. One line, one flush, one fence.
-    #[inline(always)]
-    pub(super) fn insert(&self, probe: &Probe<'_>, record: Unlinked, room: u64) -> Result<Place> {
-        let core = self.core;
-        let claimed = core.claim(self.shape, probe, room)?;
-        core.fill(&claimed, record);
-        // P2, commit point: from here on a crash keeps the record.
-        core.pm.persist(claimed.slot);
-        core.publish(claimed.place, probe.hash);
-        Ok(claimed.place)
-    }
-
-    /// Replaces the value word of a record; returns the former one. One line, one flush, one fence.
-    #[inline]
-    pub(super) fn replace(&self, found: &Located<'_>, value: u64) -> u64 {
-        let pm = &self.core.pm;
-        let before = found.slot.value(pm);
-        found.slot.set_value(pm, value);
-        // P2, commit point.
-        pm.persist(found.slot);
-        before
-    }
-
-    /// Takes a record out; returns its value word. One line, one flush, one fence.
-    #[inline]
-    pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &Pin<'_>) -> u64 {
-        let core = self.core;
-        let (key, value) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
-        found.slot.empty(&core.pm);
-        // P2, commit point: from here on a crash keeps the record away.
-        core.pm.persist(found.slot);
-        core.release(found.place, hash);
-        core.records.retire_key(pin, key);
-        core.records.retire_value(pin, value);
-        value
-    }
 }

@@ -37,12 +37,10 @@ impl FrontLine<'_> {
     /// The slots whose byte is `byte`; the last slot's is compared without the bit that it shares with the lock.
     #[inline(always)]
     fn find(self, isa: impl Isa, byte: u8) -> u64 {
-        const LAST: u64 = 1 << 63;
-        let found = self.0.find_bytes(isa, byte) & !LAST;
-        let last = (self.0.0[7].load(Relaxed) >> 56) as u8;
+        let found = self.0.find_bytes(isa, byte);
         // Acquire (E2): pairs with the Release in `publish`.
         fence(Acquire);
-        found | u64::from((last ^ byte) & 0x7F == 0) << 63
+        found
     }
 
     /// The slots of `mask` that have the fingerprint.

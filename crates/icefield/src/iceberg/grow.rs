@@ -111,8 +111,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// was full; that the table cannot grow is its problem only when it finds no slot.
     #[cold]
     pub(super) fn grow_if_due(&self, hash: u64) {
-        let one_in = self.shape().buckets().min(LOAD_CHECK_ONE_IN);
-        if hash >> 16 & (one_in - 1) != 0 || !self.is_due() {
+        if !self.is_due_by(hash) {
             return;
         }
         // Somebody who holds it is doubling already.
@@ -122,6 +121,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // The records that are there have their slots; the next insert tries again.
             let _ = self.double();
         }
+    }
+
+    /// Whether the insert of this hash is one of the few that look at the load, and that asks for a doubling.
+    #[inline]
+    pub(super) fn is_due_by(&self, hash: u64) -> bool {
+        let one_in = self.shape().buckets().min(LOAD_CHECK_ONE_IN);
+        hash >> 16 & (one_in - 1) == 0 && self.is_due()
     }
 
     /// Doubles the table for an insert that found no slot; `false`: it cannot, or that would be no help, because few

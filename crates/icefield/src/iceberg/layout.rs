@@ -290,16 +290,15 @@ pub(super) fn scan_place(bucket: u64) -> u64 {
 }
 
 /// The one-byte hash by which buckets are searched. Its low seven bits are never all clear.
-#[inline]
+#[inline(always)]
 pub(super) fn fingerprint(hash: u64) -> u8 {
-    fingerprint_of((hash >> 48) as u16)
+    fingerprint_of((hash >> 56) as u8)
 }
 
-/// [`fingerprint`], of the hash's highest bits.
+/// [`fingerprint`], of the hash's highest byte.
 #[inline(always)]
-pub(super) fn fingerprint_of(end: u16) -> u8 {
-    let low = ((u32::from(end << 1) * 127) >> 16) as u8 + 1;
-    low | (end >> 8) as u8 & 0x80
+pub(super) fn fingerprint_of(byte: u8) -> u8 {
+    byte | u8::from(byte & 0x7F == 0)
 }
 
 #[cfg(test)]

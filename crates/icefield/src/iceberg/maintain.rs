@@ -290,8 +290,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
         let core = &self.core;
-        let Ok(locked) = core.lock(owner) else { return };
-        if let Ok(live) = core.refers(locked.shape, owner, blob) {
+        let inside = core.enter();
+        let Ok(_locked) = core.lock(&inside, owner) else { return };
+        if let Ok(live) = core.refers(inside.shape, owner, blob) {
             mark(live);
         }
     }

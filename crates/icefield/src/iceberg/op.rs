@@ -1,9 +1,10 @@
 //! The single operations (§3.2, §5.1): each locks its front bucket or nothing, and is durable when it returns.
 
 use super::Iceberg;
-use super::core::{Located, Locked, Place, Search};
+use super::core::{Located, Search};
 use super::layout::Phase;
-use crate::base::group::Native;
+use super::locked::Locked;
+use crate::base::group::{Isa, Native};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::engine::{Engine, Mode, Wrote};
@@ -22,18 +23,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Ok(found.filter(|found| before == found.slot.value(&self.core.pm)))
     }
 
-    /// Links a prepared record; tells whether it is a new one for which its front bucket had no room.
-    #[inline]
-    fn try_write(
+    /// Links a prepared record; tells whether it is a new one for which its front bucket had no room. The caller counts
+    /// it, inside.
+    #[inline(always)]
+    pub(super) fn try_write(
         &self,
+        isa: impl Isa,
+        locked: Locked<'_, K, V, M>,
         pin: &Pin<'_>,
         probe: &Probe<'_>,
         record: Unlinked,
         mode: Mode,
     ) -> Result<(Wrote, bool)> {
         let core = &self.core;
-        let locked = core.lock(probe.hash)?;
-        Ok(match (locked.search(Native::default(), probe)?, mode) {
+        Ok(match (locked.search(isa, probe)?, mode) {
             (Search::Found(found), Mode::TryInsert) => {
                 (Wrote::Occupied(found.slot.value(&core.pm)), false)
             }
@@ -47,10 +50,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             (Search::Absent { room }, Mode::TryInsert | Mode::Upsert) => {
                 // P1: blobs are durable before a slot refers to them.
                 self.persist_prepared();
-                let place = locked.insert(probe, record, room)?;
-                core.length.add(0, 1);
-                (Wrote::Inserted, matches!(place, Place::Back(_) | Place::Overflow(_)))
+                let crowded = locked.insert(probe, record, room)?;
+                (Wrote::Inserted, crowded)
             }
+        })
+    }
+
+    /// Removes a key; its former value word is good while `pin` lasts. The caller counts that, inside.
+    #[inline(always)]
+    pub(super) fn try_remove(
+        &self,
+        isa: impl Isa,
+        locked: Locked<'_, K, V, M>,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<u64>> {
+        Ok(match locked.search(isa, probe)? {
+            Search::Found(found) => Some(locked.remove(&found, probe.hash, pin)),
+            Search::Absent { .. } => None,
         })
     }
 }
@@ -106,10 +123,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     ) -> Result<Wrote> {
         let core = &self.core;
         loop {
-            match self.try_write(pin, probe, record, mode) {
-                Ok((wrote, false)) => return Ok(wrote),
-                Ok((wrote, true)) => {
-                    core.grow_if_due(probe.hash);
+            let inside = core.enter();
+            let locked = core.lock(&inside, probe.hash)?;
+            let result = self.try_write(Native::default(), locked, pin, probe, record, mode);
+            if let Ok((Wrote::Inserted, _)) = result {
+                core.length.add(0, 1);
+            }
+            drop(inside);
+            match result {
+                Ok((wrote, crowded)) => {
+                    if crowded {
+                        core.grow_if_due(probe.hash);
+                    }
                     return Ok(wrote);
                 }
                 // Every slot that the record could take is taken, and the overflow yard cannot grow.
@@ -130,7 +155,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         before: u64,
         value: u64,
     ) -> Result<Wrote> {
-        let locked = self.core.lock(probe.hash)?;
+        let inside = self.core.enter();
+        let locked = self.core.lock(&inside, probe.hash)?;
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(Wrote::Absent) };
         self.persist_prepared();
         let word = locked.replace(&found, value);
@@ -141,15 +167,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
     fn remove_probed(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
         self.look_ahead(probe.hash, None);
         self.core.pm.writable()?;
-        let locked = self.core.lock(probe.hash)?;
-        let Some(found) = locked.find(probe)? else { return Ok(None) };
-        let before = locked.remove(&found, probe.hash, pin);
-        self.core.length.add(0, -1);
-        Ok(Some(before))
+        let inside = self.core.enter();
+        let locked = self.core.lock(&inside, probe.hash)?;
+        let removed = self.try_remove(Native::default(), locked, pin, probe)?;
+        if removed.is_some() {
+            self.core.length.add(0, -1);
+        }
+        Ok(removed)
     }
 
     fn remove_still(&self, pin: &Pin<'_>, probe: &Probe<'_>, before: Option<u64>) -> Result<bool> {
-        let locked = self.core.lock(probe.hash)?;
+        let inside = self.core.enter();
+        let locked = self.core.lock(&inside, probe.hash)?;
         let Some(before) = before else { return Ok(locked.find(probe)?.is_none()) };
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };
         self.core.length.add(0, -1);

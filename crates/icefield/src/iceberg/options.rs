@@ -78,6 +78,7 @@ impl<K: ?Sized, V: ?Sized> Default for IcebergOptions<K, V> {
 common_options! {
     options: IcebergOptions,
     table: Iceberg,
+    public: Iceberg,
     name: "IcebergHT",
     unit: "bucket",
     disk: "`Disk` is refused: the order of stores within a line matters here.",
@@ -102,6 +103,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     }
 
     /// How many threads recover a table when it is opened; as many as the machine has by default.
+    ///
+    /// ```
+    /// use icefield::Iceberg;
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// drop(Iceberg::<u64, u64>::create(&path)?);
+    /// let table = Iceberg::<u64, u64>::options().threads(2).open(&path)?;
+    /// println!("{:?}", table.recovery().open_time);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -128,6 +139,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     ///
     /// # Errors
     /// As [`IcebergOptions::create`].
+    ///
+    /// ```
+    /// use icefield::Iceberg;
+    /// use icefield::pm::{Mapped, MappedOptions};
+    /// let pm = Mapped::anonymous(MappedOptions::default())?;
+    /// let table = Iceberg::<u64, u64>::options().create_on(pm)?;
+    /// table.put(1, 10)?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Iceberg<K, V, M>> {
         let started = Instant::now();
         self.validate()?;
@@ -155,6 +175,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     ///
     /// # Errors
     /// As [`IcebergOptions::open`].
+    ///
+    /// ```
+    /// use icefield::Iceberg;
+    /// use icefield::pm::{Mapped, MappedOptions};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// drop(Iceberg::<u64, u64>::create(&path)?);
+    /// let pm = Mapped::open(&path, MappedOptions::default())?;
+    /// assert!(Iceberg::<u64, u64>::options().open_on(pm)?.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_on<M: Medium>(self, pm: M) -> Result<Iceberg<K, V, M>> {
         let started = Instant::now();
         let (table, identity) = superblock::read(&pm)?;

@@ -120,7 +120,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let (mut ends, mut used) = ([0; 64], [0; 64]);
         for (slot, (end, used)) in slots.iter().zip(ends.iter_mut().zip(&mut used)) {
             let key = slot.key(&self.pm);
-            *end = (hash.word(key) >> 48) as u16;
+            *end = (hash.word(key) >> 56) as u8;
             *used = u8::from(key != EMPTY_KEY);
         }
         let mut bytes = [0; 64];

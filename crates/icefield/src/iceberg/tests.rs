@@ -1,8 +1,11 @@
 //! Tables on the simulated medium, small enough for Miri.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{Iceberg, IcebergOptions, Yards};
 use crate::pm::sim::{Sim, SimOptions};
-use crate::{Decision, Key, OnFailure, Op, Result, Value};
+use crate::{Decision, Durability, Key, OnFailure, Op, Result, Value};
 
 /// Records that make a [`tiny`] table double several times.
 const RECORDS: u64 = 40;
@@ -19,7 +22,12 @@ fn reopened(sim: &Sim) -> Sim {
 
 #[test]
 fn words_come_and_go() -> Result<()> {
-    let sim = Sim::new(SimOptions::default());
+    [false, true].into_iter().try_for_each(|free_fences| {
+        words_come_and_go_on(Sim::new(SimOptions { free_fences, ..SimOptions::default() }))
+    })
+}
+
+fn words_come_and_go_on(sim: Sim) -> Result<()> {
     let table = tiny::<u64, u64>().create_on(sim.clone())?;
     for key in 0..RECORDS {
         assert_eq!(table.insert(key, key + 1)?, None);
@@ -30,6 +38,15 @@ fn words_come_and_go() -> Result<()> {
     for ((key, _), previous) in pairs.iter().zip(previous) {
         assert_eq!(previous, (*key < RECORDS).then_some(key + 1));
     }
+    let keys: Vec<u64> = (0..10).map(|key| 2 * RECORDS + key).collect();
+    let mut removed = vec![None; keys.len()];
+    table.remove_batch(&keys, &mut removed)?;
+    assert!(removed.iter().all(Option::is_none));
+    table.put_batch(&keys.iter().map(|&key| (key, key)).collect::<Vec<_>>())?;
+    // The same key twice in a burst.
+    table.put_batch(&[(keys[0], 1), (keys[0], 2)])?;
+    table.remove_batch(&keys, &mut removed)?;
+    assert_eq!(removed[..2], [Some(2), Some(keys[1])]);
     let add = |value: Option<&u64>| value.map_or(Decision::Keep, |value| Decision::Put(value + 1));
     table.compute(0, add)?;
     let mut ops = [Op::get(0), Op::remove(0), Op::get(0), Op::put(0, 7), Op::get(2)];
@@ -91,5 +108,33 @@ fn reads_go_on_beside_a_writer() -> Result<()> {
     })?;
     assert_eq!((table.get(1000)?, table.len()?), (None, RECORDS / 2));
     assert!(table.check()?.is_clean());
+    Ok(())
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "the real medium")]
+fn a_clear_between_batches_leaves_the_count_right() -> Result<()> {
+    for durability in [Durability::Memory, Durability::PmemForced] {
+        for round in 0..300 {
+            let table = tiny::<u64, u64>().durability(durability).in_memory()?;
+            let batch: Vec<(u64, u64)> = (0..20).map(|key| (key, round)).collect();
+            let begun = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    (0..40).try_for_each(|_| {
+                        begun.store(true, Relaxed);
+                        table.put_batch(&batch)
+                    })
+                });
+                while !begun.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+                (0..5).try_for_each(|_| table.clear())?;
+                writer.join().unwrap_or(Ok(()))
+            })?;
+            let report = table.check()?;
+            assert!(report.is_clean(), "round {round}: {:?}", report.faults);
+        }
+    }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! Each operation of a window locks its front bucket and decides what it will do. Only the first lock of a window is
 //! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
-//! something, so no order of locking is needed. Nothing is stored to a slot before all of them are decided: then come
+//! something, so no order of locking is needed. A batch of one kind tries them all before its window begins
+//! ([`Writer::take_locks`]); those that were free then are held, the others tried again in their turn. Nothing is stored to a slot before all of them are decided: then come
 //! the stores, their flushes, one fence (two when there are blobs, whose own is the first), and then fingerprints and
 //! unlocking. A second operation on a key of the window closes it.
 
@@ -10,7 +11,7 @@ use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
 use super::fingerprints::FrontLine;
 use super::layout::{Phase, Shape};
-use crate::base::gate::Pass;
+use super::locked::Inside;
 use crate::base::group::{Isa, Native};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
@@ -41,12 +42,23 @@ struct Staged<'t> {
     /// Its number in the batch.
     index: usize,
     hash: u64,
+    /// The one with its lock.
+    line: FrontLine<'t>,
     /// What a removal has none of.
     record: Option<Unlinked>,
     plan: Plan<'t>,
 }
 
 impl Staged<'_> {
+    /// Records that it adds.
+    fn growth(&self) -> i64 {
+        match self.plan {
+            Plan::Insert(_) => 1,
+            Plan::Remove { .. } => -1,
+            Plan::Answer(_) | Plan::Replace { .. } => 0,
+        }
+    }
+
     /// The operation's answer once its window is committed.
     fn answer(&self) -> Wrote {
         match self.plan {
@@ -112,11 +124,13 @@ pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     /// Whether anything has been flushed that no fence has followed.
     flushed: bool,
     held: Vec<Held<'t>>,
+    /// So many operations of the window, the first ones, have their locks already, in their order.
+    ahead: usize,
     marks: Marks,
     /// Reads of a mixed batch that the open window has let pass: other threads' reads of its buckets wait.
     reads: usize,
     /// Inside the gate while anything is held, after `held` so that the locks go first.
-    pass: Option<(Pass<'t>, Shape)>,
+    inside: Option<Inside<'t>>,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M> {
@@ -151,9 +165,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             changes: false,
             flushed: false,
             held: Vec::with_capacity(WINDOW),
+            ahead: 0,
             marks: Marks::default(),
             reads: 0,
-            pass: None,
+            inside: None,
         }
     }
 
@@ -161,6 +176,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     /// waiting, or is the first.
     #[inline]
     fn hold(&mut self, shape: Shape, hash: u64) -> Option<usize> {
+        if self.staged.len() < self.ahead {
+            return Some(self.staged.len());
+        }
         let core = &self.table.core;
         let bucket = shape.front(hash);
         if self.marks.mark(bucket) {
@@ -181,11 +199,32 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         Some(self.held.len() - 1)
     }
 
+    /// Takes the locks of the operations of a window that has not begun, the first ones, one right after the other:
+    /// nothing overlaps with a locked instruction, so with looks at buckets between them each would be waited for. Up to
+    /// a bucket that is locked already, and none during a doubling, when buckets are moved before they are locked.
+    #[inline(always)]
+    pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
+        let (core, shape) = (&self.table.core, self.shape());
+        if !self.held.is_empty() || shape.is(Phase::Doubling) {
+            return;
+        }
+        for hash in hashes {
+            let bucket = shape.front(hash);
+            let line = core.front_line(bucket);
+            if !line.try_lock() {
+                break;
+            }
+            self.marks.mark(bucket);
+            self.held.push(Held { bucket, line, taken: 0 });
+        }
+        self.ahead = self.held.len();
+    }
+
     /// The shape of the table as long as the window is open.
     #[inline]
     fn shape(&mut self) -> Shape {
         let core = &self.table.core;
-        self.pass.get_or_insert_with(|| (core.gate.enter(), core.shape())).1
+        self.inside.get_or_insert_with(|| core.enter()).shape
     }
 
     /// Decides what an operation will do, and claims what it needs.
@@ -204,7 +243,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             core.make_way(shape, probe.hash)?;
         }
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
-        let plan = match (core.find_locked(isa, shape, probe)?, write) {
+        let line = self.held[held].line;
+        let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
             (Search::Absent { room }, Write::Put(Mode::TryInsert | Mode::Upsert, _)) => {
                 let held = &mut self.held[held];
                 let claimed = core.claim(shape, probe, room & !held.taken)?;
@@ -228,7 +268,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             }
         };
         self.changes |= !matches!(plan, Plan::Answer(_));
-        self.staged.push(Staged { index, hash: probe.hash, record: record_of(write), plan });
+        self.staged.push(Staged { index, hash: probe.hash, line, record: record_of(write), plan });
         Ok(Attempt::Staged)
     }
 
@@ -249,14 +289,17 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
     fn commit_window(&mut self) {
         self.flush();
         if self.flushed {
+            let core = &self.table.core;
             // P2 for the whole window, commit point of each operation.
-            self.table.core.pm.fence();
+            core.pm.fence();
             self.staged.iter().for_each(|staged| self.show(staged));
+            // Inside the gate: `clear` counts anew while nobody is.
+            core.length.add(0, self.staged.iter().map(Staged::growth).sum());
             self.flushed = false;
         }
         self.held.clear();
-        self.pass = None;
-        (self.marks, self.reads) = (Marks::default(), 0);
+        self.inside = None;
+        (self.ahead, self.marks, self.reads) = (0, Marks::default(), 0);
     }
 
     /// Stores to the slot of an operation and flushes it.
@@ -288,7 +331,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         let core = &self.table.core;
         match staged.plan {
             Plan::Answer(_) => {}
-            Plan::Insert(claimed) => core.publish(claimed.place, staged.hash),
+            Plan::Insert(claimed) => core.publish(staged.line, claimed.place, staged.hash),
             Plan::Replace { before, .. } => core.records.retire_value(&self.pin, before),
             Plan::Remove { found, key, before } => {
                 core.release(found.place, staged.hash);
@@ -304,7 +347,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         value: Raw<'_>,
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<Unlinked> {
-        let (table, holds_locks) = (self.table, self.pass.is_some());
+        let (table, holds_locks) = (self.table, self.inside.is_some());
         table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
     }
 
@@ -380,17 +423,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
         self.commit_window();
         let core = &self.table.core;
-        let (mut growth, mut crowded, mut result) = (0, None, Ok(()));
+        let (mut crowded, mut result) = (None, Ok(()));
         for staged in self.staged.drain(..) {
-            match staged.plan {
-                Plan::Insert(claimed) => {
-                    growth += 1;
-                    if matches!(claimed.place, Place::Back(_) | Place::Overflow(_)) {
-                        crowded = Some(staged.hash);
-                    }
-                }
-                Plan::Remove { .. } => growth -= 1,
-                Plan::Answer(_) | Plan::Replace { .. } => {}
+            if let Plan::Insert(Located { place: Place::Back(_) | Place::Overflow(_), .. }) =
+                staged.plan
+            {
+                crowded = Some(staged.hash);
             }
             let wrote = staged.answer();
             if let Some(record) = staged.record {
@@ -399,9 +437,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
             if result.is_ok() {
                 result = answer(staged.index, wrote);
             }
-        }
-        if growth != 0 {
-            core.length.add(0, growth);
         }
         if let Some(hash) = crowded {
             core.grow_if_due(hash);
@@ -412,8 +447,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> BatchWriter for Writer<'_, K
     fn holds_up(&mut self, hash: u64) -> bool {
         self.reads += 1;
         let held = |shape: Shape| self.held.iter().any(|held| held.bucket == shape.front(hash));
-        let open = self.pass.as_ref();
-        open.is_some_and(|(_, shape)| held(*shape) || self.reads > WINDOW)
+        self.inside.as_ref().is_some_and(|inside| held(inside.shape) || self.reads > WINDOW)
     }
 
     fn staged_answer(&self, index: usize) -> Option<Wrote> {

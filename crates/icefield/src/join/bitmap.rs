@@ -11,6 +11,9 @@ use std::fmt;
 /// let found = index.semi(&[5, 2, 1])?;
 /// assert_eq!(found.to_bytes(), [0b110]);
 /// assert_eq!(found.ones().collect::<Vec<_>>(), [1, 2]);
+/// assert_eq!(found.as_words(), [0b110]);
+/// assert_eq!((found.len(), found.count_ones()), (3, 2));
+/// assert!(found.get(2) && !found.get(0) && !found.is_empty());
 /// # Ok::<(), icefield::Error>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -120,6 +120,7 @@ impl<M: Medium> Site<'_, M> {
         let groups = shares * self.bits.groups(records).div_ceil(shares);
         let layout = Layout { records, groups, wide: 0 };
         let region = self.new_file(layout.bytes())?;
+        self.pm.huge_pages(&region);
         let starts = places.starts();
         self.scatter(source, &places, &starts, &region, layout)?;
         let wide = self.settle(&starts, &region, layout)?;

@@ -55,6 +55,16 @@ impl Word for KeyHash {
 /// let path = directory.path().join("customers.ice");
 /// let index = JoinIndex::<u64>::options().build_with_hash(&path, &customers, &[0, 1, 2], hash, verify)?;
 /// assert_eq!(index.probe_count(&["ann", "eve"])?, 2);
+/// index.probe(&["ann", "eve"], |position, row| assert!(position == 0 && customers[row as usize] == "ann"))?;
+/// assert_eq!(index.semi(&["eve", "bob"])?.to_bytes(), [0b10]);
+/// assert_eq!(index.anti(&["eve", "bob"])?.to_bytes(), [0b01]);
+/// assert_eq!(index.semi_count(&["ann", "eve", "bob"])?.1, 3);
+///
+/// assert!(index.remove_pair(b"ann", 2)?);
+/// assert_eq!((index.remove(b"bob")?, index.len()), (1, 1));
+/// index.insert(b"bob", 1)?;
+/// assert_eq!(index.merge()?.pairs, 2);
+/// assert!(index.hashes().check()?.is_clean() && !index.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HashedJoinIndex<H, V> {

@@ -18,7 +18,7 @@ use crate::base::hash::{HashKind, random_seed};
 use crate::base::parallel::all_cores;
 use crate::key::Word;
 use crate::pm::superblock::{self, Identity, SessionEnd};
-use crate::pm::{Durability, FaultPlan, Mapped, MappedOptions, Medium};
+use crate::pm::{Durability, FaultPlan, HugePages, Mapped, MappedOptions, Medium};
 use crate::table::RecoveryReport;
 use crate::{Error, Result};
 
@@ -42,10 +42,25 @@ type Found = (Arc<View<Mapped>>, RecoveryReport);
 /// assert_eq!(index.probe_count(&[7, 9])?, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Options go for openings, too, as far as an index does not decide itself:
+///
+/// ```
+/// use icefield::{Durability, Error, JoinIndex};
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("orders.ice");
+/// let options = JoinIndex::<u64>::options().durability(Durability::Process).max_bytes(1 << 30).huge_pages(true);
+/// drop(options.clone().hash_seed([1, 2]).build(&path, &[7, 8], &[0, 1])?);
+/// let reader = options.verify(true).open_read_only(&path)?; // Answers right or not at all.
+/// assert_eq!(reader.probe_count(&[7])?, 1);
+/// assert!(matches!(reader.merge(), Err(Error::ReadOnly)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct JoinOptions<K> {
     durability: Durability,
     max_bytes: Option<u64>,
+    huge_pages: HugePages,
     threads: Option<usize>,
     filter_bits: Option<u32>,
     delta_limit: Option<u64>,
@@ -70,6 +85,7 @@ impl<K> Default for JoinOptions<K> {
         Self {
             durability: Durability::Auto,
             max_bytes: None,
+            huge_pages: HugePages::Asked,
             threads: None,
             filter_bits: None,
             delta_limit: None,
@@ -97,6 +113,17 @@ impl<K: Word> JoinOptions<K> {
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Whether the files are put into huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere nothing
+    /// happens): probes then wait for fewer page tables. By default an index is when it is built, and one of 16 MiB or
+    /// more after a merge by two threads or more: by a thread that goes on when `merge` has returned, and that closing the
+    /// index waits for. `true`: one that is opened, too, which takes half a second to two seconds for a gigabyte, once;
+    /// later openings, and other processes, find it so. `false`: never.
+    #[must_use]
+    pub fn huge_pages(mut self, huge: bool) -> Self {
+        self.huge_pages = huge.into();
         self
     }
 
@@ -182,6 +209,30 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// As [`build`](Self::build), of the pairs of a source: whatever does not fit into memory twice, or once.
+    ///
+    /// ```
+    /// use icefield::{JoinIndex, JoinSource, Result};
+    /// /// A column, row by row.
+    /// struct Column(Vec<u64>);
+    /// impl JoinSource for Column {
+    ///     fn read(
+    ///         &self,
+    ///         part: usize,
+    ///         parts: usize,
+    ///         show: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>,
+    ///     ) -> Result<()> {
+    ///         let mine = self.0.iter().zip(0..).skip(part).step_by(parts);
+    ///         mine.into_iter().try_for_each(|(&key, row)| show(&[key], &[row]))
+    ///     }
+    /// }
+    /// let (customers, directory) = (Column(vec![7, 9, 7]), tempfile::tempdir()?);
+    /// let options = JoinIndex::<u64>::options();
+    /// let index = options.build_from(directory.path().join("orders.ice"), &customers)?;
+    /// assert_eq!(index.probe_count(&[7])?, 2);
+    /// assert_eq!(options.build_in_memory_from(&customers)?.len(), 3);
+    /// assert_eq!(options.build_in_memory(&customers.0, &[0, 1, 2])?.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`build`](Self::build), and what the source fails with.
@@ -285,6 +336,7 @@ impl<K: Word> JoinOptions<K> {
         JoinOptions {
             durability: self.durability,
             max_bytes: self.max_bytes,
+            huge_pages: self.huge_pages,
             threads: self.threads,
             filter_bits: self.filter_bits,
             delta_limit: self.delta_limit,
@@ -302,6 +354,7 @@ impl<K: Word> JoinOptions<K> {
         MappedOptions {
             durability: self.durability,
             max_bytes: self.max_bytes,
+            huge_pages: self.huge_pages,
             faults: self.faults.clone(),
             ..MappedOptions::default()
         }

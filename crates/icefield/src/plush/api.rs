@@ -100,7 +100,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// block_on(async {
     ///     let (one, two) = (table.put_async(1, 10), table.put_async(2, 20));
     ///     one.await?; // Durable, both by one sync.
-    ///     two.await
+    ///     two.await?;
+    ///     table.committed().await // Whatever else was put before.
     /// })?;
     /// assert_eq!(table.get(2)?, Some(20));
     /// # Ok::<(), icefield::Error>(())

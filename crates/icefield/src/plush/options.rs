@@ -93,6 +93,7 @@ impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
 common_options! {
     options: PlushOptions,
     table: Plush,
+    public: Plush,
     name: "Plush",
     unit: "root",
     disk: "`Disk` syncs once a call, or once for up to 512 records of a batch; see [`sync`](Self::sync).",
@@ -223,6 +224,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// # Errors
     /// As [`PlushOptions::create`].
+    ///
+    /// ```
+    /// use icefield::Plush;
+    /// use icefield::pm::{Mapped, MappedOptions};
+    /// let pm = Mapped::anonymous(MappedOptions::default())?;
+    /// let table = Plush::<u64, u64>::options().create_on(pm)?;
+    /// table.put(1, 10)?;
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
         let mut identity = self.common.identity::<K, V>(DESIGN, [0; 3]);
@@ -258,6 +268,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// # Errors
     /// As [`PlushOptions::open`].
+    ///
+    /// ```
+    /// use icefield::Plush;
+    /// use icefield::pm::{Mapped, MappedOptions};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// drop(Plush::<u64, u64>::create(&path)?);
+    /// let pm = Mapped::open(&path, MappedOptions::default())?;
+    /// assert!(Plush::<u64, u64>::options().open_on(pm)?.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_on<M: Medium>(mut self, pm: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
         let (table, identity) = superblock::read(&pm)?;

@@ -8,6 +8,7 @@
 mod faults;
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -412,6 +413,25 @@ impl Io {
             // serve.
             let _ =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+    }
+
+    /// Puts whole huge pages of a mapped file's range into huge pages, where the kernel can.
+    ///
+    /// # Safety
+    /// The range is page-aligned and mapped by the caller.
+    pub(crate) unsafe fn collapse(&self, base: NonNull<u8>, bytes: usize) {
+        const TRIES: u32 = 3;
+        for _ in 0..TRIES {
+            if self.enter("collapse").is_err() {
+                return;
+            }
+            // SAFETY: the advice moves content, and changes none. Kernels before 6.1, and most file systems, refuse it.
+            let answer = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) };
+            // Again where somebody held a page at the moment.
+            if answer == 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
+                return;
+            }
         }
     }
 

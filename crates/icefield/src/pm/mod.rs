@@ -28,7 +28,7 @@ mod mapped;
 
 #[doc(hidden)]
 pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
-pub use mapped::{Mapped, MappedOptions};
+pub use mapped::{HugePages, Mapped, MappedOptions};
 
 pub use commit::{Committed, SyncMode};
 

@@ -53,12 +53,14 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     /// Asks for what a write of a key with this hash will touch.
     fn hint(&self, hash: u64);
 
-    /// Runs `count` writes in order through windows. `operation` gives the key and what to do (nothing: remove);
-    /// `answer` gets what became of each, in order, once it is durable.
+    /// Runs `count` writes of one kind (no mode: removals, whose values nobody asks for) in order. `answer` gets what
+    /// became of each, in order, once it is durable.
     fn write_batch<'k, 'v>(
         &self,
+        mode: Option<Mode>,
         count: usize,
-        operation: impl Fn(usize) -> (Arg<'k, K>, Option<(Mode, Raw<'v>)>),
+        key: impl Fn(usize) -> Arg<'k, K>,
+        value: impl Fn(usize) -> Raw<'v>,
         answer: impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()>
     where
@@ -110,8 +112,8 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         if let Some(previous) = &previous {
             same_length(pairs.len(), previous.len())?;
         }
-        let operation = |index: usize| (pairs[index].0, Some((mode, V::raw(pairs[index].1))));
-        self.write_batch(pairs.len(), operation, |index, wrote| {
+        let (key, value) = (|index: usize| pairs[index].0, |index: usize| V::raw(pairs[index].1));
+        self.write_batch(Some(mode), pairs.len(), key, value, |index, wrote| {
             if let Some(previous) = &mut previous {
                 previous[index] = self.value_before(wrote)?;
             }
@@ -125,9 +127,8 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
         same_length(pairs.len(), outcomes.len())?;
-        let operation =
-            |index: usize| (pairs[index].0, Some((Mode::TryInsert, V::raw(pairs[index].1))));
-        self.write_batch(pairs.len(), operation, |index, wrote| {
+        let (key, value) = (|index: usize| pairs[index].0, |index: usize| V::raw(pairs[index].1));
+        self.write_batch(Some(Mode::TryInsert), pairs.len(), key, value, |index, wrote| {
             outcomes[index] =
                 self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
             Ok(())
@@ -136,14 +137,11 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
 
     fn remove_all(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
         same_length(keys.len(), removed.len())?;
-        self.write_batch(
-            keys.len(),
-            |index| (keys[index], None),
-            |index, wrote| {
-                removed[index] = self.value_before(wrote)?;
-                Ok(())
-            },
-        )
+        let (key, value) = (|index: usize| keys[index], |_| Raw::Word(0));
+        self.write_batch(None, keys.len(), key, value, |index, wrote| {
+            removed[index] = self.value_before(wrote)?;
+            Ok(())
+        })
     }
 
     fn value_before(&self, wrote: Wrote) -> Result<Option<Owned<V>>> {

@@ -62,6 +62,17 @@ macro_rules! public_face {
 
             #[doc = concat!(" Opens the table at `path`, or makes one; see ", "[`", stringify!($options), "::open_or_create`]", ".")]
             ///
+            /// ```
+            #[doc = concat!(" use icefield::{Error, ", stringify!($public), "};")]
+            /// let directory = tempfile::tempdir()?;
+            /// let path = directory.path().join("orders.ice");
+            #[doc = concat!(" ", stringify!($public), "::<u64, u64>::open_or_create(&path)?.put(7, 70)?;")]
+            #[doc = concat!(" let reader = ", stringify!($public), "::<u64, u64>::open_read_only(&path)?;")]
+            /// assert_eq!(reader.get(7)?, Some(70));
+            /// assert!(matches!(reader.put(8, 80), Err(Error::ReadOnly)));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
             /// # Errors
             #[doc = concat!(" As ", "[`", stringify!($options), "::open_or_create`]", ".")]
             pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self> {

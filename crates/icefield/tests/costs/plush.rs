@@ -3,7 +3,7 @@
 use icefield::pm::sim::Sim;
 use icefield::{Arg, Plush, Shape, Value};
 
-use crate::{Cost, cost, counting};
+use crate::{Cost, cost, counting, lines_of_reads};
 
 /// A Plush of small levels: 1024 records in the root and in level 1, 16 384 in level 2.
 fn small_plush(sim: &Sim, dram_filters: usize) -> Plush<u64, u64, Sim> {
@@ -103,18 +103,9 @@ fn plush_reads(dram_filters: usize, records: u64, levels: u64) -> [f64; 2] {
     for key in 0..records {
         table.put(key, key).expect("room");
     }
-    let (mut hits, mut misses) = (0, 0);
-    for key in 0..records {
-        let hit = cost(&sim, || table.get(key));
-        let miss = cost(&sim, || table.get(1_000_000 + key));
-        for read in [hit, miss] {
-            assert_eq!((read.flushes, read.fences, read.writes), (0, 0, 0), "key {key}");
-        }
-        hits += hit.bucket_lines;
-        misses += miss.bucket_lines;
-    }
+    let lines = lines_of_reads(&sim, &table, records);
     assert_eq!(detail_of(&table.stats(), "levels"), levels);
-    [hits, misses].map(|lines| lines as f64 / records as f64)
+    lines.map(|lines| lines as f64 / records as f64)
 }
 
 #[test]

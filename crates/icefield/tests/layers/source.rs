@@ -15,6 +15,8 @@ pub struct Source {
     pub comments: Vec<String>,
     /// Whether each line holds anything at all.
     pub is_blank: Vec<bool>,
+    /// The lines as they are.
+    pub lines: Vec<String>,
 }
 
 /// An identifier, or one or two characters of punctuation.
@@ -43,7 +45,8 @@ impl Source {
         let (code, comments) = split(text);
         let is_blank = text.lines().map(|line| line.trim().is_empty()).collect();
         let comments = comments.lines().map(str::to_owned).collect();
-        Self { path: path.to_owned(), modules, tokens: tokens(&code), comments, is_blank }
+        let lines = text.lines().map(str::to_owned).collect();
+        Self { path: path.to_owned(), modules, tokens: tokens(&code), comments, is_blank, lines }
     }
 
     /// The texts of the token at `index` and of those that follow.
@@ -152,7 +155,7 @@ fn resolve(mut here: Vec<String>, segments: &[String]) -> Vec<String> {
     here
 }
 
-fn is_name(character: char) -> bool {
+pub fn is_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
@@ -231,7 +234,8 @@ fn prefixed_literal(rest: &[char]) -> usize {
     }
 }
 
-fn tokens(code: &str) -> Vec<Token> {
+/// Names and punctuation.
+pub fn tokens(code: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     for (line, text) in code.lines().enumerate() {
         let mut rest = text.trim_start();

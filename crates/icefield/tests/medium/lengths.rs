@@ -179,3 +179,38 @@ fn punching_gives_space_back_and_reads_zero() {
         pm.reserve(&region, 5 << 20, 100).unwrap();
     }
 }
+
+/// In `tmpfs`, where the kernel can do it; elsewhere the same test of a refusal.
+#[test]
+fn huge_pages_change_no_content() {
+    const BYTES: u64 = 6 << 20;
+    let tmpfs = Path::new("/dev/shm");
+    let dir =
+        if tmpfs.is_dir() { tempfile::tempdir_in(tmpfs) } else { tempfile::tempdir() }.unwrap();
+    let path = dir.path().join("t.ice");
+    let options = |huge_pages| MappedOptions { huge_pages, ..process() };
+    let holds = |pm: &Mapped, region: &Region, bytes: u64| {
+        (1..bytes / 8).all(|word| cell(region, 8 * word).load(pm, Relaxed) == word)
+    };
+    let pm = make(&path, options(HugePages::Never), BYTES);
+    let region = data(&pm);
+    for word in 1..BYTES / 8 {
+        cell(&region, 8 * word).store(&pm, word, Relaxed);
+    }
+    drop((region, pm));
+    let reader = Mapped::open_read_only(&path, options(HugePages::All)).unwrap();
+    assert!(holds(&reader, &data(&reader), BYTES));
+    drop(reader);
+    for (round, huge_pages) in (1..).zip([HugePages::Asked, HugePages::All, HugePages::Never]) {
+        let pm = Mapped::open(&path, options(huge_pages)).unwrap();
+        let (region, end) = (data(&pm), BYTES + round * 3_000_000 / 8 * 8);
+        let before = region.len();
+        pm.grow(&region, end).unwrap();
+        pm.huge_pages(&region);
+        for word in before / 8..region.len() / 8 {
+            assert_eq!(cell(&region, 8 * word).load(&pm, Relaxed), 0);
+            cell(&region, 8 * word).store(&pm, word, Relaxed);
+        }
+        assert!(holds(&pm, &region, region.len()));
+    }
+}

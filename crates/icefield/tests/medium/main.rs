@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use icefield::pm::superblock::{self, Identity, TABLE_REGION};
 use icefield::pm::{
-    Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, Mapped, MappedOptions, Medium,
-    Region,
+    Cell64, Errno, FaultAction, FaultAt, FaultMode, FaultPlan, HugePages, Mapped, MappedOptions,
+    Medium, Region,
 };
 use icefield::{Durability, Error};
 
@@ -36,7 +36,7 @@ fn fast_scratch() -> tempfile::TempDir {
 }
 
 fn with(durability: Durability) -> MappedOptions {
-    MappedOptions { durability, ..MappedOptions::default() }
+    MappedOptions { durability, huge_pages: HugePages::All, ..MappedOptions::default() }
 }
 
 fn process() -> MappedOptions {

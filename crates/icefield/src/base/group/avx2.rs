@@ -2,8 +2,9 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m256i, _mm256_castsi256_pd, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64, _mm256_movemask_epi8,
-    _mm256_movemask_pd, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi64x,
+    __m256i, _mm256_and_si256, _mm256_castsi256_pd, _mm256_cmpeq_epi8, _mm256_cmpeq_epi64,
+    _mm256_movemask_epi8, _mm256_movemask_pd, _mm256_set1_epi8, _mm256_set1_epi64x,
+    _mm256_setr_epi64x,
 };
 
 use std::sync::atomic::AtomicU64;
@@ -115,10 +116,12 @@ fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
+    let [low, high] = load(line);
+    let compared = _mm256_setr_epi64x(-1, -1, -1, i64::MAX);
     let byte = _mm256_set1_epi8(byte as i8);
-    let [low, high] =
-        load(line).map(|words| _mm256_movemask_epi8(_mm256_cmpeq_epi8(words, byte)) as u32);
-    u64::from(low) | u64::from(high) << 32
+    let equal = |a, b| u64::from(_mm256_movemask_epi8(_mm256_cmpeq_epi8(a, b)) as u32);
+    let last = equal(_mm256_and_si256(high, compared), _mm256_and_si256(byte, compared));
+    equal(low, byte) | last << 32
 }
 
 /// The words of a line that other threads may be storing to.

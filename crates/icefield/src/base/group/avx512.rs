@@ -2,8 +2,8 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m512i, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask, _mm512_set1_epi8, _mm512_set1_epi64,
-    _mm512_setr_epi64,
+    __m512i, _mm512_and_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask, _mm512_set1_epi8,
+    _mm512_set1_epi64, _mm512_setr_epi64,
 };
 
 use std::sync::atomic::AtomicU64;
@@ -106,7 +106,10 @@ fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
-    _mm512_cmpeq_epi8_mask(load(line), _mm512_set1_epi8(byte as i8))
+    let compared = _mm512_setr_epi64(-1, -1, -1, -1, -1, -1, -1, i64::MAX);
+    let byte = _mm512_set1_epi8(byte as i8);
+    let words = _mm512_and_si512(load(line), compared);
+    _mm512_cmpeq_epi8_mask(words, _mm512_and_si512(byte, compared))
 }
 
 /// The words of a line that other threads may be storing to.

@@ -68,12 +68,15 @@ pub trait Isa: Copy + Send + Sync + 'static {
         equal(0) | equal(2) | equal(4) | equal(6)
     }
 
-    /// Bit `i` says whether byte `i` of `line` is `byte`. Other threads may be storing to the line: as for
-    /// [`Isa::find_keys`].
+    /// Bit `i` says whether byte `i` of `line` is `byte`, but for the highest bit of the line, which is somebody's lock
+    /// and not compared. Other threads may be storing to the line: as for [`Isa::find_keys`].
     #[inline(always)]
     fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
+        const LAST: u64 = 1 << 63;
         // Relaxed: as there.
-        self.match64(line.each_ref().map(|word| word.load(Relaxed)), byte)
+        let words = line.each_ref().map(|word| word.load(Relaxed));
+        let last = (words[7] >> 56) as u8 ^ byte;
+        self.match64(words, byte) & !LAST | if last & 0x7F == 0 { LAST } else { 0 }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
+    __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set_epi64x, _mm_set1_epi8,
 };
 
 use std::sync::atomic::AtomicU64;
@@ -65,10 +65,11 @@ fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
             options(nostack, preserves_flags, readonly)
         );
     }
+    let compared = _mm_set_epi64x(i64::MAX, -1);
     let byte = _mm_set1_epi8(byte as i8);
-    let [a, b, c, d] =
-        [a, b, c, d].map(|words| u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(words, byte)) as u16));
-    a | b << 16 | c << 32 | d << 48
+    let equal = |a, b| u64::from(_mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) as u16);
+    let last = equal(_mm_and_si128(d, compared), _mm_and_si128(byte, compared));
+    equal(a, byte) | equal(b, byte) << 16 | equal(c, byte) << 32 | last << 48
 }
 
 #[inline]

@@ -63,7 +63,11 @@ impl Kernel for AgainstLoop {
             }
         }
         for (byte, words) in BYTES.iter().flat_map(|&byte| LINES.map(|words| (byte, words))) {
-            let at = |i: usize| (words[i / 8] >> (8 * (i % 8))) as u8 == byte;
+            // The highest bit of the last byte is not compared.
+            let at = |i: usize| {
+                let differ = (words[i / 8] >> (8 * (i % 8))) as u8 ^ byte;
+                differ & if i == 63 { 0x7F } else { 0xFF } == 0
+            };
             let expected = (0..64).fold(0, |bits, i| bits | u64::from(at(i)) << i);
             let line = words.map(AtomicU64::new);
             assert_eq!(isa.find_bytes(&line, byte), expected, "{}: {byte:#x} {words:x?}", I::NAME);

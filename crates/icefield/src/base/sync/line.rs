@@ -80,9 +80,11 @@ mod lines {
             equal(0) | equal(2) | equal(4) | equal(6)
         }
 
-        /// The positions of those bytes that are `byte`.
+        /// The positions of those bytes that are `byte`, the line's highest bit not compared.
         pub fn find_bytes(&self, isa: impl Isa, byte: u8) -> u64 {
-            isa.match64(self.0.each_ref().map(|word| word.load(Relaxed)), byte)
+            let words =
+                self.0.each_ref().map(|word| std::sync::atomic::AtomicU64::new(word.load(Relaxed)));
+            isa.find_bytes(&words, byte)
         }
     }
 }

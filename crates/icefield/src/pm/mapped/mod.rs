@@ -71,9 +71,32 @@ pub struct MappedOptions {
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
     /// then write no lines back and only fence.
     pub skip_flush: bool,
+    /// What of the files is put into huge pages.
+    pub huge_pages: HugePages,
     /// [`Mapped::open_read_only`] neither waits for a writer nor keeps one away: for tables that are never changed in
     /// place, whose readers find out by themselves what they may trust.
     pub beside_writer: bool,
+}
+
+/// What of a table's files is put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs` (ext4 refuses).
+/// Anonymous memory always asks for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// Nothing.
+    #[default]
+    Never,
+    /// What a table asks for ([`Medium::huge_pages`]).
+    Asked,
+    /// All that there is at an opening, and what files grow by. Takes half a second for a gigabyte, and several times
+    /// that where memory is in pieces or in use; later openings, and other processes, find it so.
+    All,
+}
+
+impl From<bool> for HugePages {
+    /// All or nothing.
+    fn from(all: bool) -> Self {
+        if all { Self::All } else { Self::Never }
+    }
 }
 
 /// What a flush and a fence do.
@@ -93,6 +116,9 @@ enum Effort {
 #[derive(Debug)]
 pub struct Mapped {
     effort: Effort,
+    /// No effort at all; a word of its own, because it is asked in the shortest of loops.
+    is_free: bool,
+    huge_pages: HugePages,
     permit: Permit,
     durability: Durability,
     /// The path that the table has, or will have once published; made up for memory.
@@ -186,6 +212,8 @@ impl Mapped {
         }
         Ok(Self {
             effort,
+            is_free: effort == Effort::None,
+            huge_pages: options.huge_pages,
             permit,
             durability,
             path,
@@ -224,6 +252,7 @@ impl Mapped {
             directory: self.directory.as_ref(),
             backing: self.backing(),
             syncs_status: self.syncs_status(),
+            huge_pages: self.huge_pages,
         }
     }
 
@@ -393,6 +422,9 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn flush_line(&self, byte: *const u8) {
+        if self.is_free {
+            return;
+        }
         match self.effort {
             Effort::None | Effort::FenceOnly => {}
             Effort::Lines(instruction) => arch::flush_line(instruction, byte),
@@ -402,9 +434,13 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn fence(&self) {
+        // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.
+        compiler_fence(Ordering::SeqCst);
+        if self.is_free {
+            return;
+        }
         match self.effort {
-            // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.
-            Effort::None => compiler_fence(Ordering::SeqCst),
+            Effort::None => {}
             Effort::Lines(_) | Effort::FenceOnly => arch::store_fence(),
             Effort::Sync => self.sync_dirty(),
         }
@@ -412,6 +448,18 @@ impl Medium for Mapped {
 
     fn sync_mode(&self) -> SyncMode {
         self.sync
+    }
+
+    fn huge_pages(&self, region: &Region) {
+        if self.huge_pages != HugePages::Never
+            && let Ok(file) = self.file_of(region)
+        {
+            file.collapse();
+        }
+    }
+
+    fn fence_is_free(&self) -> bool {
+        self.is_free
     }
 
     fn fence_syncs(&self) -> bool {

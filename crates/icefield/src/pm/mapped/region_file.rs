@@ -11,9 +11,10 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::param::page_size;
 
+use super::HugePages;
 use super::budget::Budget;
 use super::directory::{Directory, LOCK_FILE};
-use super::reservation::{Reservation, round_up};
+use super::reservation::{HUGE_PAGE, Reservation, round_up};
 use crate::Error;
 use crate::pm::Region;
 use crate::pm::io::{Access, Io, Sharing, error, lock};
@@ -54,6 +55,7 @@ pub(super) struct Setting<'a> {
     pub(super) backing: Backing,
     /// Whether a file's length and a new file's name must be synced before anything relies on them.
     pub(super) syncs_status: bool,
+    pub(super) huge_pages: HugePages,
 }
 
 /// An error, and whether it leaves the content of the files unknown.
@@ -123,6 +125,10 @@ impl RegionFile {
             _directory: directory,
         };
         opened.advise_huge_pages(len);
+        // Holes would be filled.
+        if setting.huge_pages == HugePages::All && space >= len {
+            opened.collapse();
+        }
         Ok(opened)
     }
 
@@ -169,6 +175,9 @@ impl RegionFile {
                 Ok(()) => {
                     self.region.set_len(target);
                     self.advise_huge_pages(target);
+                    if setting.huge_pages == HugePages::All {
+                        self.collapse_from(len);
+                    }
                     return Ok(());
                 }
                 Err(failure) => {
@@ -303,6 +312,18 @@ impl RegionFile {
             // File systems that cannot reserve cannot punch either.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(error(&self.path, errno, missing).into()),
+        }
+    }
+
+    /// Puts a file into huge pages.
+    pub(super) fn collapse(&self) {
+        self.collapse_from(0);
+    }
+
+    /// The same from byte `len` on, with those of the page that it is in.
+    fn collapse_from(&self, len: u64) {
+        if self.file.is_some() {
+            self.reservation.collapse(len / HUGE_PAGE * HUGE_PAGE..self.region.len());
         }
     }
 

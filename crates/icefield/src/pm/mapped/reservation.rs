@@ -12,7 +12,7 @@ use crate::pm::io::{Io, Sharing};
 /// Below this a smaller reservation is no help: the region would soon be full.
 const LEAST_RESERVATION: u64 = 1 << 30;
 /// The kernel backs an aligned range of this size by one page table entry, where it can.
-const HUGE_PAGE: u64 = 2 << 20;
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
 /// A run of addresses that belongs to us.
 #[derive(Debug)]
@@ -136,6 +136,16 @@ impl Reservation {
         if len >= HUGE_PAGE {
             // SAFETY: a part of the reservation, mapped by `map`.
             unsafe { self.io.advise_huge_pages(self.base, end as usize) };
+        }
+    }
+
+    /// Puts the huge pages that lie wholly inside the range into such.
+    pub(super) fn collapse(&self, range: Range<u64>) {
+        let start = round_up(range.start, HUGE_PAGE);
+        let end = range.end.min(self.bytes as u64) / HUGE_PAGE * HUGE_PAGE;
+        if start < end {
+            // SAFETY: a part of the reservation, mapped by `map`.
+            unsafe { self.io.collapse(self.base.add(start as usize), (end - start) as usize) };
         }
     }
 }

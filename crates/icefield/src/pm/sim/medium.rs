@@ -397,6 +397,11 @@ impl Medium for Sim {
         if state.model == Model::Disk { state.sync } else { SyncMode::Always }
     }
 
+    fn fence_is_free(&self) -> bool {
+        let state = self.state();
+        state.free_fences && state.model == Model::Pmem
+    }
+
     fn fence_syncs(&self) -> bool {
         self.state().model == Model::Disk
     }

@@ -78,6 +78,8 @@ pub struct SimOptions {
     pub model: Model,
     /// When writes shall be acknowledged, under [`Model::Disk`]; `Every` syncs now and then.
     pub sync: SyncMode,
+    /// Tell tables that fences cost nothing, under [`Model::Pmem`]: they need not share any then.
+    pub free_fences: bool,
     /// Log stores, so that crash images can be taken and unrecorded stores be found. Without it the medium is fast and
     /// only good for looking.
     pub recording: bool,
@@ -113,6 +115,7 @@ impl Default for SimOptions {
             seed: 0,
             model: Model::Pmem,
             sync: SyncMode::Always,
+            free_fences: false,
             recording: true,
             counting: false,
             detecting: false,
@@ -185,38 +188,58 @@ impl Sim {
     /// The system has no address space left.
     #[must_use]
     pub fn new(options: SimOptions) -> Self {
-        let slot_bytes = options.region_bytes.next_power_of_two().max(4096) as usize;
-        let (arena, mut state) = options
-            .pool
+        // Taken apart, so that no option can be forgotten.
+        let SimOptions {
+            seed,
+            model,
+            sync,
+            free_fences,
+            recording,
+            counting,
+            detecting,
+            strict_stores,
+            exempt,
+            step_budget,
+            yield_one_in,
+            give_way,
+            sites,
+            mutation,
+            region_bytes,
+            space_bytes,
+            pool,
+        } = options;
+        let slot_bytes = region_bytes.next_power_of_two().max(4096) as usize;
+        let (arena, mut state) = pool
             .take(slot_bytes)
             .expect("address space for the simulated medium; lower `region_bytes`");
-        state.model = options.model;
-        state.sync = options.sync;
-        state.seed = options.seed;
-        state.recording = options.recording;
-        state.counting = options.counting;
-        state.strict = options.strict_stores;
-        state.space = options.space_bytes;
-        state.exempt = options.exempt;
-        state.mutator.sites = options.sites;
-        state.mutator.mutation = options.mutation;
+        state.model = model;
+        state.sync = sync;
+        state.free_fences = free_fences;
+        state.seed = seed;
+        state.recording = recording;
+        state.counting = counting;
+        state.strict = strict_stores;
+        state.space = space_bytes;
+        state.exempt = exempt;
+        state.mutator.sites = sites;
+        state.mutator.mutation = mutation;
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
-        let modes = flag(options.recording, mode::RECORD)
-            | flag(options.counting, mode::COUNT)
-            | flag(options.detecting, mode::DETECT)
-            | flag(options.yield_one_in > 0, mode::YIELD);
+        let modes = flag(recording, mode::RECORD)
+            | flag(counting, mode::COUNT)
+            | flag(detecting, mode::DETECT)
+            | flag(yield_one_in > 0, mode::YIELD);
         Self(Arc::new(Inner {
             base: arena.base(),
             slot_shift: slot_bytes.trailing_zeros(),
             modes: AtomicU32::new(modes),
             steps: AtomicU64::new(0),
-            step_budget: AtomicU64::new(options.step_budget),
-            yield_one_in: AtomicU32::new(options.yield_one_in),
-            yields: AtomicU64::new(image::mix(options.seed) | 1),
-            give_way: options.give_way,
+            step_budget: AtomicU64::new(step_budget),
+            yield_one_in: AtomicU32::new(yield_one_in),
+            yields: AtomicU64::new(image::mix(seed) | 1),
+            give_way,
             state: Mutex::new(state),
             arena: Some(arena),
-            pool: options.pool,
+            pool,
         }))
     }
 

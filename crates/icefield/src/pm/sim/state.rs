@@ -180,6 +180,7 @@ pub(super) struct State {
     /// Lines that some thread's fence has left to the next `settle`.
     pub(super) left: Vec<(LineId, u64)>,
     pub(super) sync: SyncMode,
+    pub(super) free_fences: bool,
     pub(super) seq: u64,
     pub(super) events: u64,
     pub(super) model: Model,

@@ -1,0 +1,24 @@
+//! The tables that there are scenarios for.
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use icefield_testkit::arsenal::{ARSENALS, Records};
+
+/// What is no table of the arsenal, and the scenarios that it has.
+const OTHERS: [(&str, &str); 4] = [
+    (JOIN, "No map: `model`, `crash`, `mutate`, `kill`, `corrupt` and `faults`"),
+    (DLHT, "In memory: `model`, `linear` and `faults`"),
+    (DLHT_SET, "In memory: `model` only"),
+    (DLHT_LOCAL, "In memory, for one thread: `model` only"),
+];
+pub(super) const JOIN: &str = "join";
+pub(super) const DLHT: &str = "dlht";
+pub(super) const DLHT_SET: &str = "dlht-set";
+pub(super) const DLHT_LOCAL: &str = "dlht-local";
+
+/// All of them, for `--table`.
+pub(super) fn names() -> PossibleValuesParser {
+    let words = ARSENALS.iter().filter(|arsenal| arsenal.records == Records::Words);
+    let arsenals = words.map(|arsenal| PossibleValue::new(arsenal.table));
+    let others = OTHERS.into_iter().map(|(table, help)| PossibleValue::new(table).help(help));
+    PossibleValuesParser::new(arsenals.chain(others))
+}

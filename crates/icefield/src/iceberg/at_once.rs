@@ -1,0 +1,217 @@
+//! Batches of writes where a fence costs nothing, as in DRAM: there is none to share, and a window's book-keeping costs
+//! more instructions than the rest of an insert. So each operation is made when its turn comes, as a single one is,
+//! while the ring fetches what lies ahead of it.
+//!
+//! Nothing overlaps with a locked instruction: not the stores before it, which it waits for, nor the loads behind it. So
+//! the locks of a burst of operations are taken one right after the other, as far as they are free; an operation whose
+//! lock was not waits for it when its turn comes, and lets go of all others before.
+
+use std::ops::ControlFlow;
+
+use super::batch::{BURST, Writes};
+use super::core::Core;
+use super::fingerprints::FrontLine;
+use super::layout::Phase;
+use super::locked::{Inside, Locked};
+use crate::base::group::Isa;
+use crate::base::pipeline::{Stages, prefetch_write};
+use crate::key::{Key, Raw, Value};
+use crate::pm::Medium;
+use crate::record::batch::{BatchEngine, Write};
+use crate::record::engine::{Engine, Wrote};
+use crate::record::{Pin, Probe};
+use crate::table::Arg;
+use crate::{Error, Result};
+
+/// Operations after which the gate is left for a moment: who waits to close it waits for no more.
+const STAY: usize = 4 * BURST;
+
+/// A stay inside the gate, for some bursts of operations.
+struct Stay<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
+    core: &'t Core<K, V, M>,
+    inside: Option<Inside<'t>>,
+    /// The locks of those operations of the burst that have yet to run, as far as they were free.
+    held: [Option<FrontLine<'t>>; BURST],
+    /// Records inserted less removed during it.
+    growth: i64,
+}
+
+impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
+    #[inline(always)]
+    fn inside(&mut self) -> &Inside<'t> {
+        let core = self.core;
+        self.inside.get_or_insert_with(|| core.enter())
+    }
+
+    /// Takes the lock of an operation of the burst that comes next, if it is free.
+    #[inline(always)]
+    fn take_lock(&mut self, index: usize, hash: u64) {
+        if index.is_multiple_of(STAY) {
+            self.leave();
+        }
+        let core = self.core;
+        let shape = self.inside().shape;
+        // A write that finds its bucket unmoved waits, and one that writes blobs may come to.
+        if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
+            let line = core.front_line(shape.front(hash));
+            self.held[index % BURST] = line.try_lock().then_some(line);
+        }
+    }
+
+    /// The lock of an operation: taken already, or waited for, with no other held.
+    #[inline(always)]
+    fn lock(&mut self, index: usize, hash: u64) -> Result<Locked<'t, K, V, M>> {
+        let core = self.core;
+        if let Some(line) = self.held[index % BURST].take() {
+            return Ok(core.locked(self.inside(), line));
+        }
+        self.let_go();
+        core.lock(self.inside(), hash)
+    }
+
+    /// Unlocks what operations to come have locked.
+    #[cold]
+    fn let_go(&mut self) {
+        self.held.iter_mut().filter_map(Option::take).for_each(FrontLine::unlock);
+    }
+
+    /// Lets go, counts the records and leaves, in this order: `clear` counts anew while nobody is inside.
+    #[cold]
+    fn leave(&mut self) {
+        self.let_go();
+        if self.growth != 0 {
+            self.core.length.add(0, self.growth);
+        }
+        (self.inside, self.growth) = (None, 0);
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Stay<'_, K, V, M> {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// The stages of such a batch.
+pub(super) struct AtOnce<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, I, F, G, A> {
+    writes: Writes<'t, K, V, M, F, G, A>,
+    isa: I,
+    pin: &'r Pin<'t>,
+    stay: Stay<'t, K, V, M>,
+    failure: &'r mut Result<()>,
+}
+
+impl<'r, 't, 'k, 'v, K, V, M, I, F, G, A> AtOnce<'r, 't, K, V, M, I, F, G, A>
+where
+    K: Key + ?Sized + 'k,
+    V: Value + ?Sized,
+    M: Medium,
+    I: Isa,
+    F: Fn(usize) -> Arg<'k, K>,
+    G: Fn(usize) -> Raw<'v>,
+    A: FnMut(usize, Wrote) -> Result<()>,
+{
+    /// The first failure ends the batch and is in `failure`.
+    #[inline(always)]
+    pub(super) fn new(
+        writes: Writes<'t, K, V, M, F, G, A>,
+        isa: I,
+        pin: &'r Pin<'t>,
+        failure: &'r mut Result<()>,
+    ) -> Self {
+        let stay = Stay { core: &writes.table.core, inside: None, held: [None; BURST], growth: 0 };
+        Self { writes, isa, pin, stay, failure }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, index: usize, probe: &Probe<'_>) -> Result<Wrote> {
+        let (table, stay) = (self.writes.table, &mut self.stay);
+        table.core.pm.writable()?;
+        let Some(mode) = self.writes.mode else {
+            let removed =
+                table.try_remove(self.isa, stay.lock(index, probe.hash)?, self.pin, probe)?;
+            stay.growth -= i64::from(removed.is_some());
+            return Ok(removed.map_or(Wrote::Absent, Wrote::Replaced));
+        };
+        let value = (self.writes.value)(index);
+        let record = table.prepare_beside(probe, value, stay.inside.is_some(), || {
+            stay.leave();
+            Ok(())
+        })?;
+        // No closure: it would be compiled for the least of the instruction sets.
+        let wrote = match stay.lock(index, probe.hash) {
+            Ok(locked) => table.try_write(self.isa, locked, self.pin, probe, record, mode),
+            Err(error) => Err(error),
+        };
+        match wrote {
+            Ok((wrote, crowded)) => {
+                table.settle(&Ok(wrote), record);
+                stay.growth += i64::from(matches!(wrote, Wrote::Inserted));
+                if crowded && table.core.is_due_by(probe.hash) {
+                    // The doubling closes the gate, and wants the records counted.
+                    stay.leave();
+                    table.core.grow_if_due(probe.hash);
+                }
+                Ok(wrote)
+            }
+            // What has no room here may find some alone, after a doubling.
+            Err(Error::NoSpace { .. }) => {
+                stay.leave();
+                table.write_alone(self.pin, probe, Write::Put(mode, record))
+            }
+            Err(error) => {
+                let failed = Err(error);
+                table.settle(&failed, record);
+                failed
+            }
+        }
+    }
+}
+
+impl<'k, 'v, K, V, M, I, F, G, A> Stages for AtOnce<'_, '_, K, V, M, I, F, G, A>
+where
+    K: Key + ?Sized + 'k,
+    V: Value + ?Sized,
+    M: Medium,
+    I: Isa,
+    F: Fn(usize) -> Arg<'k, K>,
+    G: Fn(usize) -> Raw<'v>,
+    A: FnMut(usize, Wrote) -> Result<()>,
+{
+    /// The number and the hash.
+    type Entry = (usize, u64);
+
+    #[inline(always)]
+    fn first(&mut self, index: usize) -> (usize, u64) {
+        let core = &self.writes.table.core;
+        let hash = core.records.probe((self.writes.key)(index)).hash;
+        core.fetch_line(hash, prefetch_write);
+        (index, hash)
+    }
+
+    #[inline(always)]
+    fn second(&mut self, &mut (_, hash): &mut (usize, u64)) {
+        let core = &self.writes.table.core;
+        if let Some(slot) = core.fetch_all_but_one(self.isa, hash, self.writes.mode) {
+            prefetch_write(slot);
+        }
+    }
+
+    #[inline(always)]
+    fn third(&mut self, (index, hash): (usize, u64)) {
+        self.stay.take_lock(index, hash);
+    }
+
+    #[inline(always)]
+    fn run(&mut self, index: usize, (_, hash): (usize, u64)) -> ControlFlow<()> {
+        let probe = Probe { hash, key: K::raw((self.writes.key)(index)) };
+        let wrote = self.write(index, &probe);
+        match wrote.and_then(|wrote| (self.writes.answer)(index, wrote)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                *self.failure = Err(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}

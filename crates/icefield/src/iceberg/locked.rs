@@ -1,0 +1,129 @@
+//! A key's front bucket under its lock: how a single write is made.
+
+use super::core::{Core, Located, Place, Search};
+use super::fingerprints::FrontLine;
+use super::layout::{Phase, Shape, fingerprint};
+use crate::Result;
+use crate::base::gate::Pass;
+use crate::base::group::{Isa, Native};
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+use crate::record::{Pin, Probe, Unlinked};
+
+/// Inside the gate: the table does not change its shape.
+pub(super) struct Inside<'a> {
+    pub(super) shape: Shape,
+    _pass: Pass<'a>,
+}
+
+/// A key's front bucket, locked: the key's record does not come, go or change meanwhile. Only inside the gate.
+pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M> {
+    core: &'a Core<K, V, M>,
+    shape: Shape,
+    line: FrontLine<'a>,
+}
+
+impl<K: ?Sized, V: ?Sized, M> Drop for Locked<'_, K, V, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.line.unlock();
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Goes inside the gate.
+    #[inline(always)]
+    pub(super) fn enter(&self) -> Inside<'_> {
+        let pass = self.gate.enter();
+        Inside { shape: self.shape(), _pass: pass }
+    }
+
+    /// Locks a key's front bucket, where it is for as long as the caller is inside.
+    #[inline(always)]
+    pub(super) fn lock(&self, inside: &Inside<'_>, hash: u64) -> Result<Locked<'_, K, V, M>> {
+        let shape = inside.shape;
+        if shape.is(Phase::Doubling) {
+            self.make_way(shape, hash)?;
+        }
+        let line = self.front_line(shape.front(hash));
+        line.lock(&self.pm);
+        Ok(Locked { core: self, shape, line })
+    }
+
+    /// What [`Core::lock`] gives, for a lock that the caller has taken.
+    #[inline(always)]
+    pub(super) fn locked<'a>(
+        &'a self,
+        inside: &Inside<'_>,
+        line: FrontLine<'a>,
+    ) -> Locked<'a, K, V, M> {
+        Locked { core: self, shape: inside.shape, line }
+    }
+}
+
+impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
+    /// Finds the key.
+    #[inline(always)]
+    pub(super) fn search(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<Search<'a>> {
+        self.core.find_locked(isa, self.shape, self.line, probe)
+    }
+
+    /// The key's place, if it has one.
+    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Located<'a>>> {
+        Ok(match self.search(Native::default(), probe)? {
+            Search::Found(found) => Some(found),
+            Search::Absent { .. } => None,
+        })
+    }
+
+    /// Inserts a record whose key is absent; tells whether its front bucket had no room. One line, one flush, one fence.
+    #[inline(always)]
+    pub(super) fn insert(&self, probe: &Probe<'_>, record: Unlinked, room: u64) -> Result<bool> {
+        if room == 0 {
+            return self.insert_elsewhere(probe, record);
+        }
+        let core = self.core;
+        let (at, slot) = core.claim_front(self.shape, probe.hash, room)?;
+        slot.fill(&core.pm, record.key, record.value);
+        // P2, commit point: from here on a crash keeps the record.
+        core.pm.persist(slot);
+        self.line.publish(at.slot(), fingerprint(probe.hash));
+        Ok(false)
+    }
+
+    #[inline(never)]
+    fn insert_elsewhere(&self, probe: &Probe<'_>, record: Unlinked) -> Result<bool> {
+        let core = self.core;
+        let claimed = core.claim_elsewhere(self.shape, probe)?;
+        core.fill(&claimed, record);
+        // P2, commit point.
+        core.pm.persist(claimed.slot);
+        core.publish(self.line, claimed.place, probe.hash);
+        Ok(claimed.place != Place::Side)
+    }
+
+    /// Replaces the value word of a record; returns the former one. One line, one flush, one fence.
+    #[inline]
+    pub(super) fn replace(&self, found: &Located<'_>, value: u64) -> u64 {
+        let pm = &self.core.pm;
+        let before = found.slot.value(pm);
+        found.slot.set_value(pm, value);
+        // P2, commit point.
+        pm.persist(found.slot);
+        before
+    }
+
+    /// Takes a record out; returns its value word. One line, one flush, one fence.
+    #[inline]
+    pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &Pin<'_>) -> u64 {
+        let core = self.core;
+        let (key, value) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
+        found.slot.empty(&core.pm);
+        // P2, commit point: from here on a crash keeps the record away.
+        core.pm.persist(found.slot);
+        core.release(found.place, hash);
+        core.records.retire_key(pin, key);
+        core.records.retire_value(pin, value);
+        value
+    }
+}
