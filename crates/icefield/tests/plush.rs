@@ -134,6 +134,27 @@ fn stale_records_take_bounded_space() -> Check {
     Ok(())
 }
 
+/// At each stage of a level, from when it is hardly used to when it is full, updates take little more space than records.
+#[test]
+fn updates_take_bounded_space_at_every_stage() -> Check {
+    let shape = Shape { root_bits: 2, log_bits: 0, log_records: 1 << 10, ..Shape::default() };
+    let table = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]).in_memory()?;
+    let mut over_data = Vec::new();
+    for records in [20_000_u64, 40_000, 80_000, 160_000, 320_000] {
+        for round in 0..4 {
+            let pairs: Vec<_> = (0..records).map(|key| (key, round)).collect();
+            table.put_batch(&pairs)?;
+        }
+        over_data.push(table.stats().pm_bytes as f64 / (16 * records) as f64);
+    }
+    let mean = over_data.iter().sum::<f64>() / over_data.len() as f64;
+    println!("bytes over bytes of records {over_data:.2?}, mean {mean:.2}; {:?}", table.stats());
+    assert!(mean <= 3.0);
+    let report = table.check()?;
+    assert!(report.is_clean() && report.records == 320_000, "{report:?}");
+    Ok(())
+}
+
 /// What a crash takes of records without a log: none that a checkpoint, a migration or a clean end came after.
 #[test]
 fn unlogged_records_are_durable_after_a_checkpoint() -> Check {

@@ -1,5 +1,6 @@
 //! Compaction in place (past the paper): an entry of the last level drops what is stale, so that updates and removals
-//! do not fill the table for ever.
+//! do not fill the table for ever. Where a migration brings updates it takes them over at once: an entry of fifteen
+//! records needs no second bucket for fifteen newer ones.
 //!
 //! What the entry shall hold goes into a journal first. From the moment it is durable there, the entry may be in any
 //! state: opening does the rest again.
@@ -9,6 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef, lock};
 use super::layout::{EntryId, Journal, MAX_RECORDS, State, journal_bytes};
+use super::level::MovingOf;
 use super::newest::Newest;
 use super::root::Held;
 use super::words::RecordOf;
@@ -20,9 +22,9 @@ use crate::pm::{Cell64, Medium};
 /// Of how many records how many may be left for a compaction to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// Half: there is room without it, but for more buckets only.
+    /// Three quarters: there is room without it, but for more buckets only.
     Early,
-    /// Three quarters: there is none.
+    /// Fifteen sixteenths: there is none. One entry in thousands shall not cause a level that all others have no need of.
     Full,
     /// All but one: there is no space anywhere, or somebody asks for it.
     Any,
@@ -31,8 +33,8 @@ pub(super) enum Worth {
 impl Worth {
     fn is_met(self, before: usize, after: usize) -> bool {
         match self {
-            Self::Early => after * 2 <= before && before > 0,
-            Self::Full => after * 4 <= before * 3 && before > 0,
+            Self::Early => after * 5 <= before * 4 && before > 0,
+            Self::Full => after * 16 <= before * 15 && before > 0,
             Self::Any => after < before,
         }
     }
@@ -90,23 +92,64 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for entry in self.chain_of(first)?.into_iter().rev() {
             let before = self.state(entry)?.size;
             newest.reserve(before);
-            let (mut records, mut dropped) = (Vec::with_capacity(before), Vec::new());
             newest_first.clear();
             self.read_entry(entry, &mut newest_first)?;
-            for &record in &newest_first {
-                let is_newest =
-                    !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
-                if is_newest && !record.dead {
-                    records.push(record);
-                } else {
-                    dropped.push(record);
-                }
-            }
-            records.reverse();
+            let (records, dropped) = self.sift(&mut newest, &newest_first)?;
             all.push(Live { entry, before, records, dropped });
         }
         all.reverse();
         Ok(all)
+    }
+
+    /// Parts records into those that are needed, oldest first, and the others.
+    fn sift(
+        &self,
+        newest: &mut Newest<K::Words, V::Words>,
+        newest_first: &[RecordOf<K, V>],
+    ) -> Result<(Vec<RecordOf<K, V>>, Vec<RecordOf<K, V>>)> {
+        let (mut needed, mut others) = (Vec::with_capacity(newest_first.len()), Vec::new());
+        for &record in newest_first {
+            let is_newest =
+                !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
+            if is_newest && !record.dead {
+                needed.push(record);
+            } else {
+                others.push(record);
+            }
+        }
+        needed.reverse();
+        Ok((needed, others))
+    }
+
+    /// Makes one of an entry of the last level and of newer records that come to it, unless it is continued, when that is
+    /// worth it: written behind the others, they would take more runs. Whether it was.
+    pub(super) fn absorb(
+        &self,
+        held: &Held<'_, M>,
+        entry: EntryRef<'_>,
+        coming: &[MovingOf<K, V>],
+        worth: Worth,
+    ) -> Result<bool> {
+        if self.next_of(entry)?.is_some() {
+            return Ok(false);
+        }
+        let before = self.state(entry)?.size + coming.len();
+        let mut newest_first = Vec::with_capacity(before);
+        newest_first.extend(coming.iter().rev().map(|moving| moving.record));
+        self.read_entry(entry, &mut newest_first)?;
+        let (needed, dropped) = self.sift(&mut Newest::with_capacity(before), &newest_first)?;
+        let fits = needed.len() <= self.shape.records();
+        let saves =
+            before > self.shape.records() || self.runs_for(needed.len()) < self.runs_for(before);
+        if !(fits && saves && worth.is_met(before, needed.len())) {
+            return Ok(false);
+        }
+        self.provide_now(&[(entry, needed.len())])?;
+        self.counts.compactions.add(1);
+        // They are still above, too: what is there twice is hidden once.
+        self.rewrite(held, entry, &needed)?;
+        dropped.into_iter().for_each(|record| self.note_dropped(record));
+        Ok(true)
     }
 
     /// Drops what is stale in the last level.

@@ -231,10 +231,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
         for &place in places {
-            self.make_room(held, level, first + place as u64, groups.portion(place, self.shape))?;
+            let portion = groups.portion(place, self.shape);
+            if self.make_room(held, level, first + place as u64, portion)? {
+                groups.left[place].start += portion.len();
+            }
+        }
+        let is_left = |place: &usize| epoch.is_some() || !groups.left[*place].is_empty();
+        let places: Vec<usize> = places.iter().copied().filter(is_left).collect();
+        if places.is_empty() {
+            return Ok(());
         }
         let mut needs = Vec::with_capacity(places.len());
-        for &place in places {
+        for &place in &places {
             let tail = self.tail_of(self.level_entry(level, first + place as u64)?)?;
             let records = self.state(tail)?.size + groups.portion(place, self.shape).len();
             needs.push((tail, records));
@@ -351,14 +359,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Sees to it that an entry of a level has room for records, which one entry can hold.
+    /// Sees to it that an entry of a level has room for records, which one entry can hold. Whether it has taken them
+    /// over already.
     fn make_room(
         &self,
         held: &Held<'_, M>,
         level: usize,
         index: u64,
         records: &[MovingOf<K, V>],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let needed = records.len();
         loop {
             let first = self.level_entry(level, index)?;
@@ -366,21 +375,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let fits = size + needed <= self.shape.records();
             if level < self.level_count() {
                 if fits {
-                    return Ok(());
+                    return Ok(false);
                 }
                 self.migrate_down(held, level, index)?;
                 continue;
             }
             let in_place = fits && self.runs_for(size + needed) == self.runs_for(size);
             if in_place || fits && !self.brings_updates(first, records) {
-                return Ok(());
+                return Ok(false);
             }
             let worth = if fits { Worth::Early } else { Worth::Full };
+            if self.absorb(held, first, records, worth)? {
+                return Ok(true);
+            }
             if self.compact(held, first, worth)? {
                 continue;
             }
             if fits {
-                return Ok(());
+                return Ok(false);
             }
             match self.extend_or_deepen(held, level, first) {
                 // Better late than never.
