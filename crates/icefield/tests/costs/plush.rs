@@ -128,8 +128,8 @@ fn filters_in_dram_save_a_plush_these_lines() {
     }
 }
 
-/// P3, P6, P7 and P8 of the header: one fence for each size of runs that is needed, one for runs and records, one for
-/// the states; of a level's entry one more when it is empty.
+/// P3, P6, P7 and P8 of the header: eight targets share one fence for each size of runs that is needed, one for runs and
+/// records, and one for the states; an entry of a level has one more when it is empty.
 #[test]
 fn a_migration_of_a_plush_has_a_fence_for_each_size_of_runs_and_two() {
     let sim = counting();
@@ -145,8 +145,8 @@ fn a_migration_of_a_plush_has_a_fence_for_each_size_of_runs_and_two() {
     }
     let migrations = detail_of(&table.stats(), "migrations");
     let each = all as f64 / migrations as f64;
-    println!("{all} fences for {migrations} migrations, {each} each");
+    println!("{all} fences for {migrations} migrations, {each} each; the first has {first:?}");
     // To an entry without any: four sizes of runs.
     assert_eq!(first, Some(6));
-    assert!(each <= 6.0, "{each} fences a migration");
+    assert!(each <= 5.0, "{each} fences a migration");
 }
