@@ -435,6 +435,9 @@ fn space_is_what_the_files_take() {
     assert_eq!(rows.len(), 1);
     assert_eq!(extra(&rows[0], "data_bytes"), 320_000.0);
     assert!(extra(&rows[0], "pm_bytes") >= 320_000.0);
+    for over_data in ["growth_pm_over_data", "updated_pm_over_data"] {
+        assert!((1.0..100.0).contains(&extra(&rows[0], over_data)), "{rows:?}");
+    }
     // Most of the time it is half. But a reader that the system has stopped keeps all that it may be looking at.
     assert!(extra(&rows[0], "removed_share") <= 1.0);
     assert_eq!(extra(&rows[0], "check_faults"), 0.0);

@@ -1,27 +1,16 @@
-//! What a growing table makes of its space: `load-factor` (Dash Figs 11-12) and `space`.
+//! What a growing table makes of its slots: `load-factor` (Dash Figs 11-12).
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
-
-use icefield::{AnyTable, Stats};
+use icefield::Stats;
 
 use crate::Outcome;
 use crate::ablated::WHOLE;
 use crate::args::{Batch, Medium};
-use crate::keys::Tally;
-use crate::place::allocated_bytes;
 use crate::row::{Row, rounded};
 use crate::session::{Placed, Session};
-use crate::table::{BenchTable, Call, Design, Place, Setup};
+use crate::table::{BenchTable, Call, Design, Setup};
 
 /// Samples over one growth.
 const SAMPLES: u64 = 1_000;
-
-/// How full the papers fill a table that can be told to take so many (Iceberg Table 3).
-const FULL: f64 = 0.95;
-
-/// Bytes of a record.
-const RECORD_BYTES: u64 = 16;
 
 /// Records before the first sample, which also waits until the table has grown: a table of a few segments says nothing
 /// of the large ones.
@@ -168,105 +157,5 @@ fn describe_growth(row: &mut Row, samples: &Samples, stats: &Stats) {
     }
     if let Some(splits) = detail(stats, "splits") {
         row.extra("splits", splits);
-    }
-}
-
-pub(super) fn space(session: &mut Session) -> Outcome {
-    let ours: Vec<_> = session.designs.iter().copied().filter(|design| !design.is_peer()).collect();
-    let all = session.args.experiment == "all";
-    for design in ours {
-        space_of(session, design, session.args.fill)?;
-        if all && session.args.fill.is_none() && design.offers_yards() {
-            space_of(session, design, Some(FULL))?;
-        }
-    }
-    Ok(())
-}
-
-/// The bytes of a table that was loaded to `fill`, or as growing leaves it.
-fn space_of(session: &mut Session, design: &'static dyn Design, fill: Option<f64>) -> Outcome {
-    let medium = session.medium(design);
-    let keys = session.keys(medium);
-    let (placed, keys) = match fill {
-        Some(fill) => filled(session, design, (medium, keys), fill)?,
-        None => (session.create(design, medium, session.setup(1024))?, keys),
-    };
-    session.load(design, &*placed.table, 0..keys)?;
-    let stats = placed.table.stats();
-    let pm_bytes = match &placed.place {
-        Place::Dir { path, .. } => allocated_bytes(path)?,
-        Place::Memory | Place::Simulated(_) => stats.pm_bytes,
-    };
-    let mut row = session.row("space", design, medium);
-    row.keys = Some(keys);
-    describe_space(&mut row, &*placed.table);
-    describe_bytes(&mut row, &stats, pm_bytes, keys);
-    if fill.is_none() && design.gives_space_back() {
-        remove_most(session, design, placed, (keys, pm_bytes), &mut row)?;
-    }
-    session.put(row)
-}
-
-/// Removes nine of ten records while another thread reads those that stay; how much of the space is left then, and
-/// whether the table is as it should be.
-fn remove_most(
-    session: &Session,
-    design: &'static dyn Design,
-    placed: Placed,
-    (keys, before): (u64, u64),
-    row: &mut Row,
-) -> Outcome {
-    let Place::Dir { path, .. } = &placed.place else { return Ok(()) };
-    session.progress(&format!("space {}: removing nine of ten records", design.name()));
-    let kept = (keys / 10).max(1);
-    let (stay, go) = (session.space.keys(0..kept), session.space.keys(kept..keys));
-    let (table, ended) = (&*placed.table, AtomicBool::new(false));
-    let (_, parts) = session.run(table, 2, |thread| {
-        let (mut found, mut passes) = (Tally::default(), 0);
-        if thread == 0 {
-            let removed = table.run(Call::Remove, &go, Batch::Stream);
-            // Relaxed: only to be seen at some time.
-            ended.store(true, Relaxed);
-            return removed.map(|removed| (removed, passes));
-        }
-        while passes == 0 || !ended.load(Relaxed) {
-            found.add(table.run(Call::Get, &stay, Batch::Stream)?);
-            passes += 1;
-        }
-        Ok::<_, icefield::Error>((found, passes))
-    });
-    let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let [(removed, _), (found, passes)] = parts[..] else { return Ok(()) };
-    session.check_call(design, table, (Call::Remove, &go), removed);
-    let expected = table.answers().expected(Call::Get, &stay);
-    let sum = expected.sum.wrapping_mul(passes);
-    session.check(design, "Get", found, Tally { hits: expected.hits * passes, sum });
-    let after = allocated_bytes(path)?;
-    row.extra("removed_pm_bytes", after);
-    row.extra("removed_share", rounded(after as f64 / before.max(1) as f64));
-    row.extra("reads_meanwhile", found.hits);
-    let path = path.clone();
-    let Placed { table, _dir, .. } = placed;
-    // The lock goes with the table.
-    drop(table);
-    let report = AnyTable::open(&path)?.check()?;
-    row.extra("check_faults", report.faults.len() as u64 + report.leaked);
-    if !report.is_clean() || report.records != kept {
-        session.blame(design, "the table is not clean after removals");
-    }
-    Ok(())
-}
-
-/// What of all bytes is records, and what the others are.
-fn describe_bytes(row: &mut Row, stats: &Stats, pm_bytes: u64, keys: u64) {
-    let (all_bytes, data_bytes) = (pm_bytes + stats.dram_bytes, RECORD_BYTES * keys);
-    row.bytes_per_key = Some(rounded(all_bytes as f64 / keys as f64));
-    row.extra("pm_bytes", pm_bytes);
-    row.extra("dram_bytes", stats.dram_bytes);
-    row.extra("data_bytes", data_bytes);
-    row.extra("data_share", rounded(data_bytes as f64 / all_bytes as f64));
-    if let Some(slots) = detail(stats, "slots").map(|slots| RECORD_BYTES * slots) {
-        row.extra("free_slot_bytes", slots.saturating_sub(data_bytes));
-        row.extra("beside_slots_bytes", pm_bytes.saturating_sub(slots.max(data_bytes)));
     }
 }

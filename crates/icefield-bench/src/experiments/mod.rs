@@ -22,6 +22,7 @@ mod range;
 mod records;
 mod recovery;
 mod smallbank;
+mod space;
 mod sweeps;
 mod tatp;
 mod throughput;
@@ -273,8 +274,8 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment { name: "latency", what: "percentiles per call, splits inside", run: latency::run },
     Experiment {
         name: "space",
-        what: "bytes on the medium and in DRAM per record, and what is left of them after removals",
-        run: growth::space,
+        what: "bytes on the medium and in DRAM per record, over a growth, after updates and after removals",
+        run: space::run,
     },
     Experiment {
         name: "energy",

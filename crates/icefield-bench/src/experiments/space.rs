@@ -1,0 +1,176 @@
+//! `space`: what of a table's bytes is records (Iceberg Table 3), over a growth, after updates and after removals.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use icefield::{AnyTable, Stats};
+
+use super::growth::{describe_space, detail, filled};
+use crate::Outcome;
+use crate::args::Batch;
+use crate::keys::Tally;
+use crate::place::allocated_bytes;
+use crate::row::{Row, rounded};
+use crate::session::{Placed, Session};
+use crate::table::{Call, Design, Place};
+
+/// How full the papers fill a table that can be told to take so many (Iceberg Table 3).
+const FULL: f64 = 0.95;
+
+/// Bytes of a record.
+const RECORD_BYTES: u64 = 16;
+
+/// Sizes at which a growing table is looked at, each twice the one before: from one to sixteen times, so that a table
+/// whose levels are sixteen times one another is seen at every stage of a level.
+const DOUBLINGS: u32 = 5;
+
+/// How often all records are updated then.
+const ROUNDS: usize = 20;
+
+pub(super) fn run(session: &mut Session) -> Outcome {
+    let ours: Vec<_> = session.designs.iter().copied().filter(|design| !design.is_peer()).collect();
+    let all = session.args.experiment == "all";
+    for design in ours {
+        space_of(session, design, session.args.fill)?;
+        if all && session.args.fill.is_none() && design.offers_yards() {
+            space_of(session, design, Some(FULL))?;
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a table that was loaded to `fill`, or as growing leaves it.
+fn space_of(session: &mut Session, design: &'static dyn Design, fill: Option<f64>) -> Outcome {
+    let medium = session.medium(design);
+    let keys = session.keys(medium);
+    let (placed, keys) = match fill {
+        Some(fill) => filled(session, design, (medium, keys), fill)?,
+        None => (session.create(design, medium, session.setup(1024))?, keys),
+    };
+    let mut row = session.row("space", design, medium);
+    row.keys = Some(keys);
+    let over_growth = grow(session, design, &placed, keys)?;
+    let stats = placed.table.stats();
+    let pm_bytes = pm_bytes(&placed, &stats)?;
+    describe_space(&mut row, &*placed.table);
+    describe_bytes(&mut row, &stats, pm_bytes, keys);
+    if fill.is_none() && matches!(placed.place, Place::Dir { .. }) {
+        row.extra("growth_pm_over_data", rounded(over_growth));
+        update_all(session, design, &placed, keys, &mut row)?;
+        if design.gives_space_back() {
+            remove_most(session, design, placed, (keys, pm_bytes), &mut row)?;
+        }
+    }
+    session.put(row)
+}
+
+fn pm_bytes(placed: &Placed, stats: &Stats) -> Outcome<u64> {
+    match &placed.place {
+        Place::Dir { path, .. } => Ok(allocated_bytes(path)?),
+        Place::Memory | Place::Simulated(_) => Ok(stats.pm_bytes),
+    }
+}
+
+/// Loads the records; the mean of what the medium holds for each byte of them, at sizes that double.
+fn grow(
+    session: &Session,
+    design: &'static dyn Design,
+    placed: &Placed,
+    keys: u64,
+) -> Outcome<f64> {
+    let (mut begin, mut sum) = (0, 0.0);
+    for left in (0..DOUBLINGS).rev() {
+        let end = (keys >> left).max(1);
+        session.load(design, &*placed.table, begin..end.max(begin))?;
+        let held = pm_bytes(placed, &placed.table.stats())?;
+        sum += held as f64 / (RECORD_BYTES * end) as f64;
+        begin = end;
+    }
+    Ok(sum / f64::from(DOUBLINGS))
+}
+
+/// Writes every record anew, again and again; what the medium holds for each byte of them then.
+fn update_all(
+    session: &Session,
+    design: &'static dyn Design,
+    placed: &Placed,
+    keys: u64,
+    row: &mut Row,
+) -> Outcome {
+    if !design.offers(Call::Put) {
+        return Ok(());
+    }
+    let (table, all) = (&*placed.table, session.space.keys(0..keys));
+    for round in 1..=ROUNDS {
+        session.progress(&format!("space {}: updates, {round} of {ROUNDS}", design.name()));
+        let found = table.run(Call::Put, &all, Batch::Stream)?;
+        session.check_call(design, table, (Call::Put, &all), found);
+    }
+    let held = pm_bytes(placed, &table.stats())?;
+    row.extra("updated_pm_over_data", rounded(held as f64 / (RECORD_BYTES * keys) as f64));
+    Ok(())
+}
+
+/// Removes nine of ten records while another thread reads those that stay; how much of the space is left then, and
+/// whether the table is as it should be.
+fn remove_most(
+    session: &Session,
+    design: &'static dyn Design,
+    placed: Placed,
+    (keys, before): (u64, u64),
+    row: &mut Row,
+) -> Outcome {
+    let Place::Dir { path, .. } = &placed.place else { return Ok(()) };
+    session.progress(&format!("space {}: removing nine of ten records", design.name()));
+    let kept = (keys / 10).max(1);
+    let (stay, go) = (session.space.keys(0..kept), session.space.keys(kept..keys));
+    let (table, ended) = (&*placed.table, AtomicBool::new(false));
+    let (_, parts) = session.run(table, 2, |thread| {
+        let (mut found, mut passes) = (Tally::default(), 0);
+        if thread == 0 {
+            let removed = table.run(Call::Remove, &go, Batch::Stream);
+            // Relaxed: only to be seen at some time.
+            ended.store(true, Relaxed);
+            return removed.map(|removed| (removed, passes));
+        }
+        while passes == 0 || !ended.load(Relaxed) {
+            found.add(table.run(Call::Get, &stay, Batch::Stream)?);
+            passes += 1;
+        }
+        Ok::<_, icefield::Error>((found, passes))
+    });
+    let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let [(removed, _), (found, passes)] = parts[..] else { return Ok(()) };
+    session.check_call(design, table, (Call::Remove, &go), removed);
+    let expected = table.answers().expected(Call::Get, &stay);
+    let sum = expected.sum.wrapping_mul(passes);
+    session.check(design, "Get", found, Tally { hits: expected.hits * passes, sum });
+    let after = allocated_bytes(path)?;
+    row.extra("removed_pm_bytes", after);
+    row.extra("removed_share", rounded(after as f64 / before.max(1) as f64));
+    row.extra("reads_meanwhile", found.hits);
+    let path = path.clone();
+    let Placed { table, _dir, .. } = placed;
+    // The lock goes with the table.
+    drop(table);
+    let report = AnyTable::open(&path)?.check()?;
+    row.extra("check_faults", report.faults.len() as u64 + report.leaked);
+    if !report.is_clean() || report.records != kept {
+        session.blame(design, "the table is not clean after removals");
+    }
+    Ok(())
+}
+
+/// What of all bytes is records, and what the others are.
+fn describe_bytes(row: &mut Row, stats: &Stats, pm_bytes: u64, keys: u64) {
+    let (all_bytes, data_bytes) = (pm_bytes + stats.dram_bytes, RECORD_BYTES * keys);
+    row.bytes_per_key = Some(rounded(all_bytes as f64 / keys as f64));
+    row.extra("pm_bytes", pm_bytes);
+    row.extra("dram_bytes", stats.dram_bytes);
+    row.extra("data_bytes", data_bytes);
+    row.extra("data_share", rounded(data_bytes as f64 / all_bytes as f64));
+    if let Some(slots) = detail(stats, "slots").map(|slots| RECORD_BYTES * slots) {
+        row.extra("free_slot_bytes", slots.saturating_sub(data_bytes));
+        row.extra("beside_slots_bytes", pm_bytes.saturating_sub(slots.max(data_bytes)));
+    }
+}
