@@ -22,7 +22,7 @@ use crate::pm::{Cell64, Medium};
 /// Of how many records how many may be left for a compaction to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// Three quarters: there is room without it, but for more buckets only.
+    /// Four fifths: there is room without it, but for more buckets only.
     Early,
     /// Fifteen sixteenths: there is none. One entry in thousands shall not cause a level that all others have no need of.
     Full,

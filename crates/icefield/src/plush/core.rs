@@ -353,7 +353,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
-                // An entry that is continued knows every key.
+                // An entry that is continued knows the keys of those that continue it, too.
                 continue;
             }
             let found = match self.next_of(first)? {

@@ -58,11 +58,6 @@ pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
     })
 }
 
-/// Whether a filter knows every key.
-pub(super) fn is_full(pm: &impl Medium, entry: &Entry) -> bool {
-    entry.filter.iter().all(|word| word.load(pm, Relaxed) == u64::MAX)
-}
-
 /// Asks for the line of a hash.
 #[inline]
 pub(super) fn prefetch(entry: &Entry, hash: u64) {
@@ -77,11 +72,6 @@ impl Image {
     /// That of an entry without records: whatever its filter holds means nothing.
     pub(super) fn empty() -> Self {
         Self([0; FILTER_WORDS])
-    }
-
-    /// One that knows every key: of an entry that is continued, so that searches go on there.
-    pub(super) fn full() -> Self {
-        Self([u64::MAX; FILTER_WORDS])
     }
 
     /// That of an entry whose records stay.

@@ -184,10 +184,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         size: usize,
         records: &[MovingOf<K, V>],
     ) -> Result<()> {
-        let mut filter = match entry.entry.next.load(&self.pm, Relaxed) {
-            0 if size == 0 => Image::empty(),
-            0 => self.filter_of(entry),
-            _ => Image::full(),
+        let mut filter = match size {
+            0 => self.filter_of_continuations(entry)?,
+            _ => self.filter_of(entry),
         };
         let (mut at, mut rest) = (size, records);
         while !rest.is_empty() {
@@ -200,6 +199,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.write_dead(entry.entry, size, records);
         self.store_filter(entry, &filter);
         Ok(())
+    }
+
+    /// The filter of a level's entry that has only the records of those that continue it; empty for all others.
+    fn filter_of_continuations(&self, entry: EntryRef<'_>) -> Result<Image> {
+        let mut filter = Image::empty();
+        if matches!(entry.id, EntryId::Level(_)) {
+            for chained in self.chain_of(entry)?.into_iter().skip(1) {
+                for at in 0..self.state(chained)?.size {
+                    filter.add(self.slot_of(at).0, self.hash_of(self.record(chained, at)?));
+                }
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Tells the filter of a level's entry of records that come behind `size` others to the one that continues it;
+    /// flushed.
+    pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<K, V>]) {
+        let mut filter = self.filter_of(first);
+        for (at, moving) in (size..).zip(records) {
+            filter.add(self.slot_of(at).0, moving.hash);
+        }
+        self.store_filter(first, &filter);
     }
 
     /// Writes records to a bucket from a slot on; flushed.
@@ -301,8 +323,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.next.store(&self.pm, 0, Relaxed);
         entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
         self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
-        self.store_filter(last, &Image::full());
-        // P4: an empty entry, before anything leads to it; searches come by.
+        // P4: an empty entry, before anything leads to it.
         self.pm.fence();
         last.entry.next.store(&self.pm, claim.block + 1, Release);
         // P5: it is part of the chain.

@@ -120,13 +120,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let (id, state) = (entry.id, self.state(entry)?);
         self.check_blocks(entry, checking);
-        let is_continued = entry.entry.next.load(&self.pm, Relaxed) != 0;
-        if is_continued && !filter::is_full(&self.pm, entry.entry) {
-            checking
-                .report
-                .fault(format!("I3: {id:?} is continued, and its filter does not say so"));
-        }
-        let is_first = matches!(id, super::layout::EntryId::Level(_));
+        let first = self.level_entry(level, index)?;
+        let is_first = id == first.id;
         if state.epoch != LogEpoch::NONE && !(level == 1 && is_first) {
             checking.report.fault(format!("I4: {id:?} of level {level} has an epoch"));
         }
@@ -141,9 +136,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if self.shape.index(level, hash) != index {
                 checking.report.fault(format!("I2: record {at} of {id:?} belongs elsewhere"));
             }
-            let filters =
-                filter::candidates(&self.pm, entry.entry, hash) & self.candidates(entry, hash);
-            if filters >> bucket & 1 == 0 {
+            let known = |entry: EntryRef<'_>| {
+                filter::candidates(&self.pm, entry.entry, hash) & self.candidates(entry, hash)
+            };
+            if known(entry) >> bucket & 1 == 0 || known(first) == 0 {
                 checking.report.fault(format!("I3: record {at} of {id:?} is not in the filter"));
             }
         }

@@ -25,8 +25,12 @@ const TOGETHER: usize = 8;
 const SAMPLES: u64 = 64;
 /// An entry of the last level is looked through for stale records early when this part of what comes is known to it.
 const UPDATES_PART: usize = 4;
-/// A level is added when the last one is full to this part: otherwise the entry that overflows is continued.
-const DUE_PART: usize = 4;
+/// A level is added when the last one, whose entries are continued where they overflow, holds so many quarters of what
+/// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
+/// costs searches more.
+const DUE_QUARTERS: usize = 5;
+/// Entries of a chain that count for that: where keys crowd, more levels do not help.
+const COUNTED: usize = 3;
 
 /// Records by the entries of the next level to which they belong, oldest first.
 struct Groups<R> {
@@ -307,6 +311,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let before = self.state(tail)?;
         if !records.is_empty() {
             self.write_records(tail, before.size, records)?;
+            if tail.id != first.id {
+                self.announce(first, before.size, records);
+            }
         }
         self.counts.moves.add(records.len() as i64);
         let epoch = epoch.unwrap_or(self.state(first)?.epoch);
@@ -402,8 +409,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether a good part of some records seems to replace what an entry has. Where few do, half of the entry can
-    /// hardly be stale.
+    /// Whether a good part of some records seems to replace what an entry has. Where few do, a fifth of the
+    /// entry can hardly be stale.
     fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> bool {
         let known = records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0);
         known.count() * UPDATES_PART >= records.len()
@@ -425,31 +432,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         extended
     }
 
-    /// Adds a level below the last one when that is well filled. Whether there is one now.
+    /// Adds a level below the last one when that is more than full. Whether there is one now.
     fn add_level_if_due(&self, level: usize) -> Result<bool> {
         let _growing = lock(&self.pm, &self.growing);
         if level < self.level_count() {
             return Ok(true);
         }
-        if level == self.shape.max_levels() || !self.is_well_filled(level)? {
+        if level == self.shape.max_levels() || !self.is_more_than_full(level)? {
             return Ok(false);
         }
         self.add_level(level)?;
         Ok(true)
     }
 
-    /// Whether a level is filled to a good part, by a sample.
-    fn is_well_filled(&self, level: usize) -> Result<bool> {
+    /// Whether the last level holds a good part more than fits without continuations, by a sample.
+    fn is_more_than_full(&self, level: usize) -> Result<bool> {
         let entries = self.shape.entries(level);
         let samples = entries.min(SAMPLES);
         let mut records = 0;
         for sample in 0..samples {
-            let entry = self.level_entry(level, sample * (entries / samples))?.entry;
+            let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
             // A peek: the number decides about space only.
-            let word = self.pm.peek(|| entry.state.load(&self.pm, Acquire));
-            records += State::unpack(word).size;
+            self.pm.peek(|| {
+                for _ in 0..COUNTED {
+                    let Some(entry) = next else { break };
+                    let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
+                    records += state.size.min(self.shape.records());
+                    next = self.next_of(entry).unwrap_or(None);
+                }
+            });
         }
-        Ok(records * DUE_PART >= samples as usize * self.shape.records())
+        Ok(records * 4 >= samples as usize * self.shape.records() * DUE_QUARTERS)
     }
 }
 

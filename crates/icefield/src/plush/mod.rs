@@ -75,7 +75,8 @@
 //!
 //! - I1 An entry has the runs for its records, and is the only one to have them; chains end.
 //! - I2 A record is in the entry of its hash, and of the table's types.
-//! - I3 An entry's filter, and its copy in DRAM, knows its records; of an entry that is continued, every key.
+//! - I3 The filter of a level's entry, and its copy in DRAM, knows its records and those of the entries that continue it;
+//!   the filter of such a one its own.
 //! - I4 Only level 1 has epochs, and none that its root entry has not passed.
 //! - I5 Every block was handed out once, or is free.
 //! - I6 The recovery logs' flags are those of their turns (L1, L2).
