@@ -305,6 +305,17 @@ impl Session {
         range: std::ops::Range<u64>,
     ) -> Outcome {
         self.progress(&format!("{}: loading {} records", design.name(), range.end - range.start));
+        self.write(design, table, Call::TryInsert, range)
+    }
+
+    /// Makes `call`, which writes and tells no values, for the keys numbered `range`, on all cores.
+    pub fn write(
+        &self,
+        design: &'static dyn Design,
+        table: &dyn BenchTable,
+        call: Call,
+        range: std::ops::Range<u64>,
+    ) -> Outcome {
         let threads = self.machine.cores();
         let (space, count) = (self.space, (range.end - range.start) as usize);
         let (_, parts) = self.run(table, threads, |thread| {
@@ -314,13 +325,13 @@ impl Session {
             for step in part.clone().step_by(LOAD_STEP) {
                 let end = (step + LOAD_STEP).min(part.end);
                 let keys = space.keys(range.start + step as u64..range.start + end as u64);
-                hits += table.run(Call::TryInsert, &keys, Batch::Stream)?.hits;
+                hits += table.run(call, &keys, Batch::Stream)?.hits;
             }
             Ok::<u64, icefield::Error>(hits)
         });
         let hits = parts.into_iter().sum::<Result<u64, _>>()?;
         let (found, expected) = (Tally { hits, sum: 0 }, Tally { hits: count as u64, sum: 0 });
-        self.check(design, "loading", found, expected);
+        self.check(design, &format!("{call:?}"), found, expected);
         Ok(())
     }
 

@@ -47,10 +47,10 @@
 //!   (`commit`, `pm::commit`): syncs are shared, acknowledgements may come before them, and a payload becomes durable
 //!   together with its log record. Compaction in place (`compact`): an entry of the last level that is full of stale
 //!   records drops them, and gives buckets back, so that updates do not fill the table for ever; one that would need
-//!   more buckets for updates takes them over in their place. Continued entries
-//!   (`level::extend`): an entry that overflows in a level which is hardly filled gets another one, not the whole table
-//!   a level, so that keys with equal hashes take bounded space. `clear` in one durable store. Batches share a fence
-//!   (`window`).
+//!   more buckets for updates takes them over in their place. Continued entries (`level::extend`): until the last level
+//!   is more than full an entry that overflows gets another one, not the whole table a level, so that a new level is
+//!   well used from the start and keys with equal hashes take bounded space. `clear` in one durable store. Batches
+//!   share a fence (`window`).
 //!
 //! # 3. Layout
 //!
