@@ -40,14 +40,15 @@ impl Worth {
     }
 }
 
-/// What of an entry's records is still needed.
-struct Live<'a, R> {
-    entry: EntryRef<'a>,
-    before: usize,
+/// What an entry's records are, for whoever compacts it.
+struct Sifted<R> {
     /// Oldest first.
-    records: Vec<R>,
+    needed: Vec<R>,
     dropped: Vec<R>,
 }
+
+/// An entry of a table of `K -> V` and its records.
+type LiveOf<'a, K, V> = (EntryRef<'a>, Sifted<RecordOf<K, V>>);
 
 /// A journal: its head, and the words of its records.
 #[derive(Clone, Copy)]
@@ -66,17 +67,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         worth: Worth,
     ) -> Result<bool> {
         let live = self.live(first)?;
-        let before: usize = live.iter().map(|live| live.before).sum();
-        let after: usize = live.iter().map(|live| live.records.len()).sum();
-        if !worth.is_met(before, after) {
+        let after: usize = live.iter().map(|(_, sifted)| sifted.needed.len()).sum();
+        let dropped: usize = live.iter().map(|(_, sifted)| sifted.dropped.len()).sum();
+        if !worth.is_met(after + dropped, after) {
             return Ok(false);
         }
         self.counts.compactions.add(1);
         // Oldest first: whoever says that a key was removed goes last.
-        for live in &live {
-            if live.records.len() < live.before {
-                self.rewrite(held, live.entry, &live.records)?;
-                live.dropped.iter().for_each(|&record| self.note_dropped(record));
+        for (entry, Sifted { needed, dropped }) in live {
+            if !dropped.is_empty() {
+                self.rewrite(held, entry, &needed)?;
+                dropped.into_iter().for_each(|record| self.note_dropped(record));
             }
         }
         held.begin_change();
@@ -86,39 +87,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
-    fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<Live<'a, RecordOf<K, V>>>> {
+    fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<LiveOf<'a, K, V>>> {
         let mut newest = Newest::with_capacity(self.shape.records());
         let (mut all, mut newest_first) = (Vec::new(), Vec::new());
         for entry in self.chain_of(first)?.into_iter().rev() {
-            let before = self.state(entry)?.size;
-            newest.reserve(before);
+            newest.reserve(self.state(entry)?.size);
             newest_first.clear();
             self.read_entry(entry, &mut newest_first)?;
-            let (records, dropped) = self.sift(&mut newest, &newest_first)?;
-            all.push(Live { entry, before, records, dropped });
+            all.push((entry, self.sift(&mut newest, &newest_first)?));
         }
         all.reverse();
         Ok(all)
     }
 
-    /// Parts records into those that are needed, oldest first, and the others.
+    /// Parts the records of an entry.
     fn sift(
         &self,
         newest: &mut Newest<K::Words, V::Words>,
         newest_first: &[RecordOf<K, V>],
-    ) -> Result<(Vec<RecordOf<K, V>>, Vec<RecordOf<K, V>>)> {
-        let (mut needed, mut others) = (Vec::with_capacity(newest_first.len()), Vec::new());
+    ) -> Result<Sifted<RecordOf<K, V>>> {
+        let (mut needed, mut dropped) = (Vec::with_capacity(newest_first.len()), Vec::new());
         for &record in newest_first {
             let is_newest =
                 !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
             if is_newest && !record.dead {
                 needed.push(record);
             } else {
-                others.push(record);
+                dropped.push(record);
             }
         }
         needed.reverse();
-        Ok((needed, others))
+        Ok(Sifted { needed, dropped })
     }
 
     /// Makes one of an entry of the last level and of newer records that come to it, unless it is continued, when that is
@@ -137,7 +136,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut newest_first = Vec::with_capacity(before);
         newest_first.extend(coming.iter().rev().map(|moving| moving.record));
         self.read_entry(entry, &mut newest_first)?;
-        let (needed, dropped) = self.sift(&mut Newest::with_capacity(before), &newest_first)?;
+        let Sifted { needed, dropped } =
+            self.sift(&mut Newest::with_capacity(before), &newest_first)?;
         let fits = needed.len() <= self.shape.records();
         let saves =
             before > self.shape.records() || self.runs_for(needed.len()) < self.runs_for(before);

@@ -337,14 +337,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.end_runs(provided)?;
         held.begin_change();
         let is_chained = |target: &&Target<'_>| target.first.id != target.tail.id;
+        let tells_log = |target: &&Target<'_>| target.state.epoch != LogEpoch::NONE;
         for target in targets.iter().filter(is_chained).filter(|target| target.added > 0) {
             self.store_state(target.tail, State { epoch: LogEpoch::NONE, ..target.state });
         }
-        if targets.iter().any(|target| is_chained(&target)) {
+        if targets.iter().filter(is_chained).any(|target| tells_log(&target)) {
             // The records count before the log's copies do not.
             self.pm.fence();
         }
-        for target in targets {
+        for target in targets.iter().filter(|target| !is_chained(target) || tells_log(target)) {
             let size = match is_chained(&target) {
                 true => State::unpack(target.first.entry.state.load(&self.pm, Relaxed)).size,
                 false => target.state.size,

@@ -9,7 +9,8 @@
 //! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an
 //!   intent.
 //! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
-//!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or the list's head.
+//!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or such as were the
+//!   first of the list.
 //! - A3: an intent that was [ended](Allocator::end_all) and may come back after a crash names a block that its owner
 //!   still has: whatever takes blocks from owners makes the ends before it durable first.
 //!
@@ -17,9 +18,9 @@
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
 //! and [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
 //! owner unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block
-//! that an intent names: owned ones are left alone; a block at or above `bump`, or at the head of the list, is not out
-//! (A2); any other goes back on the list, the head's own intent being settled first. Recovery only repeats these steps,
-//! so a crash inside it is no different.
+//! that an intent names: owned ones are left alone; a block at or above `bump`, or among the
+//! first of the list, is not out (A2); any other goes back on the list. Recovery only repeats these steps, so a crash
+//! inside it is no different.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
 //! [ends](Allocator::end_all) their intents. Of the two a crash before that fence leaves neither, and the block is not
@@ -29,8 +30,8 @@
 //! they are settled like any others.
 //!
 //! # Costs
-//! One fence an allocation (two from the free list), or one for several new blocks, and one to commit, none to end;
-//! three a free: for structure changes, not for single records.
+//! One fence an allocation of one block or several, two when they come off the list, and one to commit, none to end; four
+//! a free: for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -214,43 +215,16 @@ impl Allocator {
     ) -> Result<Claim> {
         let mut rounds = 0;
         loop {
-            let mut state = self.lock();
-            if let Some(intent) = free_bit(state.busy) {
-                let set = &words.sets[state.set];
-                let head = set.free.load(pm, Relaxed);
-                let block = if head != 0 {
-                    (head - 1) as u32
-                } else {
-                    let block = set.beyond(pm, set.bump.load(pm, Relaxed));
-                    blocks.reserve(block + 1)?;
-                    block as u32
-                };
-                // Checked before anything is stored: a block outside the region ends the call here.
-                let next = if head != 0 { blocks.next(block)? } else { 0 };
-                state.busy |= 1 << intent;
-                // P1: whoever recovers knows that the block may be out.
-                words.intents[intent].store(pm, intent_word(block, tag), Release);
-                pm.persist(&words.intents[intent]);
-                // P2: the block is out.
-                if head != 0 {
-                    set.free.store(pm, next, Release);
-                    pm.persist(&set.free);
-                } else {
-                    // Durable by the owner's fence before it links the block; until then the block is beyond the bump,
-                    // not out.
-                    set.bump.store(pm, u64::from(block) + 1, Release);
-                    pm.flush_object(&set.bump);
-                }
-                return Ok(Claim { block, intent });
+            if let Some(claim) = self.try_claim(pm, words, blocks, &[tag])?.pop() {
+                return Ok(claim);
             }
-            drop(state);
             pm.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
     }
 
-    /// [`Allocator::claim`] for several owners, at least the first: as many as there are new blocks and intents for,
-    /// which share a fence.
+    /// [`Allocator::claim`] for several owners, at least the first, which share its fences: as many as there are intents
+    /// for, all of them off the list or all new.
     ///
     /// # Errors
     /// No space for another block; nothing has changed.
@@ -261,34 +235,47 @@ impl Allocator {
         blocks: &impl Blocks,
         tags: &[u32],
     ) -> Result<Vec<Claim>> {
-        let claims = self.claim_new(pm, words, blocks, tags);
-        match tags.first() {
-            Some(&tag) if claims.is_empty() => Ok(vec![self.claim(pm, words, blocks, tag)?]),
-            _ => Ok(claims),
+        let Some(&first) = tags.first() else { return Ok(Vec::new()) };
+        match self.try_claim(pm, words, blocks, tags) {
+            Ok(claims) if !claims.is_empty() => Ok(claims),
+            // No intent is free, or there is no space for so many.
+            Ok(_) | Err(Error::NoSpace { .. }) => Ok(vec![self.claim(pm, words, blocks, first)?]),
+            Err(error) => Err(error),
         }
     }
 
-    /// New blocks; none while there are some on the list: of those that leave it together a recovery could not tell
-    /// which are still there.
-    fn claim_new(
+    /// None while no intent is free.
+    fn try_claim(
         &self,
         pm: &impl Medium,
         words: &Words,
         blocks: &impl Blocks,
         tags: &[u32],
-    ) -> Vec<Claim> {
+    ) -> Result<Vec<Claim>> {
         let mut state = self.lock();
         let set = &words.sets[state.set];
-        let (mut bump, mut busy) = (set.bump.load(pm, Relaxed), state.busy);
+        let (mut free, mut bump) = (set.free.load(pm, Relaxed), set.bump.load(pm, Relaxed));
+        let (mut busy, listed) = (state.busy, free != 0);
         let mut claims = Vec::new();
         for _ in tags {
             let Some(intent) = free_bit(busy) else { break };
-            let block = set.beyond(pm, bump);
+            let block = if listed { free.wrapping_sub(1) } else { set.beyond(pm, bump) };
+            if listed && free == 0 {
+                break;
+            }
+            // Checked before anything is stored: a block outside the region ends the call here.
+            match listed {
+                true => free = blocks.next(block as u32)?,
+                false => bump = block + 1,
+            }
             claims.push(Claim { block: block as u32, intent });
-            (bump, busy) = (block + 1, busy | 1 << intent);
+            busy |= 1 << intent;
         }
-        if set.free.load(pm, Relaxed) != 0 || blocks.reserve(bump).is_err() {
-            return Vec::new();
+        if claims.is_empty() {
+            return Ok(claims);
+        }
+        if !listed {
+            blocks.reserve(bump)?;
         }
         state.busy = busy;
         for (claim, &tag) in claims.iter().zip(tags) {
@@ -296,12 +283,19 @@ impl Allocator {
             intent.store(pm, intent_word(claim.block, tag), Release);
             pm.flush_object(intent);
         }
-        // P1, as in `claim`, of all of them.
+        // P1: whoever recovers knows that the blocks may be out.
         pm.fence();
-        // P2, likewise.
-        set.bump.store(pm, bump, Release);
-        pm.flush_object(&set.bump);
-        claims
+        // P2: the blocks are out.
+        if listed {
+            set.free.store(pm, free, Release);
+            pm.persist(&set.free);
+        } else {
+            // Durable by the owner's fence before it links the blocks, or ends the intents; until then they are beyond
+            // the bump, not out.
+            set.bump.store(pm, bump, Release);
+            pm.flush_object(&set.bump);
+        }
+        Ok(claims)
     }
 
     /// The owner has linked the block durably: its intent ends.

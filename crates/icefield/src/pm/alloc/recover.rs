@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Allocator, Blocks, Words, intent_of, push};
+use super::{Allocator, Blocks, INTENTS, Set, Words, intent_of, push};
 use crate::Result;
 use crate::pm::Medium;
 
@@ -56,28 +56,41 @@ impl Allocator {
                 count.store(pm, 0, Release);
             }
         }
+        let is_out = |block: u32| {
+            u64::from(block) < set.bump.load(pm, Relaxed)
+                || u64::from(block) + 1 == set.skip.load(pm, Relaxed)
+        };
         let mut resolved = 0;
-        // The one that may name the head goes first: pushing others would hide that its block is on the list.
-        for head_first in [true, false] {
-            for intent in &words.intents {
-                let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
-                let at_head = set.free.load(pm, Relaxed) == u64::from(block) + 1;
-                if head_first && !at_head {
-                    continue;
-                }
-                resolved += 1;
-                let handed_out = u64::from(block) < set.bump.load(pm, Relaxed)
-                    || u64::from(block) + 1 == set.skip.load(pm, Relaxed);
-                if handed_out && !at_head && !is_owned(block, tag)? {
-                    push(pm, set, blocks, block)?;
-                }
-                intent.store(pm, 0, Release);
-                // Durable by this thread's next fence: that of the next push here, or the caller's.
-                pm.flush_object(intent);
+        let mut listed = None;
+        for intent in &words.intents {
+            let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
+            let listed = match &mut listed {
+                Some(listed) => listed,
+                none => none.insert(first_listed(pm, set, blocks)?),
+            };
+            resolved += 1;
+            if is_out(block) && !listed.contains(&block) && !is_owned(block, tag)? {
+                push(pm, set, blocks, block)?;
             }
+            intent.store(pm, 0, Release);
+            // Durable by this thread's next fence: that of the next push here, or the caller's.
+            pm.flush_object(intent);
         }
         Ok(resolved)
     }
+}
+
+/// The first blocks of the list, among which are all of it that intents name: a change that a crash interrupted was one
+/// of so many at most, and recoveries have put no more before them.
+fn first_listed(pm: &impl Medium, set: &Set, blocks: &impl Blocks) -> Result<Vec<u32>> {
+    let mut listed = Vec::new();
+    let mut free = set.free.load(pm, Relaxed);
+    while free != 0 && listed.len() < 2 * INTENTS {
+        let block = (free - 1) as u32;
+        listed.push(block);
+        free = blocks.next(block)?;
+    }
+    Ok(listed)
 }
 
 #[cfg(test)]
