@@ -235,9 +235,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
         for &place in places {
-            let portion = groups.portion(place, self.shape);
-            if self.make_room(held, level, first + place as u64, portion)? {
-                groups.left[place].start += portion.len();
+            let index = first + place as u64;
+            while self.make_room(held, level, index, groups.portion(place, self.shape))? {
+                groups.left[place].start += groups.portion(place, self.shape).len();
             }
         }
         let is_left = |place: &usize| epoch.is_some() || !groups.left[*place].is_empty();
