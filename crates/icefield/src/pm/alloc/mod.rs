@@ -18,9 +18,8 @@
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
 //! and [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
 //! owner unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block
-//! that an intent names: owned ones are left alone; a block at or above `bump`, or among the
-//! first of the list, is not out (A2); any other goes back on the list. Recovery only repeats these steps, so a crash
-//! inside it is no different.
+//! that an intent names: owned ones are left alone; a block at or above `bump`, or among the first of the list, is not out
+//! (A2); any other goes back on the list. Recovery only repeats these steps, so a crash inside it is no different.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
 //! [ends](Allocator::end_all) their intents. Of the two a crash before that fence leaves neither, and the block is not
@@ -259,16 +258,17 @@ impl Allocator {
         let mut claims = Vec::new();
         for _ in tags {
             let Some(intent) = free_bit(busy) else { break };
-            let block = if listed { free.wrapping_sub(1) } else { set.beyond(pm, bump) };
-            if listed && free == 0 {
-                break;
-            }
+            let block = match (listed, free) {
+                (true, 0) => break,
+                (true, _) => (free - 1) as u32,
+                (false, _) => set.beyond(pm, bump) as u32,
+            };
             // Checked before anything is stored: a block outside the region ends the call here.
             match listed {
-                true => free = blocks.next(block as u32)?,
-                false => bump = block + 1,
+                true => free = blocks.next(block)?,
+                false => bump = u64::from(block) + 1,
             }
-            claims.push(Claim { block: block as u32, intent });
+            claims.push(Claim { block, intent });
             busy |= 1 << intent;
         }
         if claims.is_empty() {
