@@ -129,8 +129,9 @@
 //! before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may leave an entry with a run that is not
 //! counted as taken, which recovery does by the intent; one after P6 an intent for a run that its entry has.
 //!
-//! A migration leaves nothing to settle: what is there twice is hidden once. Recovery replays, per log, what has not
-//! arrived in level 1; an entry of the root has never more than fits.
+//! A migration leaves nothing to settle: what is there twice is hidden once. So are records that an entry has taken over
+//! when it was compacted (P10), as they stay where they came from until P8, and in the log until P7. Recovery replays,
+//! per log, what has not arrived in level 1; an entry of the root has never more than fits.
 //!
 //! On disks a fence is a sync, and P0 shares that of P2: a crash may leave a log record without its payload, whose
 //! checksum tells, and which opening makes a hole of. In the relaxed modes, and with `put_async`, only P2 comes later:
