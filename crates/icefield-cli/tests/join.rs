@@ -211,9 +211,8 @@ fn rows_that_are_gone_are_told() {
     assert_eq!(names(&place), ["a.csv", "a.ice", "p.csv"].map(String::from).into());
 }
 
-#[test]
-fn what_makes_no_sense_is_refused() {
-    let place = Place::new();
+/// Files that cannot be joined, each for its own reason.
+fn odd_files(place: &Place) {
     place.file("a.csv", "k,v,v\n1,x,y\n");
     place.file("short.csv", "k,v\n1,x\n2\n");
     place.file("open.csv", "k,v\n1,\"x\n2,y\n");
@@ -226,76 +225,52 @@ fn what_makes_no_sense_is_refused() {
     let list: ArrayRef =
         Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1)])]));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["1"]));
-    parquet(&place, "odd.parquet", vec![("f", floats), ("l", list), ("t", text)]);
+    parquet(place, "odd.parquet", vec![("f", floats), ("l", list), ("t", text)]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let place = Place::new();
+    odd_files(&place);
     place.ok(&["create", "map.ice"]);
     build(&place, &["a.csv", "--on", "k"]);
     let before = names(&place);
-    let build = ["join", "build-index"];
-    let run = ["join", "run"];
-    let index = ["--index", "a.ice"];
-    for (status, what, args) in [
-        (
-            2,
-            "no column `x`; there are k, v, v",
-            [&build[..], &["a.csv", "--on", "x", "--replace"]].concat(),
-        ),
-        (2, "several columns", [&build[..], &["a.csv", "--on", "v", "--replace"]].concat()),
-        (2, "already exists; --replace", [&build[..], &["a.csv", "--on", "k"]].concat()),
-        (2, "no such file", [&build[..], &["none.csv", "--on", "k"]].concat()),
-        (2, "floats cannot be keys", [&build[..], &["odd.parquet", "--on", "f"]].concat()),
-        (2, "cannot be a key", [&build[..], &["odd.parquet", "--on", "l"]].concat()),
-        (
-            2,
-            "have types",
-            [&build[..], &["odd.parquet", "--on", "t", "--key-type", "text"]].concat(),
-        ),
-        (
-            2,
-            "is no join index",
-            [&build[..], &["a.csv", "--on", "k", "--replace", "--index", "map.ice"]].concat(),
-        ),
-        (1, "short.csv: line 3: 1 fields", [&build[..], &["short.csv", "--on", "k"]].concat()),
-        (
-            1,
-            "open.csv: line 2: a quote is never closed",
-            [&build[..], &["open.csv", "--on", "k"]].concat(),
-        ),
-        (1, "no header", [&build[..], &["empty.csv", "--on", "k"]].concat()),
-        (1, "line 2: `k` is not UTF-8", [&build[..], &["bytes.csv", "--on", "k"]].concat()),
-        (1, "false.parquet", [&build[..], &["false.parquet", "--on", "k"]].concat()),
-        (
-            1,
-            "line 2: `k` is `one`",
-            [&build[..], &["text.csv", "--on", "k", "--key-type", "integer"]].concat(),
-        ),
-        (
-            1,
-            "line 3: an integer",
-            [&build[..], &["large.csv", "--on", "k", "--key-type", "integer"]].concat(),
-        ),
-        (
-            2,
-            "sync mode",
-            [&build[..], &["text.csv", "--on", "k", "--durability", "every:5"]].concat(),
-        ),
-        (2, "dash-eh table, no join index", [&run[..], &["a.csv", "--index", "map.ice"]].concat()),
-        (2, "no table here", [&run[..], &["a.csv", "--index", "none.ice"]].concat()),
-        (2, "no column `x`", [&run[..], &["a.csv", "--on", "x"], &index].concat()),
-        (2, "strings or bytes", [&run[..], &["odd.parquet", "--on", "t"], &index].concat()),
-        (2, "floats", [&run[..], &["odd.parquet", "--on", "f"], &index].concat()),
-        (1, "line 2: `k` is `one`, where integers", [&run[..], &["text.csv"], &index].concat()),
-        (2, "no column `z`", [&run[..], &["a.csv", "--select", "z"], &index].concat()),
-        (2, "left.k or right.k", [&run[..], &["a.csv", "--select", "k"], &index].concat()),
-        (2, "cannot be used with", [&run[..], &["a.csv", "--semi", "--anti"], &index].concat()),
-        (2, "gives no rows", [&run[..], &["a.csv", "-o", "x.csv"], &index].concat()),
-        (2, "standard output", [&run[..], &["a.csv", "--semi", "--json", "-"], &index].concat()),
+    for (status, what, line) in [
+        (2, "no column `x`; there are k, v, v", "join build-index a.csv --on x --replace"),
+        (2, "several columns", "join build-index a.csv --on v --replace"),
+        (2, "already exists; --replace", "join build-index a.csv --on k"),
+        (2, "no such file", "join build-index none.csv --on k"),
+        (2, "floats cannot be keys", "join build-index odd.parquet --on f"),
+        (2, "cannot be a key", "join build-index odd.parquet --on l"),
+        (2, "have types", "join build-index odd.parquet --on t --key-type text"),
+        (2, "is no join index", "join build-index a.csv --on k --replace --index map.ice"),
+        (1, "short.csv: line 3: 1 fields", "join build-index short.csv --on k"),
+        (1, "open.csv: line 2: a quote is never closed", "join build-index open.csv --on k"),
+        (1, "no header", "join build-index empty.csv --on k"),
+        (1, "line 2: `k` is not UTF-8", "join build-index bytes.csv --on k"),
+        (1, "false.parquet", "join build-index false.parquet --on k"),
+        (1, "line 2: `k` is `one`", "join build-index text.csv --on k --key-type integer"),
+        (1, "line 3: an integer", "join build-index large.csv --on k --key-type integer"),
+        (2, "sync mode", "join build-index text.csv --on k --durability every:5"),
+        (2, "dash-eh table, no join index", "join run a.csv --index map.ice"),
+        (2, "no table here", "join run a.csv --index none.ice"),
+        (2, "no column `x`", "join run a.csv --on x --index a.ice"),
+        (2, "strings or bytes", "join run odd.parquet --on t --index a.ice"),
+        (2, "floats", "join run odd.parquet --on f --index a.ice"),
+        (1, "line 2: `k` is `one`, where integers", "join run text.csv --index a.ice"),
+        (2, "no column `z`", "join run a.csv --select z --index a.ice"),
+        (2, "left.k or right.k", "join run a.csv --select k --index a.ice"),
+        (2, "cannot be used with", "join run a.csv --semi --anti --index a.ice"),
+        (2, "gives no rows", "join run a.csv -o x.csv --index a.ice"),
+        (2, "standard output", "join run a.csv --semi --json - --index a.ice"),
     ] {
+        let args: Vec<&str> = line.split(' ').collect();
         let told = place.fails(status, &args);
-        assert!(told.contains(what), "{args:?}: {told}");
-        assert_eq!(names(&place), before, "{args:?}");
+        assert!(told.contains(what), "{line}: {told}");
+        assert_eq!(names(&place), before, "{line}");
     }
     place.file("list.csv", "t\n1\n");
-    self::build(&place, &["list.csv", "--on", "t", "--key-type", "text"]);
+    build(&place, &["list.csv", "--on", "t", "--key-type", "text"]);
     let run = ["join", "run", "odd.parquet", "--index", "list.ice", "--semi"];
     let told = place.fails(2, &run);
     assert!(told.contains("`l`") && told.contains(".parquet"), "{told}");
