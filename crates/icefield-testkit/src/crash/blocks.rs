@@ -44,7 +44,7 @@ impl Blocks for Shelf<'_> {
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let block = self.0.block(block)?;
         block.next.store(self.1, next, Release);
-        self.1.persist(&block.next);
+        self.1.flush_object(&block.next);
         Ok(())
     }
 

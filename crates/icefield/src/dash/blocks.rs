@@ -31,7 +31,7 @@ impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
         let side = next.checked_sub(1).map(|side| side as u32);
         let free = Link { state: State::Free, depth: 0, side };
         header.link.store(&self.0.pm, free.pack(), Release);
-        self.0.pm.persist(&header.link);
+        self.0.pm.flush_object(&header.link);
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let block = self.0.chain_block(block)?;
         block.next.store(&self.0.pm, next, Release);
-        self.0.pm.persist(&block.next);
+        self.0.pm.flush_object(&block.next);
         Ok(())
     }
 

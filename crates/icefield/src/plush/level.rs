@@ -11,7 +11,7 @@ use super::layout::{
 use super::words::{Record, RecordOf};
 use crate::base::pipeline::prefetch_write;
 use crate::key::{Data, Key, Value};
-use crate::pm::alloc::{Blocks, Claim, reserve_blocks};
+use crate::pm::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
@@ -56,7 +56,7 @@ impl<M: Medium> Blocks for Linked<'_, M> {
     fn set_next(&self, block: u32, next: u64) -> Result<()> {
         let link = self.link(block)?;
         link.store(self.pm, next, Release);
-        self.pm.persist(link);
+        self.pm.flush_object(link);
         Ok(())
     }
 
@@ -154,21 +154,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Takes the runs from an entry that it does not need for so many records. Readers are kept away.
     pub(super) fn give_back(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
-        for run in (self.runs_for(records)..entry.entry.runs.len()).rev() {
-            let cell = &entry.entry.runs[run];
-            let Some(block) = cell.load(&self.pm, Acquire).checked_sub(1) else { continue };
-            let (class, words) = (class_of(run), self.root_words()?);
-            let (allocator, blocks) = (&self.run_allocators[class], self.run_blocks(class));
-            let freed = (block, entry.id.pack());
-            allocator.free(&self.pm, &words.runs[class], &blocks, freed, || {
-                cell.store(&self.pm, 0, Release);
-                // Durable by the fence for the run's own link, which comes before the list leads to it: it is nobody's
-                // before another entry can get it.
-                self.pm.flush_object(cell);
-                Ok(())
-            })?;
+        let needless = &entry.entry.runs[self.runs_for(records)..];
+        if needless.iter().all(|cell| cell.load(&self.pm, Acquire) == 0) {
+            return Ok(());
         }
-        Ok(())
+        let words = self.root_words()?;
+        let all_blocks: [_; CLASSES] = std::array::from_fn(|class| self.run_blocks(class));
+        let mut frees: Vec<_> = std::iter::zip(&self.run_allocators, &words.runs)
+            .zip(&all_blocks)
+            .map(|((allocator, words), blocks)| Freed { allocator, words, blocks, owned: vec![] })
+            .collect();
+        for (run, cell) in entry.entry.runs.iter().enumerate().skip(self.runs_for(records)) {
+            if let Some(block) = cell.load(&self.pm, Acquire).checked_sub(1) {
+                frees[class_of(run)].owned.push((block, entry.id.pack()));
+            }
+        }
+        frees.retain(|freed| !freed.owned.is_empty());
+        free_all(&self.pm, &frees, || {
+            for cell in needless {
+                cell.store(&self.pm, 0, Release);
+                // Durable by the fence for the runs' own links, which comes before the lists lead to them: they are
+                // nobody's before another entry can get them.
+                self.pm.flush_object(cell);
+            }
+            Ok(())
+        })
     }
 
     /// A record with its hash.

@@ -30,7 +30,7 @@
 //!
 //! # Costs
 //! One fence an allocation of one block or several, two when they come off the list, and one to commit, none to end; four
-//! a free: for structure changes, not for single records.
+//! to free one or several: for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -78,7 +78,7 @@ pub trait Blocks {
     /// # Errors
     /// The block lies outside its region.
     fn next(&self, block: u32) -> Result<u64>;
-    /// Stores and persists that word.
+    /// Stores that word; flushed.
     ///
     /// # Errors
     /// As [`Blocks::next`].
@@ -156,6 +156,20 @@ impl DramState {
             }
         }
         self.ended = 0;
+    }
+
+    /// Stores intents for blocks, as many as are free; flushed. The caller fences under the mutex.
+    fn announce<B>(&mut self, pm: &impl Medium, freed: &Freed<'_, B>) -> Vec<Claim> {
+        let mut claims = Vec::with_capacity(freed.owned.len());
+        for &(block, tag) in &freed.owned {
+            let Some(intent) = free_bit(self.busy) else { break };
+            self.busy |= 1 << intent;
+            freed.words.intents[intent].store(pm, intent_word(block, tag), Release);
+            pm.flush_object(&freed.words.intents[intent]);
+            claims.push(Claim { block, intent });
+        }
+        self.flush_ended(pm, freed.words);
+        claims
     }
 }
 
@@ -306,6 +320,7 @@ impl Allocator {
     /// [`Allocator::commit`] of several claims, whose blocks nobody else gets before this returns.
     pub fn commit_all(&self, pm: &impl Medium, words: &Words, claims: Vec<Claim>) {
         erase(pm, words, &claims);
+        pm.fence();
         let mut state = self.lock();
         claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
     }
@@ -342,44 +357,24 @@ impl Allocator {
         push(pm, &words.sets[state.set], blocks, claim.block)?;
         // Under the mutex: the block may be claimed again only when no older intent names it.
         erase(pm, words, std::slice::from_ref(&claim));
+        pm.fence();
         state.busy &= !(1 << claim.intent);
         Ok(())
     }
 
-    /// Unlinks a block from its owner by `unlink`, which persists that, and puts it on the list. Readers that may still
-    /// look at the block must expect to find another owner's data in it.
+    /// [`free_all`] of one block.
     ///
     /// # Errors
-    /// The block lies outside its region, or `unlink` failed.
+    /// As there.
     pub fn free(
         &self,
         pm: &impl Medium,
         words: &Words,
         blocks: &impl Blocks,
-        (block, tag): (u32, u32),
+        owned: (u32, u32),
         unlink: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let claim = self.announce(pm, words, block, tag);
-        unlink()?;
-        self.abandon(pm, words, blocks, claim)
-    }
-
-    fn announce(&self, pm: &impl Medium, words: &Words, block: u32, tag: u32) -> Claim {
-        let mut rounds = 0;
-        loop {
-            let mut state = self.lock();
-            if let Some(intent) = free_bit(state.busy) {
-                state.busy |= 1 << intent;
-                words.intents[intent].store(pm, intent_word(block, tag), Release);
-                state.flush_ended(pm, words);
-                // P1 of freeing.
-                pm.persist(&words.intents[intent]);
-                return Claim { block, intent };
-            }
-            drop(state);
-            pm.wait(rounds);
-            rounds = rounds.saturating_add(1);
-        }
+        free_all(pm, &[Freed { allocator: self, words, blocks, owned: vec![owned] }], unlink)
     }
 
     /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
@@ -407,24 +402,98 @@ impl Allocator {
     }
 }
 
+/// Blocks of an allocator that leave their owners, each with the tag that helps [`Allocator::recover`] to find that.
+pub struct Freed<'a, B> {
+    /// The allocator.
+    pub allocator: &'a Allocator,
+    /// Its words.
+    pub words: &'a Words,
+    /// Its blocks.
+    pub blocks: &'a B,
+    /// Block and tag.
+    pub owned: Vec<(u32, u32)>,
+}
+
+/// Unlinks blocks from their owners by `unlink`, which flushes that, and puts them on the lists of their allocators, with
+/// four fences for all. Readers that may still look at a block must expect to find another owner's data in it. All
+/// callers name allocators in the same order.
+///
+/// # Errors
+/// A block lies outside its region, or `unlink` failed.
+pub fn free_all<B: Blocks>(
+    pm: &impl Medium,
+    frees: &[Freed<'_, B>],
+    unlink: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let all_claims = announce(pm, frees);
+    unlink()?;
+    let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
+    let mut heads = Vec::with_capacity(frees.len());
+    for (state, freed) in states.iter().zip(frees) {
+        let set = &freed.words.sets[state.set];
+        let mut head = set.free.load(pm, Relaxed);
+        for &(block, _) in &freed.owned {
+            freed.blocks.set_next(block, head)?;
+            head = u64::from(block) + 1;
+        }
+        heads.push((set, head));
+    }
+    // P2 of freeing. Only the head decides whether a block is on the list, so the next words may be stored before.
+    pm.fence();
+    for (set, head) in heads {
+        set.free.store(pm, head, Release);
+        pm.flush_object(&set.free);
+    }
+    // P3 of freeing.
+    pm.fence();
+    // Under the mutexes: a block may be claimed again only when no older intent names it.
+    for (freed, claims) in frees.iter().zip(&all_claims) {
+        erase(pm, freed.words, claims);
+    }
+    pm.fence();
+    for (state, claims) in states.iter_mut().zip(&all_claims) {
+        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
+    }
+    Ok(())
+}
+
+/// Stores intents for all blocks, when there are free ones for all: who waits has none.
+fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Vec<Vec<Claim>> {
+    let mut rounds = 0;
+    loop {
+        let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
+        let room = |state: &DramState| state.busy.count_zeros() as usize;
+        if states.iter().zip(frees).all(|(state, freed)| freed.owned.len() <= room(state)) {
+            let announced = states.iter_mut().zip(frees);
+            let claims = announced.map(|(state, freed)| state.announce(pm, freed)).collect();
+            // P1 of freeing.
+            pm.fence();
+            return claims;
+        }
+        drop(states);
+        pm.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+}
+
 fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
 }
 
-/// The last step of every intent; durable before anybody else gets the block. The thread may never fence again, and a
-/// newer intent takes an old one of its own line along, but not one of another line: then a recovery would believe an
-/// intent whose block others have freed or taken since, and push it a second time.
+/// The last step of every intent; durable by the caller's fence, before anybody else gets the block. The thread may never
+/// fence again, and a newer intent takes an old one of its own line along, but not one of another line: then a recovery
+/// would believe an intent whose block others have freed or taken since, and push it a second time.
 fn erase(pm: &impl Medium, words: &Words, claims: &[Claim]) {
     for claim in claims {
         words.intents[claim.intent].store(pm, 0, Release);
         pm.flush_object(&words.intents[claim.intent]);
     }
-    pm.fence();
 }
 
-/// P2, P3 of freeing. Only the head decides whether a block is on the list, so the next word may be stored before.
+/// P2, P3 of freeing.
 fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result<()> {
     blocks.set_next(block, set.free.load(pm, Relaxed))?;
+    pm.fence();
     set.free.store(pm, u64::from(block) + 1, Release);
     pm.persist(&set.free);
     Ok(())
