@@ -308,13 +308,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
-        Ok(runs.any(|run| entry.runs[run].load(&self.pm, Acquire) == block + 1))
+        // The block of a damaged intent may be any number.
+        Ok(runs.any(|run| entry.runs[run].load(&self.pm, Acquire).checked_sub(1) == Some(block)))
     }
 
     /// Whether an entry is continued by a chained one, for the allocator.
     pub(super) fn owns_chained(&self, tag: u32, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
-        Ok(entry.next.load(&self.pm, Acquire) == block + 1)
+        Ok(entry.next.load(&self.pm, Acquire).checked_sub(1) == Some(block))
     }
 
     /// Continues an entry by an empty one.
