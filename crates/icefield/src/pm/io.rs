@@ -416,6 +416,19 @@ impl Io {
         }
     }
 
+    /// Gives every page of a range a frame, where the kernel can, as stores to them would.
+    ///
+    /// # Safety
+    /// The range is page-aligned and mapped by the caller.
+    pub(crate) unsafe fn map_pages(&self, base: NonNull<u8>, bytes: usize) {
+        if self.enter("map_pages").is_ok() {
+            // SAFETY: it changes no content. Kernels before 5.14 refuse it: then each page is mapped by its first store.
+            let _ = unsafe {
+                rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
+            };
+        }
+    }
+
     /// Puts whole huge pages of a mapped file's range into huge pages, where the kernel can.
     ///
     /// # Safety

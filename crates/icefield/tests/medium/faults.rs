@@ -167,6 +167,7 @@ fn creation() {
         "sync_mapping",
         "punch_hole",
         "advise_huge_pages",
+        "map_pages",
         "collapse",
         "unmap",
         "unlock",

@@ -21,6 +21,8 @@ use crate::pm::io::{Access, Io, Sharing, error, lock};
 
 /// Address space for a region whose table named no bound.
 const DEFAULT_RESERVATION: u64 = 1 << 40;
+/// New bytes that are mapped at once: no growth may take much longer for it.
+const MAPPED_AT_ONCE: u64 = 64 << 20;
 
 /// What lies behind a region's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,9 @@ pub(super) struct Setting<'a> {
     /// Whether a file's length and a new file's name must be synced before anything relies on them.
     pub(super) syncs_status: bool,
     pub(super) huge_pages: HugePages,
+    /// Whether new pages are mapped all at once, which costs less than a fault for each; where a fence is a sync, they
+    /// would be written before they hold anything.
+    pub(super) maps_ahead: bool,
 }
 
 /// An error, and whether it leaves the content of the files unknown.
@@ -177,6 +182,9 @@ impl RegionFile {
                     self.advise_huge_pages(target);
                     if setting.huge_pages == HugePages::All {
                         self.collapse_from(len);
+                    }
+                    if setting.maps_ahead && self.file.is_some() && target - len <= MAPPED_AT_ONCE {
+                        self.reservation.map_pages(len..target);
                     }
                     return Ok(());
                 }

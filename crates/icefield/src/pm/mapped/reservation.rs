@@ -148,6 +148,16 @@ impl Reservation {
             unsafe { self.io.collapse(self.base.add(start as usize), (end - start) as usize) };
         }
     }
+
+    /// Gives every page of the range a frame, where the kernel can.
+    pub(super) fn map_pages(&self, range: Range<u64>) {
+        let page = page_size() as u64;
+        let (start, end) = (range.start / page * page, round_up(range.end, page));
+        if start < end {
+            // SAFETY: a part of the reservation, mapped by `map`.
+            unsafe { self.io.map_pages(self.base.add(start as usize), (end - start) as usize) };
+        }
+    }
 }
 
 impl Drop for Reservation {
