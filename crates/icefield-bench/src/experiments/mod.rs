@@ -296,7 +296,7 @@ const EXPERIMENTS: &[Experiment] = &[
 
 /// What most claims are about: measured with competitors and by each number of threads even when all is to be quick, and
 /// one key at a time, too.
-const HEADLINES: [&str; 4] = ["get", "insert", "populate", "insdel"];
+const HEADLINES: [&str; 5] = ["get", "insert", "put", "populate", "insdel"];
 
 /// Others that claims want measured by each number of threads.
 const BY_THREADS: [&str; 3] = ["join", "recovery", "checkpoint"];
