@@ -1,39 +1,79 @@
-//! Migrating ahead (past the paper): one entry at a time, while the root entry above still has room, so that no write
-//! waits for a whole cascade of migrations.
+//! Migrating ahead (past the paper): in steps, while the root entry above still has room, so that no write waits for a
+//! whole cascade of migrations, nor single ones for a whole migration.
 //!
 //! What level 1 holds for a root entry must leave before that entry's next migration, and it is known from the last one
-//! on. So each write to the entry, from a quarter of its room on, takes one step: it migrates one entry, the first on the
-//! way down below which nothing overflows. The migrations are those that would come anyway, only sooner, and fill as
-//! much of each entry as they would.
+//! on. So each write to the entry, from a quarter of its room on, takes one step: a part of the migration of one entry,
+//! the first on the way down below which nothing overflows. The migrations are those that would come anyway, only
+//! sooner, and fill as much of each entry as they would. When level 1 holds nothing any more, the root entry's own
+//! records go there a quarter at a time.
+//!
+//! An entry of which a part has left still has all its records, until the last part has: what is there twice is hidden
+//! once. Nothing else comes to it or leaves it meanwhile, as the next migration of the root entry takes the steps that
+//! are left.
 
 use super::core::Core;
-use super::root::{Held, Relief};
+use super::root::{Held, Relief, Underway};
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// From which part of a root entry's room on its writes take steps.
-const BEGIN_PART: usize = 4;
+/// From which part of a root entry's room on its writes take steps, and which part of it leaves in one.
+const PARTS: usize = 4;
+
+/// How much a step may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Little: somebody waits for a single write.
+    Parts,
+    /// A whole migration: many writes share it.
+    Whole,
+}
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Takes one step for a root entry that has just got a record, unless none is left. The caller is pinned.
     #[inline]
-    pub(super) fn step_ahead(&self, held: &Held<'_, M>) {
-        let begun = self.root.size(held.entry) * BEGIN_PART >= self.shape.records();
-        if begun && !self.root.is_relieved(held.entry) {
-            self.step_below(held);
+    pub(super) fn step_ahead(&self, held: &Held<'_, M>, pace: Pace) {
+        let size = self.root.size(held.entry);
+        if size * PARTS < self.shape.records() {
+            return;
+        }
+        if !self.root.is_relieved(held.entry) {
+            self.step_below(held, pace);
+        } else if pace == Pace::Parts && self.portion_is_due(held, size) {
+            self.step_down(held);
         }
     }
 
     #[cold]
-    fn step_below(&self, held: &Held<'_, M>) {
+    fn step_below(&self, held: &Held<'_, M>, pace: Pace) {
+        let pace = if self.pm.fence_syncs() { Pace::Whole } else { pace };
+        let step = match self.root.underway(held.entry) {
+            Some(underway) => self.go_on(held, underway, pace).map(|()| Relief::NotYet),
+            None => self.relieve_root(held, pace),
+        };
         // What fails here fails again when the root entry is full, and is told then.
-        let relief = self.relieve_root(held).unwrap_or(Relief::Room);
-        self.root.note_relief(held.entry, relief);
+        self.root.note_relief(held.entry, step.unwrap_or(Relief::Room));
+    }
+
+    /// Whether a part of a root entry's records can go to level 1, where there is one entry for them that has nothing
+    /// else.
+    #[inline]
+    fn portion_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
+        let due = (size - self.root.moved(held.entry)) * PARTS >= self.shape.records();
+        due && self.shape.step(0) == 0 && self.root.is_sole(held.entry) && !self.pm.fence_syncs()
+    }
+
+    #[cold]
+    fn step_down(&self, held: &Held<'_, M>) {
+        let portion = (self.shape.records() / PARTS).max(1);
+        if self.migrate_portion(held, portion).is_err() {
+            // As above.
+            self.root.note_relief(held.entry, Relief::Room);
+        }
     }
 
     /// One step for the entries of level 1 below a root entry, if one is left to take.
-    fn relieve_root(&self, held: &Held<'_, M>) -> Result<Relief> {
+    fn relieve_root(&self, held: &Held<'_, M>, pace: Pace) -> Result<Relief> {
         if self.level_count() == 1 {
             return Ok(Relief::Room);
         }
@@ -46,7 +86,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // From when this was the last level, the entry may be continued, whatever it holds itself.
             let is_continued = self.next_of(first)?.is_some();
             if is_continued || size + (room >> step) > room {
-                self.relieve(held, 1, index)?;
+                self.relieve(held, 1, index, pace)?;
                 return Ok(Relief::NotYet);
             }
             if size > 0 {
@@ -56,19 +96,69 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(relief)
     }
 
-    /// Migrates an entry to the next level, or first one below it in which it would find no room.
-    fn relieve(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
-        let leaving = self.leaving(level, index)?;
-        // Entries of the last level make room where they are.
-        if level + 1 < self.level_count() {
-            let below = index << self.shape.step(level);
-            for (place, count) in leaving.counts() {
-                let size = self.state(self.level_entry(level + 1, below + place)?)?.size;
-                if size + count > self.shape.records() {
-                    return self.relieve(held, level + 1, below + place);
-                }
+    /// Migrates an entry to the next level, or first one below it in which it would find no room; or begins to.
+    fn relieve(&self, held: &Held<'_, M>, level: usize, index: u64, pace: Pace) -> Result<()> {
+        let all = Underway { level, index, place: 0 };
+        if let Some(below) = self.overflowing(all)? {
+            return self.relieve(held, level + 1, below, pace);
+        }
+        self.root.set_underway(held.entry, Some(all));
+        match pace {
+            Pace::Parts => Ok(()),
+            Pace::Whole => self.finish_underway(held),
+        }
+    }
+
+    /// The first entry in which one above would find no room. Entries of the last level make room where they are.
+    fn overflowing(&self, Underway { level, index, .. }: Underway) -> Result<Option<u64>> {
+        if level + 1 == self.level_count() {
+            return Ok(None);
+        }
+        let first = index << self.shape.step(level);
+        let counts = self.counts_below(level, index)?;
+        for (place, &count) in counts.iter().enumerate().take(1 << self.shape.step(level)) {
+            let below = first + place as u64;
+            let size = self.state(self.level_entry(level + 1, below)?)?.size;
+            let overflows = |count| size + count > self.shape.records();
+            // Merged, they may be few enough.
+            if overflows(count) && overflows(self.leaving(level, index, place..place + 1)?.len()) {
+                return Ok(Some(below));
             }
         }
-        self.move_down(held, level, index, leaving)
+        Ok(None)
+    }
+
+    /// Goes on with the migration of an entry.
+    fn go_on(&self, held: &Held<'_, M>, underway: Underway, pace: Pace) -> Result<()> {
+        let Underway { level, index, place } = underway;
+        let fan_out = 1 << self.shape.step(level);
+        let end = fan_out.min(place + self.targets_of_a_step(held, fan_out, pace));
+        self.move_down(held, level, index, place..end)?;
+        let rest = if end < fan_out {
+            Some(Underway { place: end, ..underway })
+        } else {
+            self.leave_empty(held, level, index)?;
+            None
+        };
+        self.root.set_underway(held.entry, rest);
+        Ok(())
+    }
+
+    /// To how many entries a step moves records: to few at first, to more when the root entry will soon be full.
+    fn targets_of_a_step(&self, held: &Held<'_, M>, fan_out: usize, pace: Pace) -> usize {
+        let quarters = self.root.size(held.entry) * 4 / self.shape.records();
+        match (pace, quarters) {
+            (Pace::Parts, 0 | 1) => (fan_out / 8).max(1),
+            (Pace::Parts, 2) => (fan_out / 4).max(1),
+            _ => fan_out,
+        }
+    }
+
+    /// Takes all steps that a migration underway has left: nothing may come to its entry before.
+    pub(super) fn finish_underway(&self, held: &Held<'_, M>) -> Result<()> {
+        while let Some(underway) = self.root.underway(held.entry) {
+            self.go_on(held, underway, Pace::Whole)?;
+        }
+        Ok(())
     }
 }

@@ -93,7 +93,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for entry in self.chain_of(first)?.into_iter().rev() {
             newest.reserve(self.state(entry)?.size);
             newest_first.clear();
-            self.read_entry(entry, &mut newest_first)?;
+            self.read_entry(entry, &mut newest_first, |_| true)?;
             all.push((entry, self.sift(&mut newest, &newest_first)?));
         }
         all.reverse();
@@ -135,7 +135,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let before = self.state(entry)?.size + coming.len();
         let mut newest_first = Vec::with_capacity(before);
         newest_first.extend(coming.iter().rev().map(|moving| moving.record));
-        self.read_entry(entry, &mut newest_first)?;
+        self.read_entry(entry, &mut newest_first, |_| true)?;
         let Sifted { needed, dropped } =
             self.sift(&mut Newest::with_capacity(before), &newest_first)?;
         let fits = needed.len() <= self.shape.records();

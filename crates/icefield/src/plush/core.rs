@@ -255,12 +255,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     fn record_in(&self, bucket: Bucket<'_>, slot: usize, dead: bool) -> RecordOf<K, V> {
-        let rest = bucket.rests(slot..slot + 1);
-        self.measure.record(dead, |word| match word {
+        self.measure.record(dead, |word| self.word_in(bucket, slot, word))
+    }
+
+    #[inline(always)]
+    fn word_in(&self, bucket: Bucket<'_>, slot: usize, word: usize) -> u64 {
+        match word {
             0 => bucket.heads[slot].load(&self.pm, Relaxed),
             // Acquire (E3): what a reference leads to was written before.
-            _ => rest[word - 1].load(&self.pm, Acquire),
-        })
+            _ => bucket.rests(slot..slot + 1)[word - 1].load(&self.pm, Acquire),
+        }
     }
 
     #[inline]
@@ -272,10 +276,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The hash of a record's key.
     #[inline]
     pub(super) fn hash_of(&self, record: RecordOf<K, V>) -> u64 {
+        self.hash_of_words(&record.key)
+    }
+
+    /// The same by its key words.
+    #[inline]
+    fn hash_of_words(&self, key: &K::Words) -> u64 {
         if self.measure.is_inline() {
-            return self.placed(&self.measure.key_of(&record.key));
+            return self.placed(&self.measure.key_of(key));
         }
-        first(&record.key)
+        first(key)
     }
 
     /// Whether a record is the probed key's. The caller is pinned.
@@ -437,17 +447,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The records of an entry and of those that continue it, newest first.
     pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<RecordOf<K, V>>> {
         let mut records = Vec::with_capacity(self.shape.records());
-        for entry in self.chain_of(first)?.into_iter().rev() {
-            self.read_entry(entry, &mut records)?;
-        }
+        self.newest_first_where(first, &mut records, |_| true)?;
         Ok(records)
     }
 
-    /// Adds the records of an entry, newest first.
+    /// Adds the same, but only those whose hash is `wanted`.
+    #[inline]
+    pub(super) fn newest_first_where(
+        &self,
+        first: EntryRef<'_>,
+        records: &mut Vec<RecordOf<K, V>>,
+        mut wanted: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
+        for entry in self.chain_of(first)?.into_iter().rev() {
+            self.read_entry(entry, records, &mut wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the records of an entry whose hash is `wanted`, newest first.
+    #[inline]
     pub(super) fn read_entry(
         &self,
         entry: EntryRef<'_>,
         records: &mut Vec<RecordOf<K, V>>,
+        mut wanted: impl FnMut(u64) -> bool,
     ) -> Result<()> {
         let (size, slots) = (self.state(entry)?.size, self.shape.slots as usize);
         let mut buckets = [None; MAX_BUCKETS];
@@ -457,10 +481,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             *found = Some(bucket);
         }
         for (number, bucket) in buckets.iter().enumerate().rev() {
-            let Some(bucket) = bucket else { continue };
-            for slot in (0..slots.min(size - number * slots)).rev() {
-                let dead = self.is_dead(entry.entry, number * slots + slot);
-                records.push(self.record_in(*bucket, slot, dead));
+            let Some(bucket) = *bucket else { continue };
+            // Without a branch for each record, as few may be wanted.
+            let mut found = (0..slots.min(size - number * slots)).fold(0_u32, |found, slot| {
+                let key = self.measure.key(|word| self.word_in(bucket, slot, word));
+                found | u32::from(wanted(self.hash_of_words(&key))) << slot
+            });
+            while let Some(slot) = found.checked_ilog2() {
+                found &= !(1 << slot);
+                let dead = self.is_dead(entry.entry, number * slots + slot as usize);
+                records.push(self.record_in(bucket, slot as usize, dead));
             }
         }
         Ok(())

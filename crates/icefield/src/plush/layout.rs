@@ -349,6 +349,13 @@ impl Shape {
         self.prefix(level + 1) - self.prefix(level)
     }
 
+    /// To which of the entries below that of its level a hash belongs.
+    #[inline]
+    pub(super) fn place_below(self, level: usize) -> impl Fn(u64) -> usize {
+        let (shift, mask) = (63 - self.prefix(level + 1), (1 << self.step(level)) - 1);
+        move |hash| (hash >> 1 >> shift) as usize & mask
+    }
+
     /// Bytes of a log chunk.
     pub(super) fn chunk_bytes(self, widths: Widths) -> u64 {
         let records = widths.log_bytes(self.log_records);

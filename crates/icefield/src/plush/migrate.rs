@@ -1,4 +1,5 @@
-//! Migration (§4.1, §5.1, Listing 2): an entry's records move on to the entries below it, all at once.
+//! Migration (§4.1, §5.1, Listing 2): an entry's records move on to the entries below it, all at once, or ahead of time
+//! part by part (`ahead`).
 //!
 //! The data of eight targets share a fence, and so do their states. What a crash leaves in between is there twice,
 //! above and below: the upper copy hides the lower one, and the next migration merges them.
@@ -32,6 +33,9 @@ const DUE_QUARTERS: usize = 5;
 /// Entries of a chain that count for that: where keys crowd, more levels do not help.
 const COUNTED: usize = 3;
 
+/// How many records are for each entry of the next level.
+pub(super) type CountsBelow = [usize; MAX_BUCKETS];
+
 /// Records by the entries of the next level to which they belong, oldest first.
 struct Groups<R> {
     records: Vec<R>,
@@ -55,9 +59,9 @@ pub(super) struct Leaving<R> {
 }
 
 impl<R> Leaving<R> {
-    /// How many records are for each entry of the next level.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (u64, usize)> {
-        self.groups.left.iter().enumerate().map(|(place, range)| (place as u64, range.len()))
+    /// How many records these are.
+    pub(super) fn len(&self) -> usize {
+        self.groups.records.len()
     }
 }
 
@@ -98,55 +102,105 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.estimate.add(change_without(record));
     }
 
-    /// Moves the records of a full root entry to level 1. Readers wait until its lock is let go.
+    /// Moves the records of a root entry to level 1. Readers wait until its lock is let go.
     pub(super) fn migrate_root(&self, held: &Held<'_, M>) -> Result<()> {
         let (entry, size) = (held.entry, self.root.size(held.entry));
         if size == 0 {
             return Ok(());
         }
-        if self.payloads.is_some() {
-            // Payloads whose records were acknowledged before, too, before a level refers to them.
-            self.pm.settle();
-        }
+        self.finish_underway(held)?;
         let epoch = self.root.epoch(entry);
-        let newest_first = (0..size).rev().map(|at| self.root.record(entry, at)).collect();
-        let groups = self.group(0, &self.merge(newest_first)?);
-        let first = (entry as u64) << self.shape.step(0);
-        self.distribute(held, 1, first, groups, Some(epoch))?;
+        self.copy_down(held, self.root.moved(entry)..size, Some(epoch))?;
+        self.counts.migrations.add(1);
         held.begin_change();
         self.root.empty(entry);
         self.root.set_epoch(entry, epoch.next());
         Ok(())
     }
 
-    /// Moves the records of a level's entry, and of those that continue it, to the next level.
-    pub(super) fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
-        let leaving = self.leaving(level, index)?;
-        self.move_down(held, level, index, leaving)
+    /// Moves so many of the oldest records of a root entry to level 1 that are not there yet, for all but the log: that
+    /// counts them as arrived when all of the entry have.
+    pub(super) fn migrate_portion(&self, held: &Held<'_, M>, portion: usize) -> Result<()> {
+        let from = self.root.moved(held.entry);
+        self.copy_down(held, from..from + portion, None)?;
+        self.root.note_moved(held.entry, from + portion);
+        Ok(())
     }
 
-    /// What a level's entry, and those that continue it, have for the next level.
-    pub(super) fn leaving(&self, level: usize, index: u64) -> Result<Leaving<MovingOf<K, V>>> {
-        // They arrive from the medium while the records are merged.
-        for place in 0..1 << self.shape.step(level) {
-            self.prefetch_entry(level + 1, (index << self.shape.step(level)) + place);
+    /// Adds records of a root entry to those of level 1, which is told up to which epoch it has all of them.
+    fn copy_down(
+        &self,
+        held: &Held<'_, M>,
+        records: Range<usize>,
+        epoch: Option<LogEpoch>,
+    ) -> Result<()> {
+        if self.payloads.is_some() {
+            // Payloads whose records were acknowledged before, too, before a level refers to them.
+            self.pm.settle();
         }
-        let newest_first = self.newest_first(self.level_entry(level, index)?)?;
+        let newest_first = records.rev().map(|at| self.root.record(held.entry, at)).collect();
+        let groups = self.group(0, &self.merge(newest_first)?);
+        let first = (held.entry as u64) << self.shape.step(0);
+        self.distribute(held, 1, first, groups, epoch)
+    }
+
+    /// Moves the records of a level's entry, and of those that continue it, to the next level.
+    pub(super) fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        self.move_down(held, level, index, 0..1 << self.shape.step(level))?;
+        self.leave_empty(held, level, index)
+    }
+
+    /// What a level's entry, and those that continue it, have for some of the entries below it.
+    pub(super) fn leaving(
+        &self,
+        level: usize,
+        index: u64,
+        places: Range<usize>,
+    ) -> Result<Leaving<MovingOf<K, V>>> {
+        // They arrive from the medium while the records are merged.
+        for place in places.clone() {
+            self.prefetch_entry(level + 1, (index << self.shape.step(level)) + place as u64);
+        }
+        let entry = self.level_entry(level, index)?;
+        let mut newest_first =
+            Vec::with_capacity((self.shape.records() * places.len()) >> self.shape.step(level));
+        let place = self.shape.place_below(level);
+        self.newest_first_where(entry, &mut newest_first, |hash| places.contains(&place(hash)))?;
         let (records, dropped) = self.newest_of(newest_first)?;
         Ok(Leaving { groups: self.group(level, &records), dropped })
     }
 
-    /// Moves to the next level what a level's entry, and those that continue it, have for it.
+    /// How many records a level's entry, and those that continue it, have for each of the entries below it, stale ones
+    /// included.
+    pub(super) fn counts_below(&self, level: usize, index: u64) -> Result<CountsBelow> {
+        let mut counts = CountsBelow::default();
+        let entry = self.level_entry(level, index)?;
+        let place = self.shape.place_below(level);
+        self.newest_first_where(entry, &mut Vec::new(), |hash| {
+            counts[place(hash)] += 1;
+            false
+        })?;
+        Ok(counts)
+    }
+
+    /// Moves what a level's entry, and those that continue it, have for some of the entries below it. They keep their
+    /// copies.
     pub(super) fn move_down(
         &self,
         held: &Held<'_, M>,
         level: usize,
         index: u64,
-        leaving: Leaving<MovingOf<K, V>>,
+        places: Range<usize>,
     ) -> Result<()> {
-        let first = self.level_entry(level, index)?;
+        let leaving = self.leaving(level, index, places)?;
         self.estimate.add(leaving.dropped);
-        self.distribute(held, level + 1, index << self.shape.step(level), leaving.groups, None)?;
+        self.distribute(held, level + 1, index << self.shape.step(level), leaving.groups, None)
+    }
+
+    /// Empties a level's entry, and what continues it, all of whose records are in the next level.
+    pub(super) fn leave_empty(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        self.counts.migrations.add(1);
+        let first = self.level_entry(level, index)?;
         held.begin_change();
         // Oldest first: what is still there hides no newer record below.
         for entry in self.chain_of(first)? {
@@ -165,12 +219,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Records by the entries of the next level to which they belong.
     fn group(&self, level: usize, newest_first: &[RecordOf<K, V>]) -> Groups<MovingOf<K, V>> {
-        let mask = (1 << self.shape.step(level)) - 1;
         let oldest_first = newest_first.iter().rev();
         let moving: Vec<MovingOf<K, V>> = oldest_first.map(|&record| self.moving(record)).collect();
-        let group =
-            |moving: &MovingOf<K, V>| (self.shape.index(level + 1, moving.hash) & mask) as usize;
-        let mut left = vec![0..0; mask as usize + 1];
+        let place = self.shape.place_below(level);
+        let group = |moving: &MovingOf<K, V>| place(moving.hash);
+        let mut left = vec![0..0; 1 << self.shape.step(level)];
         moving.iter().for_each(|moving| left[group(moving)].end += 1);
         let mut start = 0;
         for range in &mut left {
@@ -196,8 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         mut groups: Groups<MovingOf<K, V>>,
         epoch: Option<LogEpoch>,
     ) -> Result<()> {
-        self.counts.migrations.add(1);
-        let tells_all = epoch.is_some_and(LogEpoch::is_round);
+        let tells_all = epoch.is_some_and(|epoch| epoch.is_round() || groups.left.len() == 1);
         let mut places: Vec<usize> = (0..groups.left.len())
             .filter(|&place| tells_all || !groups.left[place].is_empty())
             .collect();

@@ -7,7 +7,7 @@
 //! Best at: blind writes (`put`, `delete`), which append one record to a log and one to DRAM and never look; media
 //! writes, as records move in whole blocks; DRAM, of which it takes what it is told, whatever the number of records;
 //! opening, which reads the logs and level 1, whatever the number of records. Worst at: reads, which look into every
-//! level; `len`, which reads the whole table; a write now and then that migrates several entries in a row; ordered
+//! level; `len`, which reads the whole table; a write now and then that moves some thirty records of others on; ordered
 //! access, unless the table is partitioned by ranges. Nothing relies on the order of stores to one line, so
 //! `Durability::Disk` will do.
 //!
@@ -33,7 +33,7 @@
 //!   Only records with keys or values of any length are there; an update in the slots is one record, and nothing is
 //!   collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, those for new runs,
-//!   too; on disks all of them.
+//!   too; in steps two, on disks all of them.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
@@ -43,7 +43,7 @@
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
 //! - §6.6 ranges (`partition`, `scan`): what stands for a hash keeps the order of the keys in its upper half; the lower
 //!   one is hashed, for filters and fingerprints. Keys that crowd together continue their entries.
-//! - Past the paper. Migrations ahead of time, one a write (`ahead`), instead of cascades. Group commit on disks
+//! - Past the paper. Migrations ahead of time in steps, one a write (`ahead`), instead of whole ones and cascades. Group commit on disks
 //!   (`commit`, `pm::commit`): syncs are shared, acknowledgements may come before them, and a payload becomes durable
 //!   together with its log record. Compaction in place (`compact`): an entry of the last level that is full of stale
 //!   records drops them, and gives buckets back, so that updates do not fill the table for ever; one that would need
@@ -129,7 +129,9 @@
 //! before a run can leave its entry (`pm::alloc`, A3). A crash before P6 may leave an entry with a run that is not
 //! counted as taken, which recovery does by the intent; one after P6 an intent for a run that its entry has.
 //!
-//! A migration leaves nothing to settle: what is there twice is hidden once. So are records that an entry has taken over
+//! A migration leaves nothing to settle: what is there twice is hidden once. One that is taken in steps leaves more of
+//! it: an entry keeps all its records until P8, and what level 1 has of a root entry before the last portion tells it
+//! the epoch (P7) is replayed, too. So are records that an entry has taken over
 //! when it was compacted (P10), as they stay where they came from until P8, and in the log until P7. Recovery replays,
 //! per log, what has not arrived in level 1; an entry of the root has never more than fits.
 //!
@@ -144,9 +146,10 @@
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
 //! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates. A write takes
-//! one migration of one entry: its root entry's, or one ahead of time below; a cascade through the levels only where
-//! updates kept a root entry's log from lasting, or most of a table's entries overflow together in more than three
-//! levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while
+//! a part of one migration, of some 30 to 60 records: ahead of time below its root entry, or of the root entry's own; a
+//! whole one when few writes are left before the root entry is full, and in batches, on disks and without a log, where
+//! writes share it; a cascade through the levels only where updates kept a root entry's log from lasting, or most of a
+//! table's entries overflow together in more than three levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while
 //! others of that log wait; it then waits for those who write their last records there, and they wait for nobody. Locks
 //! are taken in this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
 //! Who settles waits for one sync at most besides its own. A thread syncs for those who have none of their own

@@ -1,5 +1,6 @@
 //! The operations on one key (§5.1 to §5.3).
 
+use super::ahead::Pace;
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::recovery_log::Place;
@@ -236,7 +237,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.root.push(held.entry, hash, record);
         self.note_written(1, if record.dead { -1 } else { 1 });
         self.logs.finish(place);
-        self.step_ahead(held);
+        self.step_ahead(held, Pace::Parts);
     }
 
     /// Keeps count of records written, and of how many there are.

@@ -1,11 +1,11 @@
 //! The root (§4.1): the level in DRAM, which takes every write first, and the locks of everything below it.
 //!
-//! An entry's records are appended, the newest last, and leave all at once. Whatever the levels hold for the hashes of
-//! an entry changes only under its lock.
+//! An entry's records are appended, the newest last, and leave all at once, even where the first of them have been
+//! copied to level 1 before. Whatever the levels hold for the hashes of an entry changes only under its lock.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::epoch::LogEpoch;
 use super::layout::{LINE_WORDS, MAX_RECORDS, Shape};
@@ -25,6 +25,15 @@ pub(super) enum Relief {
     Room = 1,
     /// Nothing, and it holds nothing for the entry.
     Empty = 2,
+}
+
+/// A migration of a level's entry of which some parts have been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Underway {
+    pub(super) level: usize,
+    pub(super) index: u64,
+    /// Which of the entries below comes next.
+    pub(super) place: usize,
 }
 
 /// The entries.
@@ -50,9 +59,15 @@ struct Head {
     epoch: AtomicU64,
     dead: [AtomicU64; MAX_RECORDS / 64],
     /// Whether there are records that no log has.
-    unlogged: AtomicU32,
+    unlogged: AtomicBool,
     /// [`Relief`].
-    relieved: AtomicU32,
+    relieved: AtomicU8,
+    /// How many of the first records are in level 1, too.
+    moved: AtomicU16,
+    /// [`Underway`]; of level 0 there is none.
+    underway_index: AtomicU32,
+    underway_level: AtomicU8,
+    underway_place: AtomicU8,
 }
 
 /// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
@@ -214,31 +229,63 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
         // Relaxed: asked under the lock.
-        self.heads[entry].unlogged.load(Relaxed) != 0
+        self.heads[entry].unlogged.load(Relaxed)
     }
 
     /// A record comes that no log has. Under the lock.
     pub(super) fn note_unlogged(&self, entry: usize) {
-        self.heads[entry].unlogged.store(1, Relaxed);
+        self.heads[entry].unlogged.store(true, Relaxed);
     }
 
     /// Whether nothing is left to do ahead of the entry's next migration.
     #[inline]
     pub(super) fn is_relieved(&self, entry: usize) -> bool {
         // Relaxed: asked under the lock.
-        self.heads[entry].relieved.load(Relaxed) != Relief::NotYet as u32
+        self.heads[entry].relieved.load(Relaxed) != Relief::NotYet as u8
     }
 
     /// Whether level 1 holds nothing for the entry that the entry does not hold itself.
     #[inline]
     pub(super) fn is_sole(&self, entry: usize) -> bool {
         // Acquire (E6): pairs with the Release in `note_relief`; level 1 was empty then.
-        self.heads[entry].relieved.load(Acquire) == Relief::Empty as u32
+        self.heads[entry].relieved.load(Acquire) == Relief::Empty as u8
     }
 
     /// Under the lock.
     pub(super) fn note_relief(&self, entry: usize, relief: Relief) {
-        self.heads[entry].relieved.store(relief as u32, Release);
+        self.heads[entry].relieved.store(relief as u8, Release);
+    }
+
+    /// How many of the first records of an entry are in level 1, too.
+    #[inline]
+    pub(super) fn moved(&self, entry: usize) -> usize {
+        // Relaxed: asked under the lock.
+        self.heads[entry].moved.load(Relaxed).into()
+    }
+
+    /// Under the lock.
+    pub(super) fn note_moved(&self, entry: usize, moved: usize) {
+        self.heads[entry].moved.store(moved as u16, Relaxed);
+    }
+
+    /// The migration below an entry that has begun.
+    pub(super) fn underway(&self, entry: usize) -> Option<Underway> {
+        let head = &self.heads[entry];
+        // Relaxed: asked under the lock.
+        let level = head.underway_level.load(Relaxed).into();
+        let index = head.underway_index.load(Relaxed).into();
+        let place = head.underway_place.load(Relaxed).into();
+        (level > 0).then_some(Underway { level, index, place })
+    }
+
+    /// Under the lock.
+    pub(super) fn set_underway(&self, entry: usize, underway: Option<Underway>) {
+        let head = &self.heads[entry];
+        let Underway { level, index, place } =
+            underway.unwrap_or(Underway { level: 0, index: 0, place: 0 });
+        head.underway_index.store(index as u32, Relaxed);
+        head.underway_level.store(level as u8, Relaxed);
+        head.underway_place.store(place as u8, Relaxed);
     }
 
     /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
@@ -263,7 +310,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     /// Drops all records of an entry: they have arrived below. Under the lock, readers being kept away.
     pub(super) fn empty(&self, entry: usize) {
         self.heads[entry].size.store(0, Relaxed);
-        self.heads[entry].unlogged.store(0, Relaxed);
+        self.heads[entry].unlogged.store(false, Relaxed);
+        self.note_moved(entry, 0);
+        self.set_underway(entry, None);
         self.note_relief(entry, Relief::NotYet);
     }
 

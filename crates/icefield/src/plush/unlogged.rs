@@ -1,6 +1,7 @@
 //! Relaxed writes (§5.7): records that no log has, and the checkpoint that makes them durable.
 
 use super::Plush;
+use super::ahead::Pace;
 use super::core::Core;
 use super::words::RecordOf;
 use crate::Result;
@@ -39,7 +40,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.root.note_unlogged(held.entry);
             self.root.push(held.entry, hash, record);
             self.note_written(1, 1);
-            self.step_ahead(&held);
+            self.step_ahead(&held, Pace::Whole);
             return Ok(());
         }
     }

@@ -5,6 +5,7 @@
 //! something, so no order of locking is needed. Closing writes all log records (after a fence for the payloads, where
 //! there are any), each line once, fences, and lets the root entries have them.
 
+use super::ahead::Pace;
 use super::collect::Written;
 use super::core::Core;
 use super::op::{Attempt, Mode, ModeOf, Wrote, WroteOf};
@@ -221,7 +222,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         core.note_written(written, records);
         core.logs.finish_all(&spans);
-        self.held.iter().for_each(|(held, _)| core.step_ahead(held));
+        self.held.iter().for_each(|(held, _)| core.step_ahead(held, Pace::Whole));
         self.writes = writes;
         self.held.clear();
         self.pass = None;

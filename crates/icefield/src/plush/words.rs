@@ -126,15 +126,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
     /// The record whose words `word` gives by their numbers.
     #[inline(always)]
     pub(super) fn record(self, dead: bool, mut word: impl FnMut(usize) -> u64) -> RecordOf<K, V> {
-        let (mut key, mut value) = (K::Words::ZERO, V::Words::ZERO);
         let Widths { key: keys, value: values, .. } = self.widths();
-        for (at, place) in key.as_mut().iter_mut().take(keys).enumerate() {
-            *place = word(at);
-        }
+        let key = self.key(&mut word);
+        let mut value = V::Words::ZERO;
         for (at, place) in value.as_mut().iter_mut().take(values).enumerate() {
             *place = word(keys + at);
         }
         Record { key, value, dead }
+    }
+
+    /// The key words of such a record.
+    #[inline(always)]
+    pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> K::Words {
+        let mut key = K::Words::ZERO;
+        for (at, place) in key.as_mut().iter_mut().take(self.widths().key).enumerate() {
+            *place = word(at);
+        }
+        key
     }
 
     /// Shows each word of a record, after its number.
