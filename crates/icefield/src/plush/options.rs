@@ -39,6 +39,9 @@ const DRAM_LIMIT: u64 = 256 << 20;
 const DRAM_FILTERS: usize = 2;
 /// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled.
 const ROOT_SHARE: u64 = 16;
+/// On disks the root of a new table holds all that it is made for, as long as its recovery logs take no more than this:
+/// what waits in memory there needs one sync a batch, what moves on needs several.
+const DISK_LOG_BYTES: u64 = 64 << 20;
 /// Records that the recovery logs hold for each that the root holds, so that a chunk's root entries have moved on when
 /// it is begun anew (§4.2).
 const LOG_SHARE: u32 = 2;
@@ -238,7 +241,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let mut identity = self.common.identity::<K, V>(DESIGN, [0; 3]);
         let measure = Measure::inscribe(&mut identity).map_err(|()| impossible(&pm, "width"))?;
         let widths = measure.widths();
-        let shape = self.new_shape(widths)?;
+        let shape = self.new_shape(widths, pm.fence_syncs())?;
         identity.params[..3].copy_from_slice(&shape.pack().map(u64::from));
         Ranges::inscribe(&mut identity, self.partition, self.bounds);
         let table = superblock::create(&pm)?;
@@ -325,8 +328,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     }
 
     /// The shape of a new table.
-    fn new_shape(&self, widths: Widths) -> Result<Shape> {
-        let shape = self.shape.unwrap_or_else(|| self.planned_shape(widths));
+    fn new_shape(&self, widths: Widths, is_disk: bool) -> Result<Shape> {
+        let shape = self.shape.unwrap_or_else(|| self.planned_shape(widths, is_disk));
         if !shape.is_valid() {
             let detail = format!("{shape:?} is not possible");
             return Err(Error::InvalidOption { option: "shape", detail });
@@ -338,11 +341,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ok(shape)
     }
 
-    fn planned_shape(&self, widths: Widths) -> Shape {
+    fn planned_shape(&self, widths: Widths, is_disk: bool) -> Shape {
         let usual = Shape::default();
-        let records = self.common.capacity / ROOT_SHARE;
+        let capacity = self.common.capacity;
+        let in_root = match is_disk {
+            // Half of the bytes: entries come by powers of two.
+            true => capacity.min(DISK_LOG_BYTES / 2 / widths.log_bytes(LOG_SHARE)),
+            false => 0,
+        };
+        let in_root = in_root.max(capacity / ROOT_SHARE);
         let bits = |entries: u64| entries.max(1).ilog2();
-        let wanted = bits((records / MAX_RECORDS as u64).next_power_of_two());
+        let wanted = bits((in_root / MAX_RECORDS as u64).next_power_of_two());
         // Slots, fingerprints and the entry's own line.
         let record_bytes = widths.words() * size_of::<u64>() + 1;
         let entry_bytes = (MAX_RECORDS * record_bytes + 64) as u64;
@@ -353,7 +362,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             (records << (root_bits - log_bits)) / u64::from(usual.log_chunks)
         };
         // A disk has one place where it writes at a time.
-        let fewest = if self.common.durability == Durability::Disk { 0 } else { usual.log_bits };
+        let fewest = if is_disk { 0 } else { usual.log_bits };
         let fits = |&log_bits: &u32| log_records(log_bits) <= u64::from(MAX_LOG_RECORDS);
         let most = MAX_LOG_BITS.min(root_bits);
         let log_bits = (fewest.min(root_bits)..most).find(fits).unwrap_or(most);

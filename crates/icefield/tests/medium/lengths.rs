@@ -180,6 +180,22 @@ fn punching_gives_space_back_and_reads_zero() {
     }
 }
 
+/// A sync writes whole pages: of a huge one 2 MiB for a word, and of a new one zeros.
+#[test]
+fn pages_that_are_synced_are_small_and_written_when_they_hold_something() {
+    let scratch = scratch();
+    let advices = |durability| {
+        let counting = Arc::new(FaultPlan::counting());
+        let options = MappedOptions { faults: Some(Arc::clone(&counting)), ..with(durability) };
+        let pm = make(&scratch.path().join(format!("{durability:?}")), options, 8);
+        pm.grow(&data(&pm), 5 << 20).unwrap();
+        let sites = counting.sites();
+        ["advise_huge_pages", "map_pages"].map(|advice| sites.contains(&advice))
+    };
+    assert_eq!(advices(Durability::Process), [true, true]);
+    assert_eq!(advices(Durability::Disk), [false, false]);
+}
+
 /// In `tmpfs`, where the kernel can do it; elsewhere the same test of a refusal.
 #[test]
 fn huge_pages_change_no_content() {

@@ -66,6 +66,23 @@ fn relaxed_writes_are_synced_in_the_end() -> Check {
     Ok(())
 }
 
+/// What a table was made for waits in the root of one on a disk: a batch is one sync, and no more.
+#[test]
+fn a_batch_on_a_disk_is_one_sync() -> Check {
+    let directory = tempfile::tempdir()?;
+    let counting = Arc::new(FaultPlan::counting());
+    let options = Plush::<u64, u64>::options().durability(Durability::Disk).capacity(40_000);
+    let table = options.faults(counting.clone()).create(directory.path().join("clicks.ice"))?;
+    let records: Vec<(u64, u64)> = (0..40_000).map(|key| (key, !key)).collect();
+    let before = counting.calls();
+    records.chunks(100).try_for_each(|batch| table.put_batch(batch))?;
+    println!("{} system calls for 400 batches", counting.calls() - before);
+    // And one for each of the two chunks of the log.
+    assert_eq!(counting.calls() - before, 402);
+    assert_eq!(table.len()?, 40_000);
+    Ok(())
+}
+
 /// A sync that fails is told to everybody who waits, and ends all writing.
 #[test]
 fn a_failed_sync_is_told() -> Check {

@@ -253,7 +253,7 @@ impl Mapped {
             backing: self.backing(),
             syncs_status: self.syncs_status(),
             huge_pages: self.huge_pages,
-            maps_ahead: self.effort != Effort::Sync,
+            syncs_pages: self.effort == Effort::Sync,
         }
     }
 

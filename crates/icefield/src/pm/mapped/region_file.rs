@@ -58,9 +58,9 @@ pub(super) struct Setting<'a> {
     /// Whether a file's length and a new file's name must be synced before anything relies on them.
     pub(super) syncs_status: bool,
     pub(super) huge_pages: HugePages,
-    /// Whether new pages are mapped all at once, which costs less than a fault for each; where a fence is a sync, they
-    /// would be written before they hold anything.
-    pub(super) maps_ahead: bool,
+    /// Whether a fence is a sync of pages. New ones, mapped all at once, which costs less than a fault for each, would
+    /// be written before they hold anything; and of a huge page each sync would write all 2 MiB.
+    pub(super) syncs_pages: bool,
 }
 
 /// An error, and whether it leaves the content of the files unknown.
@@ -129,7 +129,7 @@ impl RegionFile {
             growing,
             _directory: directory,
         };
-        opened.advise_huge_pages(len);
+        opened.advise_huge_pages(setting, len);
         // Holes would be filled.
         if setting.huge_pages == HugePages::All && space >= len {
             opened.collapse();
@@ -179,11 +179,12 @@ impl RegionFile {
             match self.extend(setting, len, target) {
                 Ok(()) => {
                     self.region.set_len(target);
-                    self.advise_huge_pages(target);
+                    self.advise_huge_pages(setting, target);
                     if setting.huge_pages == HugePages::All {
                         self.collapse_from(len);
                     }
-                    if setting.maps_ahead && self.file.is_some() && target - len <= MAPPED_AT_ONCE {
+                    if !setting.syncs_pages && self.file.is_some() && target - len <= MAPPED_AT_ONCE
+                    {
                         self.reservation.map_pages(len..target);
                     }
                     return Ok(());
@@ -335,8 +336,8 @@ impl RegionFile {
         }
     }
 
-    fn advise_huge_pages(&self, len: u64) {
-        if self.backing != Backing::Private {
+    fn advise_huge_pages(&self, setting: &Setting<'_>, len: u64) {
+        if self.backing != Backing::Private && !setting.syncs_pages {
             self.reservation.advise_huge_pages(len);
         }
     }
