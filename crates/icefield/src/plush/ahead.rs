@@ -29,6 +29,14 @@ pub(super) enum Pace {
     Whole,
 }
 
+/// What there is to do below a root entry.
+pub(super) enum Next {
+    /// A migration, to begin with.
+    Migrate(Underway),
+    /// Nothing, and why.
+    Done(Relief),
+}
+
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Takes one step for a root entry that has just got a record, unless none is left. The caller is pinned.
     #[inline]
@@ -37,7 +45,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if size * PARTS < self.shape.records() {
             return;
         }
-        if !self.root.is_relieved(held.entry) {
+        if self.pm.fence_syncs() {
+            self.step_together(&[held]);
+        } else if !self.root.is_relieved(held.entry) {
             self.step_below(held, pace);
         } else if pace == Pace::Parts && self.portion_is_due(held, size) {
             self.step_down(held);
@@ -46,13 +56,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[cold]
     fn step_below(&self, held: &Held<'_, M>, pace: Pace) {
-        let pace = if self.pm.fence_syncs() { Pace::Whole } else { pace };
         let step = match self.root.underway(held.entry) {
             Some(underway) => self.go_on(held, underway, pace).map(|()| Relief::NotYet),
-            None => self.relieve_root(held, pace),
+            None => self.begin_step(held, pace),
         };
         // What fails here fails again when the root entry is full, and is told then.
         self.root.note_relief(held.entry, step.unwrap_or(Relief::Room));
+    }
+
+    fn begin_step(&self, held: &Held<'_, M>, pace: Pace) -> Result<Relief> {
+        Ok(match self.next_below(held)? {
+            Next::Done(relief) => relief,
+            Next::Migrate(all) => {
+                self.root.set_underway(held.entry, Some(all));
+                if pace == Pace::Whole {
+                    self.finish_underway(held)?;
+                }
+                Relief::NotYet
+            }
+        })
     }
 
     /// Whether a part of a root entry's records can go to level 1, where there is one entry for them that has nothing
@@ -60,7 +82,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     fn portion_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
         let due = (size - self.root.moved(held.entry)) * PARTS >= self.shape.records();
-        due && self.shape.step(0) == 0 && self.root.is_sole(held.entry) && !self.pm.fence_syncs()
+        due && self.shape.step(0) == 0 && self.root.is_sole(held.entry)
     }
 
     #[cold]
@@ -72,10 +94,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// One step for the entries of level 1 below a root entry, if one is left to take.
-    fn relieve_root(&self, held: &Held<'_, M>, pace: Pace) -> Result<Relief> {
+    /// The next migration below a root entry, if one is left.
+    pub(super) fn next_below(&self, held: &Held<'_, M>) -> Result<Next> {
         if self.level_count() == 1 {
-            return Ok(Relief::Room);
+            return Ok(Next::Done(Relief::Room));
         }
         let (step, room) = (self.shape.step(0), self.shape.records());
         let mut relief = Relief::Empty;
@@ -86,27 +108,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // From when this was the last level, the entry may be continued, whatever it holds itself.
             let is_continued = self.next_of(first)?.is_some();
             if is_continued || size + (room >> step) > room {
-                self.relieve(held, 1, index, pace)?;
-                return Ok(Relief::NotYet);
+                let level_1 = Underway { level: 1, index, place: 0 };
+                return self.deepest_overflowing(level_1).map(Next::Migrate);
             }
             if size > 0 {
                 relief = Relief::Room;
             }
         }
-        Ok(relief)
+        Ok(Next::Done(relief))
     }
 
-    /// Migrates an entry to the next level, or first one below it in which it would find no room; or begins to.
-    fn relieve(&self, held: &Held<'_, M>, level: usize, index: u64, pace: Pace) -> Result<()> {
-        let all = Underway { level, index, place: 0 };
-        if let Some(below) = self.overflowing(all)? {
-            return self.relieve(held, level + 1, below, pace);
+    /// An entry, or the first one below it in which it would find no room, that one's likewise.
+    fn deepest_overflowing(&self, mut entry: Underway) -> Result<Underway> {
+        while let Some(index) = self.overflowing(entry)? {
+            entry = Underway { level: entry.level + 1, index, place: 0 };
         }
-        self.root.set_underway(held.entry, Some(all));
-        match pace {
-            Pace::Parts => Ok(()),
-            Pace::Whole => self.finish_underway(held),
-        }
+        Ok(entry)
     }
 
     /// The first entry in which one above would find no room. Entries of the last level make room where they are.
@@ -130,14 +147,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Goes on with the migration of an entry.
     fn go_on(&self, held: &Held<'_, M>, underway: Underway, pace: Pace) -> Result<()> {
-        let Underway { level, index, place } = underway;
-        let fan_out = 1 << self.shape.step(level);
+        let fan_out = 1 << self.shape.step(underway.level);
+        let place = underway.place;
         let end = fan_out.min(place + self.targets_of_a_step(held, fan_out, pace));
-        self.move_down(held, level, index, place..end)?;
+        self.move_down(held, underway, place..end)?;
         let rest = if end < fan_out {
             Some(Underway { place: end, ..underway })
         } else {
-            self.leave_empty(held, level, index)?;
+            self.leave_empty(&[(held, underway)])?;
             None
         };
         self.root.set_underway(held.entry, rest);

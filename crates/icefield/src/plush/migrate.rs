@@ -1,8 +1,9 @@
 //! Migration (§4.1, §5.1, Listing 2): an entry's records move on to the entries below it, all at once, or ahead of time
 //! part by part (`ahead`).
 //!
-//! The data of eight targets share a fence, and so do their states. What a crash leaves in between is there twice,
-//! above and below: the upper copy hides the lower one, and the next migration merges them.
+//! The data of eight targets share a fence, and so do their states; where a fence is a sync, those of many root entries
+//! (`together`). What a crash leaves in between is there twice, above and below: the upper copy hides the lower one, and
+//! the next migration merges them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -13,7 +14,7 @@ use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
 use super::level::{Moving, MovingOf, Provided};
 use super::newest::Newest;
-use super::root::Held;
+use super::root::{Held, Underway};
 use super::words::{Record, RecordOf};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
@@ -65,6 +66,22 @@ impl<R> Leaving<R> {
     }
 }
 
+/// Records on their way from below a root entry, or from itself, to the entries of a level from `first` on.
+struct Migration<'h, M: Medium, R> {
+    held: &'h Held<'h, M>,
+    level: usize,
+    first: u64,
+    groups: Groups<R>,
+    /// What level 1 is told that it has all of, then.
+    epoch: Option<LogEpoch>,
+}
+
+/// A migration of records of `K -> V`.
+type MigrationOf<'h, K, V, M> = Migration<'h, M, MovingOf<K, V>>;
+
+/// A group of records: whose migration it belongs to, and for which of the entries there.
+type Place = (usize, usize);
+
 /// Where a group of records goes.
 struct Target<'a> {
     first: EntryRef<'a>,
@@ -104,17 +121,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Moves the records of a root entry to level 1. Readers wait until its lock is let go.
     pub(super) fn migrate_root(&self, held: &Held<'_, M>) -> Result<()> {
-        let (entry, size) = (held.entry, self.root.size(held.entry));
-        if size == 0 {
-            return Ok(());
+        self.migrate_roots(&[held])
+    }
+
+    /// Moves the records of root entries to level 1. Readers wait until their locks are let go.
+    pub(super) fn migrate_roots<'h>(&self, all: &[&'h Held<'h, M>]) -> Result<()> {
+        let mut migrations = Vec::with_capacity(all.len());
+        for &held in all {
+            self.finish_underway(held)?;
+            let (moved, size) = (self.root.moved(held.entry), self.root.size(held.entry));
+            if size > 0 {
+                let epoch = self.root.epoch(held.entry);
+                migrations.push(self.of_root(held, moved..size, Some(epoch))?);
+            }
         }
-        self.finish_underway(held)?;
-        let epoch = self.root.epoch(entry);
-        self.copy_down(held, self.root.moved(entry)..size, Some(epoch))?;
-        self.counts.migrations.add(1);
-        held.begin_change();
-        self.root.empty(entry);
-        self.root.set_epoch(entry, epoch.next());
+        self.distribute(&mut migrations)?;
+        for held in migrations.iter().map(|migration| migration.held) {
+            self.counts.migrations.add(1);
+            held.begin_change();
+            let epoch = self.root.epoch(held.entry);
+            self.root.empty(held.entry);
+            self.root.set_epoch(held.entry, epoch.next());
+        }
         Ok(())
     }
 
@@ -122,18 +150,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// counts them as arrived when all of the entry have.
     pub(super) fn migrate_portion(&self, held: &Held<'_, M>, portion: usize) -> Result<()> {
         let from = self.root.moved(held.entry);
-        self.copy_down(held, from..from + portion, None)?;
+        self.distribute(&mut [self.of_root(held, from..from + portion, None)?])?;
         self.root.note_moved(held.entry, from + portion);
         Ok(())
     }
 
-    /// Adds records of a root entry to those of level 1, which is told up to which epoch it has all of them.
-    fn copy_down(
+    /// Records of a root entry on their way to level 1, which is told up to which epoch it has all of them.
+    fn of_root<'h>(
         &self,
-        held: &Held<'_, M>,
+        held: &'h Held<'h, M>,
         records: Range<usize>,
         epoch: Option<LogEpoch>,
-    ) -> Result<()> {
+    ) -> Result<MigrationOf<'h, K, V, M>> {
         if self.payloads.is_some() {
             // Payloads whose records were acknowledged before, too, before a level refers to them.
             self.pm.settle();
@@ -141,13 +169,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let newest_first = records.rev().map(|at| self.root.record(held.entry, at)).collect();
         let groups = self.group(0, &self.merge(newest_first)?);
         let first = (held.entry as u64) << self.shape.step(0);
-        self.distribute(held, 1, first, groups, epoch)
+        Ok(Migration { held, level: 1, first, groups, epoch })
     }
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
-    pub(super) fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
-        self.move_down(held, level, index, 0..1 << self.shape.step(level))?;
-        self.leave_empty(held, level, index)
+    fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        self.migrate_down_all(&[(held, Underway { level, index, place: 0 })])
+    }
+
+    /// Moves the records of levels' entries, and of those that continue them, to the next level; no two of one root
+    /// entry.
+    pub(super) fn migrate_down_all<'h>(&self, all: &[(&'h Held<'h, M>, Underway)]) -> Result<()> {
+        let mut migrations = Vec::with_capacity(all.len());
+        for &(held, underway) in all {
+            let targets = 0..1 << self.shape.step(underway.level);
+            migrations.push(self.of_level(held, underway, targets)?);
+        }
+        self.distribute(&mut migrations)?;
+        self.leave_empty(all)
     }
 
     /// What a level's entry, and those that continue it, have for some of the entries below it.
@@ -188,32 +227,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn move_down(
         &self,
         held: &Held<'_, M>,
-        level: usize,
-        index: u64,
+        underway: Underway,
         places: Range<usize>,
     ) -> Result<()> {
-        let leaving = self.leaving(level, index, places)?;
-        self.estimate.add(leaving.dropped);
-        self.distribute(held, level + 1, index << self.shape.step(level), leaving.groups, None)
+        self.distribute(&mut [self.of_level(held, underway, places)?])
     }
 
-    /// Empties a level's entry, and what continues it, all of whose records are in the next level.
-    pub(super) fn leave_empty(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
-        self.counts.migrations.add(1);
-        let first = self.level_entry(level, index)?;
-        held.begin_change();
+    /// What a level's entry, and those that continue it, have for some of the entries below it, on its way there.
+    fn of_level<'h>(
+        &self,
+        held: &'h Held<'h, M>,
+        Underway { level, index, .. }: Underway,
+        places: Range<usize>,
+    ) -> Result<MigrationOf<'h, K, V, M>> {
+        let Leaving { groups, dropped } = self.leaving(level, index, places)?;
+        self.estimate.add(dropped);
+        let first = index << self.shape.step(level);
+        Ok(Migration { held, level: level + 1, first, groups, epoch: None })
+    }
+
+    /// Empties levels' entries, and what continues them, all of whose records are in the next level.
+    pub(super) fn leave_empty(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
+        let mut chains = Vec::with_capacity(all.len());
+        for (held, Underway { level, index, .. }) in all {
+            self.counts.migrations.add(1);
+            chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
+            held.begin_change();
+        }
         // Oldest first: what is still there hides no newer record below.
-        for entry in self.chain_of(first)? {
-            let State { epoch, .. } = self.state(entry)?;
-            self.store_state(entry, State { size: 0, epoch });
-            self.forget_filter(entry);
+        for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
+            for &entry in chains.iter().filter_map(|chain| chain.get(nth)) {
+                let State { epoch, .. } = self.state(entry)?;
+                self.store_state(entry, State { size: 0, epoch });
+                self.forget_filter(entry);
+            }
             // P8: the records are below only.
             self.pm.fence();
         }
-        while let Some(next) = self.next_of(first)? {
-            self.unchain(first, next)?;
+        for (chain, (held, _)) in chains.iter().zip(all) {
+            while let Some(next) = self.next_of(chain[0])? {
+                self.unchain(chain[0], next)?;
+            }
+            held.end_change();
         }
-        held.end_change();
         Ok(())
     }
 
@@ -240,80 +296,83 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Groups { records, left }
     }
 
-    /// Appends groups of records to the entries of a level from `first` on, as much of each at once as an entry holds.
-    fn distribute(
-        &self,
-        held: &Held<'_, M>,
-        level: usize,
-        first: u64,
-        mut groups: Groups<MovingOf<K, V>>,
-        epoch: Option<LogEpoch>,
-    ) -> Result<()> {
+    /// Appends groups of records to the entries for which they are, as much of each at once as an entry holds.
+    fn distribute(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
+        let mut places = Vec::new();
+        for (number, migration) in migrations.iter_mut().enumerate() {
+            places.extend(self.places_of(migration)?.into_iter().map(|place| (number, place)));
+        }
+        // A sync costs more than any number of media writes.
+        let together = if self.pm.fence_syncs() { places.len() } else { TOGETHER };
+        while !places.is_empty() {
+            for places in places.chunks(together) {
+                self.arrive(migrations, places)?;
+            }
+            places.retain(|&(number, place)| !migrations[number].groups.left[place].is_empty());
+        }
+        Ok(())
+    }
+
+    /// The entries that get something of a migration, be it an epoch.
+    fn places_of(&self, migration: &mut MigrationOf<'_, K, V, M>) -> Result<Vec<usize>> {
+        let Migration { level, first, groups, epoch, .. } = migration;
         let tells_all = epoch.is_some_and(|epoch| epoch.is_round() || groups.left.len() == 1);
         let mut places: Vec<usize> = (0..groups.left.len())
             .filter(|&place| tells_all || !groups.left[place].is_empty())
             .collect();
-        if level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
+        if *level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
             for &place in &places {
-                self.drop_needless(level, first + place as u64, &mut groups, place)?;
+                self.drop_needless(*level, *first + place as u64, groups, place)?;
             }
         }
         if epoch.is_none() {
             places.retain(|&place| !groups.left[place].is_empty());
         }
-        // A sync costs more than any number of media writes.
-        let together = if self.pm.fence_syncs() { MAX_BUCKETS } else { TOGETHER };
-        while !places.is_empty() {
-            for places in places.chunks(together) {
-                self.arrive(held, level, first, &mut groups, places, epoch)?;
-            }
-            places.retain(|&place| !groups.left[place].is_empty());
-        }
-        Ok(())
+        Ok(places)
     }
 
     /// Moves groups, or as much of them as an entry holds, to their entries.
-    fn arrive(
-        &self,
-        held: &Held<'_, M>,
-        level: usize,
-        first: u64,
-        groups: &mut Groups<MovingOf<K, V>>,
-        places: &[usize],
-        epoch: Option<LogEpoch>,
-    ) -> Result<()> {
-        for &place in places {
+    fn arrive(&self, migrations: &mut [MigrationOf<'_, K, V, M>], places: &[Place]) -> Result<()> {
+        for &(number, place) in places {
+            let Migration { level, first, .. } = migrations[number];
             self.prefetch_entry(level, first + place as u64);
         }
         // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
-        for &place in places {
-            let index = first + place as u64;
-            while self.make_room(held, level, index, groups.portion(place, self.shape))? {
+        let mut left = Vec::with_capacity(places.len());
+        for &(number, place) in places {
+            let Migration { held, level, first, groups, epoch } = &mut migrations[number];
+            let index = *first + place as u64;
+            while self.make_room(held, *level, index, groups.portion(place, self.shape))? {
                 groups.left[place].start += groups.portion(place, self.shape).len();
             }
+            if epoch.is_some() || !groups.left[place].is_empty() {
+                left.push((number, place));
+            }
         }
-        let is_left = |place: &usize| epoch.is_some() || !groups.left[*place].is_empty();
-        let places: Vec<usize> = places.iter().copied().filter(is_left).collect();
-        if places.is_empty() {
+        if left.is_empty() {
             return Ok(());
         }
-        let mut needs = Vec::with_capacity(places.len());
-        for &place in &places {
-            let tail = self.tail_of(self.level_entry(level, first + place as u64)?)?;
+        let mut needs = Vec::with_capacity(left.len());
+        for &(number, place) in &left {
+            let Migration { level, first, groups, .. } = &migrations[number];
+            let tail = self.tail_of(self.level_entry(*level, first + place as u64)?)?;
             let records = self.state(tail)?.size + groups.portion(place, self.shape).len();
             needs.push((tail, records));
         }
         let provided = self.provide(&needs)?;
         needs.iter().for_each(|&(tail, records)| self.prefetch_slots(tail, records));
-        let targets = places.iter().map(|&place| {
+        let targets = left.iter().map(|&(number, place)| {
+            let Migration { level, first, groups, epoch, .. } = &migrations[number];
             let portion = groups.portion(place, self.shape);
-            self.append(level, first + place as u64, portion, epoch)
+            self.append(*level, first + place as u64, portion, *epoch)
         });
         match targets.collect::<Result<Vec<_>>>() {
             Ok(targets) => {
-                self.publish(held, &targets, &provided)?;
-                for (&place, target) in places.iter().zip(&targets) {
-                    groups.left[place].start += target.added;
+                let changed = left.chunk_by(|(a, _), (b, _)| a == b).map(|of| &migrations[of[0].0]);
+                let helds: Vec<_> = changed.map(|migration| migration.held).collect();
+                self.publish(&helds, &targets, &provided)?;
+                for (&(number, place), target) in left.iter().zip(&targets) {
+                    migrations[number].groups.left[place].start += target.added;
                 }
                 Ok(())
             }
@@ -377,17 +436,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Makes appended records count.
+    /// Makes appended records count, which belong to some root entries.
     fn publish(
         &self,
-        held: &Held<'_, M>,
+        helds: &[&Held<'_, M>],
         targets: &[Target<'_>],
         provided: &Provided,
     ) -> Result<()> {
         // P3, P6: the runs, records and filters of these targets.
         self.pm.fence();
         self.end_runs(provided)?;
-        held.begin_change();
+        helds.iter().for_each(|held| held.begin_change());
         let is_chained = |target: &&Target<'_>| target.first.id != target.tail.id;
         let tells_log = |target: &&Target<'_>| target.state.epoch != LogEpoch::NONE;
         for target in targets.iter().filter(is_chained).filter(|target| target.added > 0) {
@@ -406,7 +465,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // P7: the records of these targets are below.
         self.pm.fence();
-        held.end_change();
+        helds.iter().for_each(|held| held.end_change());
         // After a failed sync nothing may be taken away that they replace.
         self.pm.writable()
     }

@@ -196,6 +196,7 @@ mod recover;
 mod recovery_log;
 mod root;
 mod scan;
+mod together;
 mod top_filters;
 mod unlogged;
 mod window;

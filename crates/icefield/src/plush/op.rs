@@ -1,5 +1,7 @@
 //! The operations on one key (§5.1 to §5.3).
 
+use std::collections::HashMap;
+
 use super::ahead::Pace;
 use super::core::Core;
 use super::epoch::LogEpoch;
@@ -207,7 +209,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn place(&self, held: &Held<'_, M>, staged: usize) -> Result<Attempt<Place>> {
         if self.root.size(held.entry) + staged == self.shape.records() {
             if staged == 0 {
-                self.migrate_root(held)?;
+                self.empty_together(held)?;
             }
             return Ok(Attempt::Emptied);
         }
@@ -258,12 +260,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
         // ones of the same keys).
+        let mut needed = Vec::new();
         for (record, epoch) in self.logs.oldest(&self.pm, log)? {
             if self.is_needed(record, epoch)? {
-                let held = self.root.lock(&self.pm, self.root_entry(self.hash_of(record)));
-                if self.is_needed(record, epoch)? {
-                    self.migrate_root(&held)?;
-                }
+                needed.push((self.root_entry(self.hash_of(record)), record, epoch));
+            }
+        }
+        let behind: HashMap<usize, LogEpoch> =
+            needed.iter().map(|(entry, _, epoch)| (*entry, *epoch)).collect();
+        for (entry, record, epoch) in needed {
+            let held = self.root.lock(&self.pm, entry);
+            if self.is_needed(record, epoch)? {
+                let is_behind = |entry| behind.get(&entry) == Some(&self.root.epoch(entry));
+                self.migrate_with_others(&held, is_behind)?;
             }
         }
         self.logs.make_ready(&self.pm, log);

@@ -34,7 +34,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         loop {
             let held = self.hold(hash);
             if self.root.is_full(held.entry) {
-                self.migrate_root(&held)?;
+                self.empty_together(&held)?;
                 continue;
             }
             self.root.note_unlogged(held.entry);
@@ -56,7 +56,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
                     let held = self.root.lock(&self.pm, entry);
                     if self.root.has_unlogged(entry) {
-                        self.migrate_root(&held)?;
+                        self.migrate_with_others(&held, |entry| self.root.has_unlogged(entry))?;
                     }
                 }
             }

@@ -222,7 +222,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         core.note_written(written, records);
         core.logs.finish_all(&spans);
-        self.held.iter().for_each(|(held, _)| core.step_ahead(held, Pace::Whole));
+        let helds = self.held.iter().map(|(held, _)| held);
+        if core.pm.fence_syncs() {
+            core.step_together(&helds.collect::<Vec<_>>());
+        } else {
+            helds.for_each(|held| core.step_ahead(held, Pace::Whole));
+        }
         self.writes = writes;
         self.held.clear();
         self.pass = None;
