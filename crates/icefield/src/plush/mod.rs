@@ -33,7 +33,7 @@
 //!   Only records with keys or values of any length are there; an update in the slots is one record, and nothing is
 //!   collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, those for new runs,
-//!   too; in steps two, on disks all of them.
+//!   too; in steps two, on disks all of up to 33 root entries, or of a batch's and 32 more.
 //! - §5.2 lookup (`core`): optimistic, by a version per root entry, hits and misses alike (Listing 3 validates hits). A
 //!   reader waits while sizes are stored, so that it sees nothing that a crash could take back.
 //! - §5.3 delete. A tombstone goes when nothing older can be below it: when its entry of the last level is compacted,
@@ -43,9 +43,9 @@
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
 //! - §6.6 ranges (`partition`, `scan`): what stands for a hash keeps the order of the keys in its upper half; the lower
 //!   one is hashed, for filters and fingerprints. Keys that crowd together continue their entries.
-//! - Past the paper. Migrations ahead of time in steps, one a write (`ahead`), instead of whole ones and cascades. Group commit on disks
-//!   (`commit`, `pm::commit`): syncs are shared, acknowledgements may come before them, and a payload becomes durable
-//!   together with its log record. Compaction in place (`compact`): an entry of the last level that is full of stale
+//! - Past the paper. Migrations ahead of time in steps, one a write (`ahead`), instead of whole ones and cascades; on disks those of
+//!   many root entries at once (`together`). Group commit on disks (`commit`, `pm::commit`): syncs are shared,
+//!   acknowledgements may come before them, and a payload becomes durable together with its log record. Compaction in place (`compact`): an entry of the last level that is full of stale
 //!   records drops them, and gives buckets back, so that updates do not fill the table for ever; one that would need
 //!   more buckets for updates takes them over in their place. Continued entries (`level::extend`): until the last level
 //!   is more than full an entry that overflows gets another one, not the whole table a level, so that a new level is
@@ -110,7 +110,7 @@
 //! | P3 run of an entry, with P6 | it has room for records | an intent, by which recovery finds out |
 //! | P4, P5 continued entry | it has room for records | likewise |
 //! | P6 records and filters of a migration | they may count | slots that do not count; false positives |
-//! | **P7** states of eight targets | the records are below, their log copies not needed | copies above and below |
+//! | **P7** states of targets | the records are below, their log copies not needed | copies above and below |
 //! | P8 size of the source, oldest of a chain first | the records are below only | the same |
 //! | P9 number of levels | there is one more | a longer file |
 //! | **P10** journal | the compaction is rolled forward | a journal that does not fit its seal |
@@ -147,11 +147,12 @@
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
 //! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates. A write takes
 //! a part of one migration, of some 30 to 60 records: ahead of time below its root entry, or of the root entry's own; a
-//! whole one when few writes are left before the root entry is full, and in batches, on disks and without a log, where
-//! writes share it; a cascade through the levels only where updates kept a root entry's log from lasting, or most of a
+//! whole one when few writes are left before the root entry is full, and in batches and without a log, where writes
+//! share it; on disks those of up to 32 other root entries, too, which share the syncs; a cascade through the levels only where updates kept a root entry's log from lasting, or most of a
 //! table's entries overflow together in more than three levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while
 //! others of that log wait; it then waits for those who write their last records there, and they wait for nobody. Locks
-//! are taken in this order: collecting, recycling, root entry (one; further ones are tried only), journal, allocator.
+//! are taken in this order: collecting, recycling, root entry (one; a window's and those of `together` are tried only),
+//! journal, allocator.
 //! Who settles waits for one sync at most besides its own. A thread syncs for those who have none of their own
 //! (`Every`, futures); it takes no lock of the table.
 //!
