@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use icefield::pm::HugePages;
 use icefield::{Durability, SyncMode, Yards};
 use icefield_testkit::workload::Distribution;
 
@@ -61,10 +62,10 @@ pub struct Args {
     /// offer `always` and their own relaxed mode for the others; implies `--medium disk` [default: always]
     #[arg(long)]
     pub durability: Option<SyncMode>,
-    /// Put the files of tables, and what they are compared with, into huge pages, where the kernel can, as persistent
-    /// memory that is mapped directly may have them [default: only join indexes, when they are built]
+    /// Keep the files of tables, and what they are compared with, in small pages [default: huge ones, where the kernel
+    /// can, as persistent memory that is mapped directly may have them]
     #[arg(long)]
-    pub huge_pages: bool,
+    pub small_pages: bool,
     /// Where files are made [default: /dev/shm]
     #[arg(long)]
     pub dir: Option<PathBuf>,
@@ -141,7 +142,7 @@ impl Args {
             batch: Vec::new(),
             medium: None,
             durability: None,
-            huge_pages: false,
+            small_pages: false,
             dir: None,
             fill: None,
             insert_ratio: Vec::new(),
@@ -163,6 +164,11 @@ impl Args {
 }
 
 impl Args {
+    /// What of tables' files is in huge pages.
+    pub(crate) fn huge_pages(&self) -> HugePages {
+        if self.small_pages { HugePages::Never } else { HugePages::Growth }
+    }
+
     /// The program and first arguments that start this command once more.
     pub(crate) fn this_program(&self) -> Outcome<Vec<OsString>> {
         if !self.program.is_empty() {

@@ -70,7 +70,7 @@ impl Design for SparHt {
         Ok(match place {
             Place::Memory => measured(options.build_in_memory_from(&rows)?),
             Place::Dir { path, durability, huge_pages } => {
-                let options = with_pages(options.durability(*durability), *huge_pages);
+                let options = options.durability(*durability).huge_pages(*huge_pages);
                 measured(options.build_from(path, &rows)?)
             }
             Place::Simulated(sim) => measured(options.build_on(sim.clone(), &rows)?),
@@ -90,7 +90,7 @@ impl Design for SparHt {
                 return Err(Error::InvalidOption { option: "medium", detail });
             }
             Place::Dir { path, durability, huge_pages } => {
-                measured(with_pages(options.durability(*durability), *huge_pages).open(path)?)
+                measured(options.durability(*durability).huge_pages(*huge_pages).open(path)?)
             }
             Place::Simulated(sim) => measured(options.open_on(sim.clone())?),
         })
@@ -110,11 +110,6 @@ impl Design for SparHt {
             ("delta-1.ice", "delta"),
         ]
     }
-}
-
-/// Huge pages where they are asked for; else those that the library makes by itself.
-fn with_pages(options: JoinOptions<u64>, huge: bool) -> JoinOptions<u64> {
-    if huge { options.huge_pages(true) } else { options }
 }
 
 /// The threads of a measurement are pinned; each probes for itself.

@@ -217,9 +217,7 @@ impl Session {
         };
         if medium == Medium::Pmem {
             row.extra("backing", self.backing());
-            if self.args.huge_pages {
-                row.extra("huge_pages", true);
-            }
+            row.extra("huge_pages", !self.args.small_pages);
         }
         if medium == Medium::Disk {
             row.extra("durability", self.args.durability.unwrap_or_default().to_string());
@@ -242,7 +240,7 @@ impl Session {
             None => Place::Simulated(Sim::new(counting_sim(self.args.seed))),
             Some(Durability::Memory) => Place::Memory,
             Some(durability) => {
-                let huge_pages = self.args.huge_pages;
+                let huge_pages = self.args.huge_pages();
                 Place::Dir { path: self.fresh_path(), durability, huge_pages }
             }
         }
@@ -437,7 +435,7 @@ impl Session {
             Some(durability) => {
                 let path = self.fresh_path();
                 (
-                    Arena::in_dir(&path, durability, bytes, self.args.huge_pages)?,
+                    Arena::in_dir(&path, durability, bytes, self.args.huge_pages())?,
                     RemovedDir(Some(path)),
                 )
             }

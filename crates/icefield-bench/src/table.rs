@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use icefield::pm::HugePages;
 use icefield::pm::sim::Sim;
 use icefield::{Durability, Error, JoinIndex, Result, Stats, SyncMode, Yards};
 
@@ -245,7 +246,7 @@ pub(crate) type Built = Result<Box<dyn BenchTable>>;
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Memory,
-    Dir { path: PathBuf, durability: Durability, huge_pages: bool },
+    Dir { path: PathBuf, durability: Durability, huge_pages: HugePages },
     Simulated(Sim),
 }
 

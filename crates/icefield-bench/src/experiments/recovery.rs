@@ -100,7 +100,7 @@ fn one_size(
         }
         session.progress(&format!("recovery {}: opening {keys} records", design.name()));
         let durability = medium.durability().unwrap_or(Durability::Process);
-        let place = Place::Dir { path, durability, huge_pages: session.args.huge_pages };
+        let place = Place::Dir { path, durability, huge_pages: session.args.huge_pages() };
         let table = reopen(session, design, &place, (keys, threads), round as u64, &mut times)?;
         describe_space(&mut row, &*table);
     }
@@ -228,6 +228,7 @@ fn leave_killed(
             .args(args.yards.first().into_iter().flat_map(|yards| {
                 ["--yards".to_owned(), format!("{}/{}", yards.front, yards.back)]
             }))
+            .args(args.small_pages.then_some("--small-pages"))
             .arg("--dir")
             .arg(path)
             .stdin(Stdio::null())
@@ -279,7 +280,7 @@ pub(super) fn child(args: &Args) -> Outcome {
         filled_up: false,
         seed: args.seed,
     };
-    let huge_pages = args.huge_pages;
+    let huge_pages = args.huge_pages();
     let table = design.create(&Place::Dir { path, durability, huge_pages }, setup)?;
     let space = KeySpace::new(args.seed);
     for begin in (0..keys).step_by(CHILD_STEP as usize) {

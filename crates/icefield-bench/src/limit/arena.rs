@@ -43,9 +43,8 @@ impl Arena {
         path: &Path,
         durability: Durability,
         bytes: u64,
-        huge_pages: bool,
+        huge_pages: HugePages,
     ) -> Result<Self> {
-        let huge_pages = HugePages::from(huge_pages);
         let options = MappedOptions { durability, huge_pages, ..MappedOptions::default() };
         Self::on(Mapped::create(path, options)?, bytes, Pages::AsMapped)
     }

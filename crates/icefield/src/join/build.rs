@@ -4,12 +4,13 @@
 //!    of 2048 counters for each part. From these the number of groups, and the exact place of every (part, share).
 //! 2. *Scatter* (second reading). Each pair goes to its share's place in the file, sixteen at a time through a buffer,
 //!    without an atomic operation: no two parts share a range.
-//! 3. *Settle*. Share by share, which fit into a cache: records are counted into buckets, the groups' lines follow from
-//!    the counts, and the records are permuted within their share until each is in its bucket. Persisted as it fills.
+//! 3. *Settle*. Share by share, which fit into a cache: records are counted into buckets and copied out, the groups'
+//!    lines follow from the counts, and each record is written to its bucket. Persisted as it fills. A share that keys
+//!    crowd into is permuted in its place instead: each move waits for the one before, which takes twice as long.
 //! 4. *Seal*. Wide groups, checksums of all blocks, header.
 //!
-//! Beside the file this takes the histograms, a buffer of 256 bytes a share for each thread, and 16 bytes a bucket of
-//! the share that a thread settles: no record is in DRAM but those in the buffers.
+//! Beside the file this takes the histograms, a buffer of 256 bytes a share for each thread, and of the share that a
+//! thread settles 16 bytes a bucket and 24 a record, 24 MiB at most.
 
 use std::ops::Range;
 
@@ -29,6 +30,8 @@ use crate::{Error, Result};
 const FINE_SHARES: usize = 2048;
 /// Records of a share that is settled at a time.
 const SHARE_RECORDS: u64 = 1 << 14;
+/// Records of a share up to which they are copied out.
+const MOST_COPIED: usize = 1 << 20;
 /// Records that are written to a share at once: 256 bytes, which media write as one block.
 const CHUNK: usize = 16;
 /// Parts of the source for each thread, so that none waits long for the last.
@@ -120,7 +123,6 @@ impl<M: Medium> Site<'_, M> {
         let groups = shares * self.bits.groups(records).div_ceil(shares);
         let layout = Layout { records, groups, wide: 0 };
         let region = self.new_file(layout.bytes())?;
-        self.pm.huge_pages(&region);
         let starts = places.starts();
         self.scatter(source, &places, &starts, &region, layout)?;
         let wide = self.settle(&starts, &region, layout)?;
@@ -205,7 +207,11 @@ impl<M: Medium> Site<'_, M> {
                 let first_group = share as u64 * groups_each;
                 settler.begin(first_group, groups_each as usize, starts[share]);
                 settler.count(self, records, layout.groups)?;
-                settler.permute(self, records, layout.groups)?;
+                if records.len() <= MOST_COPIED {
+                    settler.write_back(self, records);
+                } else {
+                    settler.permute(self, records, layout.groups)?;
+                }
                 self.pm.flush(records.as_ptr().cast(), size_of_val(records));
                 if self.pm.fence_syncs() {
                     // What lies between two ranges would be synced, too, with each share again.
@@ -291,6 +297,8 @@ struct Settler {
     first_group: u64,
     /// The share's first record.
     first_record: u64,
+    /// Copies of the share's records, and the bucket of each.
+    copies: Vec<([u64; 2], usize)>,
     /// Where each bucket of the share begins, and where the last one ends.
     starts: Vec<u64>,
     /// Where the next record of each bucket goes.
@@ -304,6 +312,7 @@ impl Settler {
     fn begin(&mut self, first_group: u64, groups: usize, first_record: u64) {
         self.first_group = first_group;
         self.first_record = first_record;
+        self.copies.clear();
         self.starts.clear();
         self.starts.resize(groups * BUCKETS + 1, 0);
         self.lines.clear();
@@ -324,8 +333,10 @@ impl Settler {
         groups: u64,
     ) -> Result<()> {
         let filtered = site.bits.is_filter();
+        let copies = records.len() <= MOST_COPIED;
         for pair in records {
-            let hash = site.hash.word(pair.load(site.pm)[0]);
+            let record = pair.load(site.pm);
+            let hash = site.hash.word(record[0]);
             let (group, bucket) = self.place(hash, groups);
             let (Some(line), Some(count)) =
                 (self.lines.get_mut(group), self.starts.get_mut(bucket + 1))
@@ -333,6 +344,9 @@ impl Settler {
                 return Err(other_reading());
             };
             *count += 1;
+            if copies {
+                self.copies.push((record, bucket));
+            }
             set_filter(line, hash, filtered);
         }
         for bucket in 1..self.starts.len() {
@@ -342,6 +356,17 @@ impl Settler {
             self.lines.iter_mut().for_each(open_filter);
         }
         Ok(())
+    }
+
+    /// Writes each record to its bucket.
+    fn write_back<M: Medium>(&mut self, site: &Site<'_, M>, records: &[Record]) {
+        self.heads.clear();
+        self.heads.extend_from_slice(&self.starts);
+        for &(record, bucket) in &self.copies {
+            let head = &mut self.heads[bucket];
+            records[*head as usize].store(site.pm, record);
+            *head += 1;
+        }
     }
 
     /// Moves each record to its bucket: the one in hand takes the next place of its bucket, and what was there is in

@@ -61,29 +61,18 @@ struct Writer<M> {
 const CLEARED_BYTES: u64 = 16 << 20;
 
 /// A thread that lets go of a generation that was the present one: its files have no names any more, but freeing their
-/// pages takes a kernel long, as does putting the new one's into huge pages. Whoever needs the space, or closes the
-/// index, waits for it.
+/// pages takes a kernel long. Whoever needs the space, or closes the index, waits for it.
 #[derive(Default)]
 struct Clearing(Option<JoinHandle<()>>);
 
 impl Clearing {
     /// Lets go of `old` and its log; here, if they are small or `threads` shall be one.
-    fn begin<M: Medium>(
-        old: Arc<View<M>>,
-        log: Log,
-        present: &Arc<View<M>>,
-        threads: usize,
-    ) -> Self {
+    fn begin<M: Medium>(old: Arc<View<M>>, log: Log, threads: usize) -> Self {
         if threads < 2 || old.base.layout().bytes() < CLEARED_BYTES {
             return Self::default();
         }
-        let present = Arc::clone(present);
-        let clear = move || {
-            drop((old, log));
-            present.frame.pm.huge_pages(&present.base.region);
-        };
         // Without a thread, they are dropped with the closure.
-        Self(std::thread::Builder::new().spawn(clear).ok())
+        Self(std::thread::Builder::new().spawn(move || drop((old, log))).ok())
     }
 
     /// Returns when it is done; whether anything was.
@@ -243,7 +232,7 @@ impl<M: Medium> Core<M> {
         let old_log = std::mem::replace(&mut writer.log, log);
         // What stays is taken away by the next merge or opening.
         let _ = writer.view.discard_others();
-        writer.clearing = Clearing::begin(old, old_log, &writer.view, self.threads());
+        writer.clearing = Clearing::begin(old, old_log, self.threads());
     }
 
     /// Returns when everything that was written is durable, which it is when the call that wrote it returns.

@@ -85,7 +85,7 @@ impl<K> Default for JoinOptions<K> {
         Self {
             durability: Durability::Auto,
             max_bytes: None,
-            huge_pages: HugePages::Asked,
+            huge_pages: HugePages::default(),
             threads: None,
             filter_bits: None,
             delta_limit: None,
@@ -116,13 +116,12 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Whether the files are put into huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere nothing
-    /// happens): probes then wait for fewer page tables. By default an index is when it is built, and one of 16 MiB or
-    /// more after a merge by two threads or more: by a thread that goes on when `merge` has returned, and that closing the
-    /// index waits for. `true`: one that is opened, too, which takes half a second to two seconds for a gigabyte, once;
-    /// later openings, and other processes, find it so. `false`: never.
+    /// What of the files is in huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere nothing
+    /// happens): probes then wait for fewer page tables. Default: what is built or merged, which takes less time than in
+    /// small pages. `true`, for all: what is opened, too, which takes half a second to two seconds for a gigabyte, once;
+    /// later openings, and other processes, find it so. `false`: nothing.
     #[must_use]
-    pub fn huge_pages(mut self, huge: bool) -> Self {
+    pub fn huge_pages(mut self, huge: impl Into<HugePages>) -> Self {
         self.huge_pages = huge.into();
         self
     }

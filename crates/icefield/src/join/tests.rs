@@ -38,6 +38,21 @@ fn skewed_keys_make_wide_groups() {
     }
 }
 
+/// More records than are copied out of a share.
+#[test]
+fn a_share_that_keys_crowd_into_is_settled_in_its_place() {
+    const HOT: u64 = 1_100_000;
+    const OTHERS: u64 = 100_000;
+    let keys: Vec<u64> =
+        (0..HOT + OTHERS).map(|n| if n.is_multiple_of(12) { n / 12 + 1 } else { 0 }).collect();
+    let index =
+        JoinIndex::<u64>::options().hash_seed([1, 2]).build_in_memory(&keys, &keys).unwrap();
+    checked(&index);
+    assert_eq!(index.probe_count(&[0]).unwrap(), HOT);
+    let others: Vec<u64> = (1..=OTHERS).collect();
+    assert_eq!(index.probe_count(&others).unwrap(), OTHERS);
+}
+
 #[test]
 fn merges_of_both_kinds_keep_every_pair() {
     for (count, changes, kind) in

@@ -184,6 +184,13 @@ impl Io {
         Ok(())
     }
 
+    /// Whether a file is in the kernel's own memory, `tmpfs`.
+    pub(crate) fn is_in_memory(&self, file: BorrowedFd<'_>) -> bool {
+        const TMPFS: i64 = 0x0102_1994;
+        self.enter("is_in_memory").is_ok()
+            && rustix::fs::fstatfs(file).is_ok_and(|status| status.f_type as i64 == TMPFS)
+    }
+
     /// Sets a file's length without reserving space.
     pub(crate) fn set_length(&self, file: BorrowedFd<'_>, bytes: u64) -> Answer<()> {
         self.enter("set_length")?;
@@ -429,7 +436,8 @@ impl Io {
         }
     }
 
-    /// Puts whole huge pages of a mapped file's range into huge pages, where the kernel can.
+    /// Puts whole huge pages of a mapped file's range into such, where the kernel can. Their small pages that have no
+    /// space get it.
     ///
     /// # Safety
     /// The range is page-aligned and mapped by the caller.

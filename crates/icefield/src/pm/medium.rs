@@ -158,12 +158,6 @@ pub trait Medium: Send + Sync + Sized + 'static {
         SyncMode::Always
     }
 
-    /// Puts a region that is read more often than it is written into huge pages, where the medium can. Others may use it
-    /// meanwhile.
-    fn huge_pages(&self, region: &Region) {
-        let _ = region;
-    }
-
     /// Whether a fence costs nothing: then there is nothing to gain from sharing one.
     fn fence_is_free(&self) -> bool {
         false

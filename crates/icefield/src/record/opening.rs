@@ -47,7 +47,7 @@ impl Default for Common {
             durability: Durability::Auto,
             sync: SyncMode::Always,
             max_bytes: None,
-            huge_pages: HugePages::Never,
+            huge_pages: HugePages::default(),
             hash: HashKind::Strong,
             hash_seed: None,
             blob_chunk_bytes: BlobParams::default().chunk_bytes,
@@ -209,13 +209,13 @@ macro_rules! common_options {
                 self
             }
 
-            /// Whether the files are put into huge pages when they are opened and as they grow, where the kernel can
-            /// (Linux 6.1 and later, in `tmpfs`; elsewhere nothing happens). Random access then waits for fewer page
-            /// tables. Costs half a second to two seconds for a gigabyte, once, which the writers of a table that
-            /// grows wait for; later openings, and other processes, find the pages so. Memory without files always
-            /// asks for huge pages. Default: no.
+            /// What of the files is in huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere
+            /// nothing happens): random access then waits for fewer page tables. Default: what they grow by, which
+            /// takes less time than in small pages. `true`, for all: what there is at an opening, too, which takes
+            /// half a second to two seconds for a gigabyte, once; later openings, and other processes, find it so.
+            /// `false`: nothing. Memory without files always asks for huge pages.
             #[must_use]
-            pub fn huge_pages(mut self, huge: bool) -> Self {
+            pub fn huge_pages(mut self, huge: impl Into<$crate::pm::HugePages>) -> Self {
                 self.common.huge_pages = huge.into();
                 self
             }

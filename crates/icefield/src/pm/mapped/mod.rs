@@ -71,24 +71,24 @@ pub struct MappedOptions {
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
     /// then write no lines back and only fence.
     pub skip_flush: bool,
-    /// What of the files is put into huge pages.
+    /// What of the files is in huge pages.
     pub huge_pages: HugePages,
     /// [`Mapped::open_read_only`] neither waits for a writer nor keeps one away: for tables that are never changed in
     /// place, whose readers find out by themselves what they may trust.
     pub beside_writer: bool,
 }
 
-/// What of a table's files is put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs` (ext4 refuses).
-/// Anonymous memory always asks for them.
+/// What of a table's files is in huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs`, and not where a fence
+/// is a sync. Anonymous memory always asks for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Nothing.
-    #[default]
     Never,
-    /// What a table asks for ([`Medium::huge_pages`]).
-    Asked,
-    /// All that there is at an opening, and what files grow by. Takes half a second for a gigabyte, and several times
-    /// that where memory is in pieces or in use; later openings, and other processes, find it so.
+    /// What files grow by, as far as it is whole huge pages: that takes less time than small pages do.
+    #[default]
+    Growth,
+    /// That, and all that there is at an opening, which takes half a second for a gigabyte, and several times that where
+    /// memory is in pieces or in use; later openings, and other processes, find it so.
     All,
 }
 
@@ -449,14 +449,6 @@ impl Medium for Mapped {
 
     fn sync_mode(&self) -> SyncMode {
         self.sync
-    }
-
-    fn huge_pages(&self, region: &Region) {
-        if self.huge_pages != HugePages::Never
-            && let Ok(file) = self.file_of(region)
-        {
-            file.collapse();
-        }
     }
 
     fn fence_is_free(&self) -> bool {

@@ -88,6 +88,8 @@ pub(super) struct RegionFile {
     reservation: Reservation,
     /// Bytes of the file that have no space behind them, as far as its status told when it was opened.
     missing: u64,
+    /// Whether it takes huge pages.
+    is_huge: bool,
     /// Whether there may be holes: some bytes were missing, or have been punched since.
     has_holes: AtomicBool,
     /// One growth at a time.
@@ -116,6 +118,9 @@ impl RegionFile {
         // SAFETY: the reservation is page-aligned and as long as it says, `len` bytes of the file lie behind it, and
         // handles keep it alive (`RegionFile::handle`).
         let region = unsafe { Region::new(name, reservation.base(), len, reservation.bytes()) };
+        let is_huge = setting.huge_pages != HugePages::Never
+            && !setting.syncs_pages
+            && file.as_ref().is_some_and(|file| setting.io.is_in_memory(file.as_fd()));
         let directory = setting.directory.cloned();
         let growing = Mutex::new(());
         let opened = Self {
@@ -125,6 +130,7 @@ impl RegionFile {
             file,
             reservation,
             missing: len.saturating_sub(space),
+            is_huge,
             has_holes: AtomicBool::new(space < len),
             growing,
             _directory: directory,
@@ -132,7 +138,7 @@ impl RegionFile {
         opened.advise_huge_pages(setting, len);
         // Holes would be filled.
         if setting.huge_pages == HugePages::All && space >= len {
-            opened.collapse();
+            opened.collapse_from(0);
         }
         Ok(opened)
     }
@@ -217,12 +223,27 @@ impl RegionFile {
             (_, None) => Err(fault(Errno::BADF)),
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
+                if self.is_huge {
+                    self.extend_by_huge_pages(setting.io, file, len, target);
+                }
                 allocate(setting.io, file, len, target).map_err(|errno| {
                     setting.io.restore_length(file.as_fd(), len);
                     fault(errno)
                 })?;
                 self.sync_status(setting, file)
             }
+        }
+    }
+
+    /// Makes a file longer by the huge pages that lie wholly between two lengths, where the kernel can. One that has
+    /// space for its last small page only costs no more than its zeros; one that has it for all 512 is copied, after the
+    /// space was found page by page. What goes wrong here is left to who asks for the space as usual.
+    fn extend_by_huge_pages(&self, io: &Io, file: &OwnedFd, len: u64, target: u64) {
+        let page = page_size() as u64;
+        let (start, end) = (round_up(len, HUGE_PAGE), target / HUGE_PAGE * HUGE_PAGE);
+        let has_space = |at| io.allocate(file.as_fd(), at + HUGE_PAGE - page, page).is_ok();
+        if (start..end).step_by(HUGE_PAGE as usize).all(has_space) {
+            self.reservation.collapse(start..end);
         }
     }
 
@@ -324,14 +345,9 @@ impl RegionFile {
         }
     }
 
-    /// Puts a file into huge pages.
-    pub(super) fn collapse(&self) {
-        self.collapse_from(0);
-    }
-
-    /// The same from byte `len` on, with those of the page that it is in.
+    /// Puts a file into huge pages from byte `len` on, with those of the page that it is in.
     fn collapse_from(&self, len: u64) {
-        if self.file.is_some() {
+        if self.is_huge {
             self.reservation.collapse(len / HUGE_PAGE * HUGE_PAGE..self.region.len());
         }
     }

@@ -139,7 +139,7 @@ impl Reservation {
         }
     }
 
-    /// Puts the huge pages that lie wholly inside the range into such.
+    /// Puts what lies in whole huge pages inside the range into such, where the kernel can.
     pub(super) fn collapse(&self, range: Range<u64>) {
         let start = round_up(range.start, HUGE_PAGE);
         let end = range.end.min(self.bytes as u64) / HUGE_PAGE * HUGE_PAGE;
