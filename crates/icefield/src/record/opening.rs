@@ -210,10 +210,11 @@ macro_rules! common_options {
             }
 
             /// What of the files is in huge pages, where the kernel can (Linux 6.1 and later, in `tmpfs`; elsewhere
-            /// nothing happens): random access then waits for fewer page tables. Default: what they grow by, which
-            /// takes less time than in small pages. `true`, for all: what there is at an opening, too, which takes
-            /// half a second to two seconds for a gigabyte, once; later openings, and other processes, find it so.
-            /// `false`: nothing. Memory without files always asks for huge pages.
+            /// nothing happens): random access then waits for fewer page tables. Default: what they are made with, and
+            /// grow by up to 64 MiB at a time, which takes less time than small pages and their first touches do.
+            /// `true`, for all: what there is at an opening, too, which takes half a second to two seconds for a
+            /// gigabyte, once; later openings, and other processes, find it so. `false`: nothing. Memory without files
+            /// always asks for huge pages.
             #[must_use]
             pub fn huge_pages(mut self, huge: impl Into<$crate::pm::HugePages>) -> Self {
                 self.common.huge_pages = huge.into();

@@ -84,7 +84,8 @@ pub struct MappedOptions {
 pub enum HugePages {
     /// Nothing.
     Never,
-    /// What files grow by, as far as it is whole huge pages: that takes less time than small pages do.
+    /// What files are made with and grow by, as far as it is whole huge pages: that takes less time than small pages and
+    /// their first touches do. Not more than 64 MiB at a time in a file that is in use, whose writers wait for it.
     #[default]
     Growth,
     /// That, and all that there is at an opening, which takes half a second for a gigabyte, and several times that where

@@ -21,7 +21,8 @@ use crate::pm::io::{Access, Io, Sharing, error, lock};
 
 /// Address space for a region whose table named no bound.
 const DEFAULT_RESERVATION: u64 = 1 << 40;
-/// New bytes that are mapped at once: no growth may take much longer for it.
+/// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
+/// for it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
 
 /// What lies behind a region's addresses.
@@ -223,7 +224,8 @@ impl RegionFile {
             (_, None) => Err(fault(Errno::BADF)),
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
-                if self.is_huge {
+                // A table is made of huge pages, whatever that takes; its writers wait no longer than that.
+                if self.is_huge && (len == 0 || target - len <= MAPPED_AT_ONCE) {
                     self.extend_by_huge_pages(setting.io, file, len, target);
                 }
                 allocate(setting.io, file, len, target).map_err(|errno| {
