@@ -25,34 +25,34 @@ pub struct Args {
     /// For `compare`: two files of results, the earlier first; for `report`: a directory that `--out` made
     pub results: Vec<PathBuf>,
     /// Tables to measure, e.g. `dash-eh` [default: those of the experiment]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "T,...", value_delimiter = ',')]
     pub tables: Vec<String>,
     /// Competitors to measure beside them: `none`, `all`, or some of those that were built in, by name; on `--medium disk`
     /// those that live in files, elsewhere those in memory [default: none; for the experiment `all` all of them, with
     /// `--quick` in some experiments]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "PEER,...", value_delimiter = ',')]
     pub peers: Vec<String>,
     /// A competitor as a shared library (see `icefield_peer.h`); may be given several times
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub peer_lib: Vec<PathBuf>,
     /// Thread counts [default: 1 and all cores]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
     pub threads: Vec<usize>,
     /// Records in the table, e.g. `8M` [default: 32M in DRAM, 8M on persistent media, 200k simulated]
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub keys: Option<u64>,
     /// Operations per measurement [default: one pass over the keys]
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub ops: Option<u64>,
     /// How often each measurement is taken; the median is reported
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "R", default_value_t = 3)]
     pub repeat: usize,
     /// Which keys reads ask for: `uniform`, `zipf:0.99`, `latest:0.99`, `hot:1000:90`
     #[arg(long, default_value = "uniform")]
     pub dist: Distribution,
     /// How operations are handed over: `none` (one by one), a number (batches of so many), `stream`
     /// [default: stream; none and 32 in amplification, none in load-factor]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "B,...", value_delimiter = ',')]
     pub batch: Vec<Batch>,
     /// Where tables live: `memory`, `process`, `pmem` (flush instructions on whatever file is there), `disk`, `sim`
     /// [default: memory for the tables that live there only, else pmem; sim for amplification]
@@ -60,56 +60,56 @@ pub struct Args {
     pub medium: Option<Medium>,
     /// When writes on a disk are acknowledged, where a table offers the choice: `always`, `every:MS`, `never`; competitors
     /// offer `always` and their own relaxed mode for the others; implies `--medium disk` [default: always]
-    #[arg(long)]
-    pub durability: Option<SyncMode>,
+    #[arg(long, visible_alias = "durability", value_name = "MODE")]
+    pub sync: Option<SyncMode>,
     /// Keep the files of tables, and what they are compared with, in small pages [default: huge ones, where the kernel
     /// can, as persistent memory that is mapped directly may have them]
     #[arg(long)]
     pub small_pages: bool,
     /// Where files are made [default: /dev/shm]
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; of all its slots
     /// in space, amplification and levels, where the table can be told to fill them [default: 0.95 in levels]
-    #[arg(long, value_parser = share)]
+    #[arg(long, value_name = "F", value_parser = share)]
     pub fill: Option<f64>,
     /// Shares of inserts in `mixed`, e.g. `0.2` or `20%` [default: 0 to 1 in steps of 0.2]
-    #[arg(long, value_delimiter = ',', value_parser = share)]
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share)]
     pub insert_ratio: Vec<f64>,
     /// Stash buckets per segment, 2 to 4 [default: the table's; 2 and 4 in load-factor]
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=4))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=4))]
     pub stash_buckets: Vec<u32>,
     /// Slots of IcebergHT's front and back buckets, e.g. `64/8,32/4` [default: the table's; the paper's six in levels]
-    #[arg(long, value_delimiter = ',', value_parser = yards)]
+    #[arg(long, value_name = "FRONT/BACK,...", value_delimiter = ',', value_parser = yards)]
     pub yards: Vec<Yards>,
     /// How DLHT spreads keys over bins [default: strong]
     #[arg(long)]
     pub hash: Option<Hashing>,
     /// Link buckets for each of DLHT's bins, 0 to 3 [default: the table's; 1/8 and 1/5 in occupancy]
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_name = "RATIO,...", value_delimiter = ',')]
     pub link_ratio: Vec<f64>,
     /// The memory node that `remote` keeps its tables on [default: each in turn]
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub mem_node: Option<u32>,
     /// How `ycsb-*` write: replace present records, or insert new ones
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
     /// Shares of the probe rows that match in `join` and `cache-misses`, in percent, e.g. `20,100`
     /// [default: 20, 40, 60, 80, 100; and 0 in `join`]
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     pub selectivity: Vec<u32>,
     /// For `join`: a directory with relations to join instead of made ones, `build.u64` and one `probe-NAME.u64` or
     /// more, each the rows' keys as little-endian words; keys may repeat
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     pub relations: Option<PathBuf>,
     /// Seed of the keys and of every random choice
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Write results as JSON lines to this file; `-` is standard output, and nothing else goes there then
-    #[arg(long)]
+    #[arg(long, value_name = "FILE|-")]
     pub json: Option<String>,
     /// Write results.jsonl, results.csv and report.html with its figures to this directory
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// At most 4 million keys, 1 million operations and three points of a sweep, measured once
     #[arg(long)]
@@ -141,7 +141,7 @@ impl Args {
             dist: Distribution::Uniform,
             batch: Vec::new(),
             medium: None,
-            durability: None,
+            sync: None,
             small_pages: false,
             dir: None,
             fill: None,

@@ -65,7 +65,7 @@ impl Session {
                 return Err(Error::option(option, "must be at least 1"));
             }
         }
-        let medium = args.medium.or(args.durability.map(|_| Medium::Disk));
+        let medium = args.medium.or(args.sync.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
         let parent = args.dir.clone().unwrap_or_else(default_dir);
         let (chosen, peers) = (chosen_designs(&args)?, rival::chosen(&args)?);
@@ -220,7 +220,7 @@ impl Session {
             row.extra("huge_pages", !self.args.small_pages);
         }
         if medium == Medium::Disk {
-            row.extra("durability", self.args.durability.unwrap_or_default().to_string());
+            row.extra("sync", self.args.sync.unwrap_or_default().to_string());
         }
         row
     }
@@ -270,7 +270,7 @@ impl Session {
             link_ratio: self.args.link_ratio.first().copied(),
             fixed_size: self.fixed_size,
             levels: self.levels,
-            sync: self.args.durability.unwrap_or_default(),
+            sync: self.args.sync.unwrap_or_default(),
             records: self.records,
             seed: self.args.seed,
         }

@@ -90,7 +90,7 @@ fn what_is_no_peer_is_an_error() {
 fn on_a_disk(experiment: &str, sync: icefield::SyncMode) -> Args {
     let mut args = beside(experiment);
     (args.tables, args.peers) = (vec!["plush".to_owned()], vec!["all".to_owned()]);
-    (args.durability, args.batch) = (Some(sync), vec![Batch::Of(1000)]);
+    (args.sync, args.batch) = (Some(sync), vec![Batch::Of(1000)]);
     args
 }
 
@@ -113,7 +113,7 @@ fn stores_in_files_take_part_on_a_disk() {
         for row in &rows {
             assert_eq!(row["peer"], row["table"] != "plush");
             assert_eq!(row["medium"], "disk");
-            assert_eq!(row["extra"]["durability"], sync.to_string());
+            assert_eq!(row["extra"]["sync"], sync.to_string());
             assert!(number(row, "mops") > 0.0);
         }
     }

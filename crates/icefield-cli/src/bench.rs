@@ -12,7 +12,7 @@ Examples:
   icefield bench insert --tables dash-eh --threads 1 --batch none,32
   icefield bench get --tables dlht --peers all --batch none,32,stream --threads 1
   icefield bench insdel --tables dlht --peer-lib ./libmytable.so
-  icefield bench put --tables plush --medium disk --dir . --peers redb,lmdb,rocksdb --batch 100 --durability always
+  icefield bench put --tables plush --medium disk --dir . --peers redb,lmdb,rocksdb --batch 100 --sync always
   icefield bench all --quick --json results.jsonl
   icefield bench compare before.jsonl after.jsonl
 

@@ -27,12 +27,14 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Wraps what the system answered about `path`.
+    /// Wraps what the system answered about `path`; a path that leads nowhere is the command line's fault.
     pub fn io(path: &Path, source: &io::Error) -> Self {
-        if source.kind() == io::ErrorKind::BrokenPipe {
-            return Self::BrokenPipe;
+        let path = path.display();
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            io::ErrorKind::NotFound => Self::Usage(format!("{path}: no such file or directory")),
+            _ => Self::Problem(format!("{path}: {source}")),
         }
-        Self::Problem(format!("{}: {source}", path.display()))
     }
 
     /// The exit status: 1 for a problem, 2 for bad usage, 130 after Ctrl-C as shells have it.

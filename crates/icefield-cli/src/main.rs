@@ -15,6 +15,7 @@ mod records;
 mod report;
 mod rows;
 mod scan;
+mod shrink;
 mod table;
 mod text;
 mod torture;
@@ -61,6 +62,7 @@ enum Command {
     Check(report::CheckArgs),
     Salvage(copies::SalvageArgs),
     Backup(copies::BackupArgs),
+    Shrink(shrink::Args),
     Export(export::Args),
     Join(join::Args),
     /// Measures tables against what this machine can do
@@ -97,6 +99,7 @@ fn run(command: &Command) -> Outcome {
         Command::Check(args) => report::check(args),
         Command::Salvage(args) => copies::salvage(args),
         Command::Backup(args) => copies::backup(args),
+        Command::Shrink(args) => shrink::run(args),
         Command::Export(args) => export::run(args),
         Command::Join(args) => join::run(args),
         Command::Bench(args) => bench::run(args),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
 use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
@@ -52,7 +53,7 @@ enum Kind {
     /// Random operations against a reference map, with reopenings
     Model {
         /// How many histories [default: 2000]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
         histories: Option<u64>,
         #[command(flatten)]
         common: Common,
@@ -60,7 +61,7 @@ enum Kind {
     /// Crash images of histories on the simulated medium, each reopened and checked
     Crash {
         /// How many images [default: 200000]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
         states: Option<u64>,
         #[command(flatten)]
         common: Common,
@@ -68,7 +69,7 @@ enum Kind {
     /// Leaves out each flush, fence and store order in turn; some scenario must notice
     Mutate {
         /// Images after which an omission counts as not noticed
-        #[arg(long, value_name = "N", default_value_t = mutate::MutateOptions::default().states)]
+        #[arg(long, value_name = "N", default_value_t = mutate::MutateOptions::default().states, value_parser = at_least_one())]
         states: u64,
         /// Only sites in files whose path contains TEXT
         #[arg(long, value_name = "TEXT")]
@@ -79,7 +80,7 @@ enum Kind {
     /// Kills a writing child process; nothing acknowledged may be lost
     Kill {
         /// How many children [default: 200]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
         rounds: Option<u64>,
         #[command(flatten)]
         common: Common,
@@ -87,7 +88,7 @@ enum Kind {
     /// Concurrent histories on hot keys, each checked for linearizability
     Linear {
         /// How many histories [default: 100000]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
         histories: Option<u64>,
         #[command(flatten)]
         common: Common,
@@ -95,7 +96,7 @@ enum Kind {
     /// Opens and uses damaged tables
     Corrupt {
         /// How many damaged tables [default: 20000]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
         mutations: Option<u64>,
         #[command(flatten)]
         common: Common,
@@ -117,6 +118,11 @@ enum Kind {
     },
 }
 
+/// Nothing is found in no round, which is no answer.
+fn at_least_one() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..)
+}
+
 /// The hidden kind that a killed child runs.
 const CHILD: &str = "kill-child";
 
@@ -129,19 +135,19 @@ struct Common {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Go on for so many seconds instead of a number of rounds (or until both are reached)
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = at_least_one())]
     seconds: Option<u64>,
     /// What a simulated crash may do
     #[arg(long, default_value = "pmem")]
     model: Medium,
-    /// When writes on a simulated disk are acknowledged: always, every:MS, never (`crash`, `mutate`)
+    /// When writes are acknowledged: always, every:MS, never (`crash` with `--model disk`, `mutate`)
     #[arg(long, value_name = "MODE", default_value = "always")]
     sync: SyncMode,
     /// What the records are made of
     #[arg(long, default_value = "words")]
     records: Records,
     /// Where real files go [default: in memory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     json: JsonArgs,
@@ -190,6 +196,10 @@ pub fn run(args: &Args) -> Outcome {
         return child(table, *records, orders);
     }
     let common = args.kind.common();
+    if common.sync != SyncMode::Always && !args.kind.syncs() {
+        let text = "--sync: only for `crash` with --model disk, and for `mutate`";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     with_output(&common.json, |out| match arsenal(&common.table, common.records.into()) {
         Some(arsenal) => torture(arsenal, &args.kind, common, out),
         None if common.table == tables::JOIN => join::torture(&args.kind, common, out),
@@ -212,6 +222,16 @@ fn child(table: &str, records: Records, orders: &str) -> Outcome {
 }
 
 impl Kind {
+    /// Whether there is a disk on which writes may be acknowledged before they are durable.
+    fn syncs(&self) -> bool {
+        match self {
+            Self::Crash { common, .. } => matches!(common.model, Medium::Disk),
+            // What nobody misses is tried on disks, too.
+            Self::Mutate { .. } => true,
+            _ => false,
+        }
+    }
+
     fn common(&self) -> &Common {
         match self {
             Self::Model { common, .. }
@@ -229,7 +249,7 @@ impl Kind {
 fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) -> Outcome {
     if matches!(common.model, Medium::Disk) && !arsenal.disks {
         let text = format!("--model disk: `{}` refuses disks; leave it out", arsenal.table);
-        return Err(Failure::Problem(text));
+        return Err(Failure::Usage(text));
     }
     match kind {
         Kind::Model { histories, .. } => {

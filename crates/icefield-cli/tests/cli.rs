@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod cli {
+    pub mod copies;
+}
 mod support;
 
 use std::collections::BTreeSet;
@@ -17,7 +20,7 @@ fn every_command_has_help_with_examples() {
     let place = Place::new();
     let commands = [
         "tour", "create", "load", "get", "put", "del", "scan", "stat", "check", "salvage",
-        "backup", "export", "join", "bench", "torture",
+        "backup", "shrink", "export", "join", "bench", "torture",
     ];
     for command in commands {
         let help = place.ok(&[command, "--help"]);
@@ -60,7 +63,15 @@ fn bad_usage_is_2() {
         &["tour", "--scale", "0"],
         &["bench", "nonsense"],
         &["bench", "get", "--tables", "nonsense"],
+        &["bench", "compare", "nowhere.jsonl", "nowhere.jsonl"],
+        &["bench", "get", "--sync", "sometimes"],
         &["torture", "nonsense"],
+        &["torture", "crash", "--table", "dash-eh", "--model", "disk"],
+        &["torture", "kill", "--table", "dash-eh", "--rounds", "0"],
+        &["torture", "model", "--table", "dlht", "--seconds", "0"],
+        &["torture", "crash", "--table", "plush", "--sync", "never"],
+        &["tour", "--dir", "nowhere"],
+        &["shrink", "nowhere.ice"],
         &["export", "nowhere.ice", "--format", "xml"],
     ] {
         let message = place.fails(2, args);
@@ -396,49 +407,6 @@ fn stat_tells_what_there_is() {
         (&json!(100), &json!("dash-eh"), &json!("u64"))
     );
     assert_eq!(line["was_clean"], json!(true));
-}
-
-#[test]
-fn copies_hold_the_same() {
-    let place = Place::new();
-    filled(&place, 3000);
-    let original = place.ok(&["export", "t.ice"]);
-    for command in ["backup", "salvage"] {
-        let copy = format!("{command}.ice");
-        place.ok(&[command, "t.ice", &copy]);
-        assert_eq!(sorted(&place.ok(&["export", &copy])), sorted(&original));
-        assert!(place.ok(&["check", &copy]).contains("no faults"));
-        assert!(place.fails(2, &[command, "t.ice", &copy]).contains("already exists"));
-        let line = &place.json(&[command, "t.ice", &format!("{command}-2.ice")])[0];
-        assert!(line.is_object());
-    }
-}
-
-#[test]
-fn damage_is_a_found_problem() {
-    let place = Place::new();
-    filled(&place, 20_000);
-    let segments = place.path("t.ice").join("segments.ice");
-    let mut bytes = std::fs::read(&segments).unwrap();
-    for at in (20_000..20_600).step_by(3) {
-        bytes[at] ^= 0xA5;
-    }
-    std::fs::write(&segments, bytes).unwrap();
-    let checked = place.run(&["check", "t.ice"]);
-    assert_eq!(checked.status, Some(1), "{checked:?}");
-    assert!(checked.out.contains("fault: ") && checked.out.contains("salvage"), "{}", checked.out);
-    let salvaged = place.run(&["salvage", "t.ice", "rescued.ice"]);
-    assert_eq!(salvaged.status, Some(1), "{salvaged:?}");
-    let rescued = &place.json(&["check", "rescued.ice"])[0];
-    assert_eq!(rescued["clean"], json!(true), "{rescued}");
-    assert!(rescued["records"].as_u64().unwrap() > 19_000, "{rescued}");
-
-    // No superblock: no table.
-    std::fs::write(place.path("t.ice").join("table.ice"), [0x5A; 8192]).unwrap();
-    for command in [&["stat", "t.ice"][..], &["get", "t.ice", "1"], &["check", "t.ice"]] {
-        let ran = place.run(command);
-        assert!(matches!(ran.status, Some(1 | 2)) && ran.err.contains("t.ice"), "{ran:?}");
-    }
 }
 
 #[test]

@@ -138,6 +138,7 @@ pub struct AnyTable {
 /// assert!(words.backup(beside("copy.ice"))?.bytes > 0);
 /// assert_eq!(words.salvage(beside("rescued.ice"))?.records, 1);
 /// words.clear()?;
+/// words.shrink_to_fit()?;
 /// assert!(words.scan(Cursor::START, 10)?.records.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -249,7 +250,7 @@ impl AnyTable {
     /// [`Error::InvalidOption`] when the bytes are no key or no value; as
     /// [`Table::try_insert`](crate::Table::try_insert).
     pub fn try_insert(&self, key: &[u8], value: &[u8]) -> Result<TryInsert<[u8]>> {
-        self.check_pair(key, value)?;
+        self.check_record(key, value)?;
         match self.table.try_insert(key, value)? {
             Ok(()) => Ok(Ok(())),
             Err(Occupied(present)) => Ok(Err(Occupied(self.out(&self.value, present)?))),
@@ -261,7 +262,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::try_insert`].
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_pair(key, value)?;
+        self.check_record(key, value)?;
         self.values_out(self.table.insert(key, value)?)
     }
 
@@ -270,7 +271,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::try_insert`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_pair(key, value)?;
+        self.check_record(key, value)?;
         self.table.put(key, value)
     }
 
@@ -279,7 +280,7 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::try_insert`].
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.check_pair(key, value)?;
+        self.check_record(key, value)?;
         self.values_out(self.table.update(key, value)?)
     }
 
@@ -349,6 +350,14 @@ impl AnyTable {
         self.table.reserve(additional)
     }
 
+    /// Gives space back that the records do not need, as far as the design can.
+    ///
+    /// # Errors
+    /// As [`Table::shrink_to_fit`](crate::Table::shrink_to_fit).
+    pub fn shrink_to_fit(&self) -> Result<()> {
+        self.table.shrink_to_fit()
+    }
+
     /// [`AnyTable::get`] of each key, memory latencies overlapped.
     ///
     /// # Errors
@@ -358,23 +367,23 @@ impl AnyTable {
         self.table.get_batch(keys)?.into_iter().map(|value| self.values_out(value)).collect()
     }
 
-    /// [`AnyTable::insert`] of each pair in order; durable when it returns. Nothing is inserted when any of the pairs
+    /// [`AnyTable::insert`] of each record in order; durable when it returns. Nothing is inserted when any of the records
     /// has bytes that are no key or no value.
     ///
     /// # Errors
     /// As [`AnyTable::insert`]; the operations before the failing one are durable.
-    pub fn insert_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Option<Vec<u8>>>> {
-        self.check_pairs(pairs)?;
-        self.table.insert_batch(pairs)?.into_iter().map(|value| self.values_out(value)).collect()
+    pub fn insert_batch(&self, records: &[(&[u8], &[u8])]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.check_records(records)?;
+        self.table.insert_batch(records)?.into_iter().map(|value| self.values_out(value)).collect()
     }
 
-    /// [`AnyTable::put`] of each pair, as [`AnyTable::insert_batch`].
+    /// [`AnyTable::put`] of each record, as [`AnyTable::insert_batch`].
     ///
     /// # Errors
     /// As [`AnyTable::insert_batch`].
-    pub fn put_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
-        self.check_pairs(pairs)?;
-        self.table.put_batch(pairs)
+    pub fn put_batch(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
+        self.check_records(records)?;
+        self.table.put_batch(records)
     }
 
     /// [`AnyTable::remove`] of each key, as [`AnyTable::insert_batch`].
@@ -430,13 +439,13 @@ impl AnyTable {
         self.table.recovery()
     }
 
-    fn check_pair(&self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.key.check(KEY, key)?;
         self.value.check(VALUE, value)
     }
 
-    fn check_pairs(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
-        pairs.iter().try_for_each(|(key, value)| self.check_pair(key, value))
+    fn check_records(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
+        records.iter().try_for_each(|(key, value)| self.check_record(key, value))
     }
 
     fn check_keys(&self, keys: &[&[u8]]) -> Result<()> {

@@ -74,9 +74,8 @@ pub use key::{Data, Form, Key, Raw, Value, Word};
 pub use plush::Shape;
 pub use plush::{Partition, Plush, PlushOptions};
 pub use pm::{Committed, Durability, SyncMode};
-pub use record::Iter;
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys, Iter,
     NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport,
     Stats, Table, TryInsert,
 };

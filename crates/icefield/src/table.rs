@@ -1,6 +1,7 @@
 //! The one interface over all tables: operations, their outcomes, reports.
 
 mod held;
+mod iter;
 mod mixed;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use crate::pm::Durability;
 use crate::{Error, Result};
 
 pub use held::{HeldKeys, NotShadowed};
+pub use iter::Iter;
 pub(crate) use mixed::run_mixed;
 
 /// How calls take a `D`.
@@ -529,6 +531,7 @@ pub struct SalvageReport {
 ///         ControlFlow::Continue(())
 ///     })?;
 ///     assert_eq!(sum, 49_500);
+///     assert_eq!(table.iter().collect::<Result<Vec<_>, _>>()?.len(), 100);
 ///     let page = table.scan(Cursor::START, 10)?;
 ///     assert!(page.next.is_some(), "there is more");
 ///
@@ -716,6 +719,14 @@ pub trait Table: Send + Sync {
     /// As [`Table::get`].
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<Self::Key, Self::Value>>;
 
+    /// The records, as [`Table::scan`] sees them.
+    fn iter(&self) -> Iter<'_, Self>
+    where
+        Self: Sized,
+    {
+        Iter::new(self)
+    }
+
     /// Calls `f` with every record, as [`Table::scan`] sees them, until it breaks. No lock is held meanwhile.
     ///
     /// # Errors
@@ -787,40 +798,40 @@ pub trait Table: Send + Sync {
         found: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::insert`] of each pair in order; durable when it returns, the flushes sharing fences. After a crash
+    /// [`Table::insert`] of each record in order; durable when it returns, the flushes sharing fences. After a crash
     /// inside it any subset of the keys may have been inserted, per key a prefix.
     ///
     /// # Errors
     /// As [`Table::try_insert`]; the operations before the failing one are durable and filled in.
     fn insert_batch(
         &self,
-        pairs: &[RecordArg<'_, Self::Key, Self::Value>],
+        records: &[RecordArg<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::put`] of each pair, as [`Table::insert_batch`].
+    /// [`Table::put`] of each record, as [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
-    fn put_batch(&self, pairs: &[RecordArg<'_, Self::Key, Self::Value>]) -> Result<()>;
+    fn put_batch(&self, records: &[RecordArg<'_, Self::Key, Self::Value>]) -> Result<()>;
 
-    /// [`Table::update`] of each pair, as [`Table::insert_batch`].
+    /// [`Table::update`] of each record, as [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
     fn update_batch(
         &self,
-        pairs: &[RecordArg<'_, Self::Key, Self::Value>],
+        records: &[RecordArg<'_, Self::Key, Self::Value>],
         previous: &mut [Option<Owned<Self::Value>>],
     ) -> Result<()>;
 
-    /// [`Table::try_insert`] of each pair, as [`Table::insert_batch`].
+    /// [`Table::try_insert`] of each record, as [`Table::insert_batch`].
     ///
     /// # Errors
     /// As [`Table::insert_batch`].
     fn try_insert_batch(
         &self,
-        pairs: &[RecordArg<'_, Self::Key, Self::Value>],
+        records: &[RecordArg<'_, Self::Key, Self::Value>],
         outcomes: &mut [TryInsert<Self::Value>],
     ) -> Result<()>;
 

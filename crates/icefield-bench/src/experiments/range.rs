@@ -33,7 +33,7 @@ pub(super) fn run(session: &mut Session) -> Outcome {
         .partition(Partition::Range)
         .key_range(0, keys * STEP)
         .durability(durability)
-        .sync(session.args.durability.unwrap_or_default())
+        .sync(session.args.sync.unwrap_or_default())
         .create(&path)?;
     session.progress(&format!("plush: loading {keys} records in no order"));
     let mut order: Vec<u64> = (0..keys).collect();

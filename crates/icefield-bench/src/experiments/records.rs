@@ -173,7 +173,7 @@ fn load(
             Box::new($options.capacity(keys).durability(durability).create(&path)?)
         };
     }
-    let sync = session.args.durability.unwrap_or_default();
+    let sync = session.args.sync.unwrap_or_default();
     let table: Box<dyn LongRecords> = match design.name() {
         "dash-eh" => table!(DashEh::<[u8; KEY_BYTES], [u8]>::options()),
         "dash-lh" => table!(DashLh::<[u8; KEY_BYTES], [u8]>::options()),

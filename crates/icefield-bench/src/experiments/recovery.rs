@@ -273,7 +273,7 @@ pub(super) fn child(args: &Args) -> Outcome {
         link_ratio: None,
         fixed_size: false,
         levels: None,
-        sync: args.durability.unwrap_or_default(),
+        sync: args.sync.unwrap_or_default(),
         records: Records::default(),
         stash_buckets: args.stash_buckets.first().copied(),
         yards: args.yards.first().copied(),

@@ -42,7 +42,7 @@ fn empty(session: &Session, medium: Medium, keys: u64) -> Outcome<Empty> {
     let path = session.fresh_path();
     let removed = RemovedDir(Some(path.clone()));
     let options = Plush::options().capacity(keys).durability(durability);
-    Ok((options.sync(session.args.durability.unwrap_or_default()).create(&path)?, removed))
+    Ok((options.sync(session.args.sync.unwrap_or_default()).create(&path)?, removed))
 }
 
 /// Puts all keys; how long that took.

@@ -133,10 +133,7 @@ fn durability(args: &Args) -> Result<Durability, Failure> {
 }
 
 fn state(file: &Path) -> Result<FileState, Failure> {
-    FileState::of(file).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::Usage(format!("{}: no such file", file.display())),
-        _ => Failure::io(file, &error),
-    })
+    FileState::of(file).map_err(|error| Failure::io(file, &error))
 }
 
 /// Looks what is at the target already; an index that shall be replaced is kept from changes while the answer lives.

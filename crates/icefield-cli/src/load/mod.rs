@@ -127,10 +127,7 @@ fn open_input(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failur
     if file == Path::new("-") {
         return Ok((Box::new(io::stdin()), None));
     }
-    let opened = File::open(file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::Usage(format!("{}: no such file", file.display())),
-        _ => Failure::io(file, &error),
-    })?;
+    let opened = File::open(file).map_err(|error| Failure::io(file, &error))?;
     let metadata = opened.metadata().map_err(|error| Failure::io(file, &error))?;
     if metadata.is_dir() {
         return Err(Failure::Usage(format!("{}: a directory, not a file of rows", file.display())));

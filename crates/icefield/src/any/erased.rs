@@ -88,7 +88,7 @@ pub(super) type Bytes = Vec<u8>;
 /// A part of a table: records, and where the next part begins.
 pub(super) type Part = (Vec<(Bytes, Bytes)>, Option<Cursor>);
 /// Records on their way into a `T`.
-type Pairs<'a, T> = Vec<(Arg<'a, <T as Table>::Key>, Arg<'a, <T as Table>::Value>)>;
+type RecordArgs<'a, T> = Vec<(Arg<'a, <T as Table>::Key>, Arg<'a, <T as Table>::Value>)>;
 
 /// [`Table`] and [`Durable`] in bytes. Words have 8 bytes on the way out and at most 8 on the way in.
 pub(super) trait Erased: Send + Sync {
@@ -105,9 +105,10 @@ pub(super) trait Erased: Send + Sync {
     fn scan(&self, cursor: Cursor, n: usize) -> Result<Part>;
     fn clear(&self) -> Result<()>;
     fn reserve(&self, additional: u64) -> Result<()>;
+    fn shrink_to_fit(&self) -> Result<()>;
     fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>>;
-    fn insert_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Option<Bytes>>>;
-    fn put_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<()>;
+    fn insert_batch(&self, records: &[(&[u8], &[u8])]) -> Result<Vec<Option<Bytes>>>;
+    fn put_batch(&self, records: &[(&[u8], &[u8])]) -> Result<()>;
     fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>>;
     fn sync(&self) -> Result<()>;
     fn check(&self) -> Result<CheckReport>;
@@ -172,20 +173,23 @@ where
     fn reserve(&self, additional: u64) -> Result<()> {
         Table::reserve(self, additional)
     }
+    fn shrink_to_fit(&self) -> Result<()> {
+        Table::shrink_to_fit(self)
+    }
     fn get_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
         let keys = keys_of::<T>(keys);
         let mut found = vec![None; keys.len()];
         Table::get_batch(self, &keys, &mut found)?;
         Ok(found_bytes::<T>(found))
     }
-    fn insert_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<Vec<Option<Bytes>>> {
-        let pairs = pairs_of::<T>(pairs);
-        let mut previous = vec![None; pairs.len()];
-        Table::insert_batch(self, &pairs, &mut previous)?;
+    fn insert_batch(&self, records: &[(&[u8], &[u8])]) -> Result<Vec<Option<Bytes>>> {
+        let records = records_of::<T>(records);
+        let mut previous = vec![None; records.len()];
+        Table::insert_batch(self, &records, &mut previous)?;
         Ok(found_bytes::<T>(previous))
     }
-    fn put_batch(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
-        Table::put_batch(self, &pairs_of::<T>(pairs))
+    fn put_batch(&self, records: &[(&[u8], &[u8])]) -> Result<()> {
+        Table::put_batch(self, &records_of::<T>(records))
     }
     fn remove_batch(&self, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>> {
         let keys = keys_of::<T>(keys);
@@ -220,12 +224,12 @@ where
     keys.iter().map(|key| T::Key::from_bytes(key)).collect()
 }
 
-fn pairs_of<'a, T: Table>(pairs: &[(&'a [u8], &'a [u8])]) -> Pairs<'a, T>
+fn records_of<'a, T: Table>(records: &[(&'a [u8], &'a [u8])]) -> RecordArgs<'a, T>
 where
     T::Key: Untyped,
     T::Value: Untyped,
 {
-    pairs
+    records
         .iter()
         .map(|(key, value)| (T::Key::from_bytes(key), T::Value::from_bytes(value)))
         .collect()

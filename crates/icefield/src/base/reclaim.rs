@@ -47,7 +47,8 @@ use super::sync::{
 };
 use super::thread;
 
-/// The order of loads that lead to things which may be retired.
+/// The order of loads that lead to things which may be retired: Acquire, for the store that made them reachable was a
+/// Release.
 pub const PROTECTED: Ordering = Ordering::Acquire;
 
 /// Retired things wait in batches of this many, to share the cost of the barrier.
@@ -282,6 +283,7 @@ impl Reclaimer {
     fn all_know(&self, tag: u64) -> bool {
         let (mut holders, mut news) = (0, false);
         for Slot { presence, .. } in self.slots.iter() {
+            // Acquire (R2, R3): after the heavy barrier.
             let announced = presence.announced.load(Ordering::Acquire);
             if announced != NOWHERE && announced <= tag {
                 holders += 1;

@@ -39,7 +39,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         self.check_blocks(&segments, &mut findings)?;
         if let Some(blobs) = core.records.blobs() {
-            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
+            // SAFETY: found in slots since the pin was taken.
+            let found = unsafe { blobs.check(&core.pm, std::mem::take(&mut findings.blobs)) };
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }

@@ -101,10 +101,15 @@
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1 | unlock (Release) | `read_begin` (Acquire) | everything a writer changed |
-//! | E2 | metadata word (Release) | same (Relaxed, validated) | fingerprints and records; on the medium: one line |
-//! | E3 | slot words (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin keeps |
-//! | E4 | directory entry, root mirror (Release) | the same (Acquire) | complete segments, complete directories |
-//! | E5 | mark of a segment in DRAM: ready (Release) | the same (Acquire) | reset locks; in LH, a finished copy |
+//! | E2 | metadata word, `meta` (Release) | same (Relaxed, validated) | fingerprints and records; on the medium: one line |
+//! | E3 | slot words, `key`, `value` (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin keeps |
+//! | E4 | directory `entry`, root mirror (Release) | the same, `entries` (Acquire) | complete segments, complete directories |
+//! | E5 | mark of a segment in DRAM, `state`: ready (Release) | the same (Acquire) | reset locks; in LH, a finished copy |
+//! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | segments and chains as they say |
+//! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | what they name, complete |
+//!
+//! Words of E4 and E6 are stored and loaded so also where a lock, or being alone, would allow Relaxed: on the medium Release
+//! keeps the order of the stores to one line, and no reader has to know who else is there.
 //!
 //! A reader or writer of LH looks at the mark again once it has the versions or locks (`is_current`): a segment may be
 //! given up by `clear` and be due again.

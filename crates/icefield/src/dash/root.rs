@@ -63,6 +63,7 @@ impl Base {
     /// Stores, persists and then publishes a root word.
     pub(super) fn set_word<T: Kinds>(&self, core: &Core<T>, word: u64) -> Result<()> {
         let cell = &core.root()?.directory;
+        // Release (E6).
         cell.store(&core.pm, word, Release);
         // P12, commit point of doubling, of expansion and of `clear`.
         core.pm.persist(cell);

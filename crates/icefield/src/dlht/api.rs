@@ -476,7 +476,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.get_all(keys, found));
     }
 
-    /// [`DlhtTable::insert`] of each pair in order.
+    /// [`DlhtTable::insert`] of each record in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -484,22 +484,22 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// table.insert_batch(&[(1, 10), (1, 11)], &mut previous);
     /// assert_eq!(previous, [None, Some(10)]);
     /// ```
-    pub fn insert_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) {
-        plain(self.insert_all(pairs, previous));
+    pub fn insert_batch(&self, records: &[(K, V)], previous: &mut [Option<V>]) {
+        plain(self.insert_all(records, previous));
     }
 
-    /// [`DlhtTable::put`] of each pair in order.
+    /// [`DlhtTable::put`] of each record in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
     /// table.put_batch(&[(1, 10), (2, 20)]);
     /// assert_eq!(table.len(), 2);
     /// ```
-    pub fn put_batch(&self, pairs: &[(K, V)]) {
-        plain(self.put_all(pairs));
+    pub fn put_batch(&self, records: &[(K, V)]) {
+        plain(self.put_all(records));
     }
 
-    /// [`DlhtTable::update`] of each pair in order.
+    /// [`DlhtTable::update`] of each record in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -508,11 +508,11 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// table.update_batch(&[(1, 11), (2, 20)], &mut previous);
     /// assert_eq!(previous, [Some(10), None]);
     /// ```
-    pub fn update_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) {
-        plain(self.update_all(pairs, previous));
+    pub fn update_batch(&self, records: &[(K, V)], previous: &mut [Option<V>]) {
+        plain(self.update_all(records, previous));
     }
 
-    /// [`DlhtTable::try_insert`] of each pair in order.
+    /// [`DlhtTable::try_insert`] of each record in order.
     ///
     /// ```
     /// use icefield::Occupied;
@@ -521,8 +521,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     /// table.try_insert_batch(&[(1, 10), (1, 11)], &mut outcomes);
     /// assert_eq!(outcomes, [Ok(()), Err(Occupied(10))]);
     /// ```
-    pub fn try_insert_batch(&self, pairs: &[(K, V)], outcomes: &mut [TryInsert<V>]) {
-        plain(self.try_insert_all(pairs, outcomes));
+    pub fn try_insert_batch(&self, records: &[(K, V)], outcomes: &mut [TryInsert<V>]) {
+        plain(self.try_insert_all(records, outcomes));
     }
 
     /// [`DlhtTable::remove`] of each key in order.
@@ -709,17 +709,17 @@ where
     fn get_batch(&self, keys: &[K], found: &mut [Option<V>]) -> Result<()> {
         self.get_all(keys, found)
     }
-    fn insert_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
-        self.insert_all(pairs, previous)
+    fn insert_batch(&self, records: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        self.insert_all(records, previous)
     }
-    fn put_batch(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.put_all(pairs)
+    fn put_batch(&self, records: &[(K, V)]) -> Result<()> {
+        self.put_all(records)
     }
-    fn update_batch(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
-        self.update_all(pairs, previous)
+    fn update_batch(&self, records: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        self.update_all(records, previous)
     }
-    fn try_insert_batch(&self, pairs: &[(K, V)], outcomes: &mut [TryInsert<V>]) -> Result<()> {
-        self.try_insert_all(pairs, outcomes)
+    fn try_insert_batch(&self, records: &[(K, V)], outcomes: &mut [TryInsert<V>]) -> Result<()> {
+        self.try_insert_all(records, outcomes)
     }
     fn remove_batch(&self, keys: &[K], removed: &mut [Option<V>]) -> Result<()> {
         self.remove_all(keys, removed)

@@ -180,6 +180,7 @@ impl Pool {
     fn chain<M: Mode>(&self, line: &Line, double: bool) -> Option<Links> {
         let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
         loop {
+            // Acquire (E5): a bucket that another thread gave this bin.
             let links = Links(line.0[LINKS].load(Ordering::Acquire));
             let present = if double { links.double() } else { links.single() };
             if present != 0 {
@@ -279,6 +280,7 @@ impl LinkPool {
 
     /// What the owner of a bucket may do: writes a record's key into it.
     pub fn write(&self, number: u64, key: u64) {
+        // Release (E2), as every key.
         self.pool.bucket(number as usize).0[0].store(key, Ordering::Release);
     }
 
@@ -289,6 +291,7 @@ impl LinkPool {
 
     /// The numbers of the buckets that `bin` has.
     pub fn buckets_of(&self, bin: usize) -> Vec<u64> {
+        // Acquire (E5).
         let links = Links(self.bins[bin].0[LINKS].load(Ordering::Acquire));
         (0..LINK_BUCKETS.len())
             .map(|which| links.bucket(which) as u64)

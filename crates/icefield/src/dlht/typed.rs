@@ -123,35 +123,35 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         Ok(())
     }
 
-    /// Writes each pair by `rule`, and tells `done` what came of it.
+    /// Writes each record by `rule`, and tells `done` what came of it.
     #[inline]
     pub(super) fn write_all(
         &self,
-        pairs: &[(K, V)],
+        records: &[(K, V)],
         rule: Rule,
         mut done: impl FnMut(usize, Outcome) -> Result<()>,
     ) -> Result<()> {
-        let key = |at: usize| pairs[at].0.to_word();
+        let key = |at: usize| records[at].0.to_word();
         let write =
-            |at: usize, turn: Turn<'_, M>| done(at, turn.store(pairs[at].1.to_word(), rule)?);
-        self.core.run_all(pairs.len(), (key, write)).map(drop)
+            |at: usize, turn: Turn<'_, M>| done(at, turn.store(records[at].1.to_word(), rule)?);
+        self.core.run_all(records.len(), (key, write)).map(drop)
     }
 
-    pub(super) fn insert_all(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
-        same_length(pairs.len(), previous.len())?;
-        self.write_all(pairs, Rule::Always, |at, outcome| {
+    pub(super) fn insert_all(&self, records: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        same_length(records.len(), previous.len())?;
+        self.write_all(records, Rule::Always, |at, outcome| {
             previous[at] = before(outcome)?;
             Ok(())
         })
     }
 
-    pub(super) fn put_all(&self, pairs: &[(K, V)]) -> Result<()> {
-        self.write_all(pairs, Rule::Always, |_, outcome| before::<V>(outcome).map(drop))
+    pub(super) fn put_all(&self, records: &[(K, V)]) -> Result<()> {
+        self.write_all(records, Rule::Always, |_, outcome| before::<V>(outcome).map(drop))
     }
 
-    pub(super) fn update_all(&self, pairs: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
-        same_length(pairs.len(), previous.len())?;
-        self.write_all(pairs, Rule::IfPresent, |at, outcome| {
+    pub(super) fn update_all(&self, records: &[(K, V)], previous: &mut [Option<V>]) -> Result<()> {
+        same_length(records.len(), previous.len())?;
+        self.write_all(records, Rule::IfPresent, |at, outcome| {
             previous[at] = before(outcome)?;
             Ok(())
         })
@@ -159,12 +159,12 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
 
     pub(super) fn try_insert_all(
         &self,
-        pairs: &[(K, V)],
+        records: &[(K, V)],
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
-        same_length(pairs.len(), outcomes.len())?;
-        self.write_all(pairs, Rule::IfAbsent, |at, outcome| {
-            outcomes[at] = inserted(outcome, pairs[at].1)?;
+        same_length(records.len(), outcomes.len())?;
+        self.write_all(records, Rule::IfAbsent, |at, outcome| {
+            outcomes[at] = inserted(outcome, records[at].1)?;
             Ok(())
         })
     }

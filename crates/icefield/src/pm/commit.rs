@@ -168,6 +168,7 @@ impl Group {
 
     /// Whether no sync will serve a ticket any more.
     pub(super) fn has_failed(&self) -> bool {
+        // Acquire: pairs with the Release in `fail`; who hears of it comes after the sync that failed.
         self.failed.load(Acquire)
     }
 
@@ -177,13 +178,14 @@ impl Group {
 
     /// A sync has served all tickets below one.
     pub(super) fn serve(&self, below: u64) {
-        // The larger one: syncs follow one another, but not what is told of them.
+        // The larger one: syncs follow one another, but not what is told of them. Release: the sync is over.
         self.served.fetch_max(below, Release);
         self.tell(|ticket| ticket < below);
     }
 
     /// No ticket will be served any more.
     pub(super) fn fail(&self) {
+        // Release: pairs with the Acquire in `has_failed`.
         self.failed.store(true, Release);
         self.tell(|_| true);
     }

@@ -186,9 +186,9 @@ impl Io {
 
     /// Whether a file is in the kernel's own memory, `tmpfs`.
     pub(crate) fn is_in_memory(&self, file: BorrowedFd<'_>) -> bool {
-        const TMPFS: i64 = 0x0102_1994;
+        const TMPFS: rustix::fs::FsWord = 0x0102_1994;
         self.enter("is_in_memory").is_ok()
-            && rustix::fs::fstatfs(file).is_ok_and(|status| status.f_type as i64 == TMPFS)
+            && rustix::fs::fstatfs(file).is_ok_and(|status| status.f_type == TMPFS)
     }
 
     /// Sets a file's length without reserving space.

@@ -144,7 +144,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// The table's directory (a made-up name for memory and the simulator).
     fn path(&self) -> &Path;
 
-    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence.
+    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence. The range lies
+    /// in a region of this medium; another one may end the process by a fault or a panic, and does nothing else.
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
 

@@ -281,6 +281,7 @@ pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> 
     // Zero is what a fresh file holds: no session has that number, whatever the word said.
     let generation = last.wrapping_add(1).max(1);
     session.clean.store(pm, 0, Ordering::Relaxed);
+    // Release: not before the seal is gone, which is in the same line.
     session.generation.store(pm, generation, Ordering::Release);
     // P3: before the first change of the session.
     pm.persist(session);
@@ -296,6 +297,7 @@ pub fn end_session(pm: &impl Medium, region: &Region, records: u64) -> Result<()
     let session = session(pm, region)?;
     let generation = session.generation.load(pm, Ordering::Relaxed);
     session.records.store(pm, records, Ordering::Relaxed);
+    // Release: not before the count that it seals, which is in the same line.
     session.clean.store(pm, clean_seal(generation, records), Ordering::Release);
     // P4, commit point: the next opening finds the table closed, and the count.
     pm.persist(session);

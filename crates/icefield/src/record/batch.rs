@@ -104,16 +104,17 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
 
     fn upsert_batch(
         &self,
-        pairs: &[RecordArg<'_, K, V>],
+        records: &[RecordArg<'_, K, V>],
         mode: Mode,
         previous: Option<&mut [Option<Owned<V>>]>,
     ) -> Result<()> {
         let mut previous = previous;
         if let Some(previous) = &previous {
-            same_length(pairs.len(), previous.len())?;
+            same_length(records.len(), previous.len())?;
         }
-        let (key, value) = (|index: usize| pairs[index].0, |index: usize| V::raw(pairs[index].1));
-        self.write_batch(Some(mode), pairs.len(), key, value, |index, wrote| {
+        let (key, value) =
+            (|index: usize| records[index].0, |index: usize| V::raw(records[index].1));
+        self.write_batch(Some(mode), records.len(), key, value, |index, wrote| {
             if let Some(previous) = &mut previous {
                 previous[index] = self.value_before(wrote)?;
             }
@@ -123,12 +124,13 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
 
     fn try_insert_all(
         &self,
-        pairs: &[RecordArg<'_, K, V>],
+        records: &[RecordArg<'_, K, V>],
         outcomes: &mut [TryInsert<V>],
     ) -> Result<()> {
-        same_length(pairs.len(), outcomes.len())?;
-        let (key, value) = (|index: usize| pairs[index].0, |index: usize| V::raw(pairs[index].1));
-        self.write_batch(Some(Mode::TryInsert), pairs.len(), key, value, |index, wrote| {
+        same_length(records.len(), outcomes.len())?;
+        let (key, value) =
+            (|index: usize| records[index].0, |index: usize| V::raw(records[index].1));
+        self.write_batch(Some(Mode::TryInsert), records.len(), key, value, |index, wrote| {
             outcomes[index] =
                 self.value_before(wrote)?.map_or(Ok(()), |value| Err(Occupied(value)));
             Ok(())

@@ -478,13 +478,13 @@ macro_rules! public_face {
             /// ```
             pub fn insert_batch(
                 &self,
-                pairs: &[RecordArg<'_, K, V>],
+                records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(pairs, Mode::Upsert, Some(previous))
+                self.upsert_batch(records, Mode::Upsert, Some(previous))
             }
 
-            /// [`put`](Self::put) of each pair, as [`insert_batch`](Self::insert_batch).
+            /// [`put`](Self::put) of each record, as [`insert_batch`](Self::insert_batch).
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -495,11 +495,11 @@ macro_rules! public_face {
             /// assert_eq!(table.len()?, 2);
             /// # Ok::<(), icefield::Error>(())
             /// ```
-            pub fn put_batch(&self, pairs: &[RecordArg<'_, K, V>]) -> Result<()> {
-                self.upsert_batch(pairs, Mode::Upsert, None)
+            pub fn put_batch(&self, records: &[RecordArg<'_, K, V>]) -> Result<()> {
+                self.upsert_batch(records, Mode::Upsert, None)
             }
 
-            /// [`update`](Self::update) of each pair, as [`insert_batch`](Self::insert_batch).
+            /// [`update`](Self::update) of each record, as [`insert_batch`](Self::insert_batch).
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -514,13 +514,13 @@ macro_rules! public_face {
             /// ```
             pub fn update_batch(
                 &self,
-                pairs: &[RecordArg<'_, K, V>],
+                records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(pairs, Mode::Update, Some(previous))
+                self.upsert_batch(records, Mode::Update, Some(previous))
             }
 
-            /// [`try_insert`](Self::try_insert) of each pair, as [`insert_batch`](Self::insert_batch).
+            /// [`try_insert`](Self::try_insert) of each record, as [`insert_batch`](Self::insert_batch).
             ///
             /// # Errors
             /// As [`insert_batch`](Self::insert_batch).
@@ -535,10 +535,10 @@ macro_rules! public_face {
             /// ```
             pub fn try_insert_batch(
                 &self,
-                pairs: &[RecordArg<'_, K, V>],
+                records: &[RecordArg<'_, K, V>],
                 outcomes: &mut [TryInsert<V>],
             ) -> Result<()> {
-                self.try_insert_all(pairs, outcomes)
+                self.try_insert_all(records, outcomes)
             }
 
             /// [`remove`](Self::remove) of each key, as [`insert_batch`](Self::insert_batch).
@@ -778,27 +778,27 @@ macro_rules! public_face {
             }
             fn insert_batch(
                 &self,
-                pairs: &[RecordArg<'_, K, V>],
+                records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(pairs, Mode::Upsert, Some(previous))
+                self.upsert_batch(records, Mode::Upsert, Some(previous))
             }
-            fn put_batch(&self, pairs: &[RecordArg<'_, K, V>]) -> Result<()> {
-                self.upsert_batch(pairs, Mode::Upsert, None)
+            fn put_batch(&self, records: &[RecordArg<'_, K, V>]) -> Result<()> {
+                self.upsert_batch(records, Mode::Upsert, None)
             }
             fn update_batch(
                 &self,
-                pairs: &[RecordArg<'_, K, V>],
+                records: &[RecordArg<'_, K, V>],
                 previous: &mut [Option<Owned<V>>],
             ) -> Result<()> {
-                self.upsert_batch(pairs, Mode::Update, Some(previous))
+                self.upsert_batch(records, Mode::Update, Some(previous))
             }
             fn try_insert_batch(
                 &self,
-                pairs: &[RecordArg<'_, K, V>],
+                records: &[RecordArg<'_, K, V>],
                 outcomes: &mut [TryInsert<V>],
             ) -> Result<()> {
-                self.try_insert_all(pairs, outcomes)
+                self.try_insert_all(records, outcomes)
             }
             fn remove_batch(&self, keys: &[Arg<'_, K>], removed: &mut [Option<Owned<V>>]) -> Result<()> {
                 self.remove_all(keys, removed)

@@ -31,6 +31,7 @@ impl Length {
             Self { counts: [Count::default(), Count::default()], counting: Mutex::new(()) };
         let count = length.count(generation);
         count.base.store(records.unwrap_or(0) as i64, Relaxed);
+        // Release: pairs with the Acquire in `known`; who sees that it is known sees `base`.
         count.known.store(records.is_some(), Release);
         length
     }
@@ -69,6 +70,7 @@ impl Length {
         let counted = scan()?;
         let count = self.count(generation);
         count.base.store(counted as i64 - count.change.sum(), Relaxed);
+        // Release: as in `new`.
         count.known.store(true, Release);
         Ok(counted)
     }
@@ -77,6 +79,7 @@ impl Length {
     pub(crate) fn start(&self, generation: u64) {
         let count = self.count(generation);
         count.base.store(-count.change.sum(), Relaxed);
+        // Release: as in `new`.
         count.known.store(true, Release);
     }
 }

@@ -8,12 +8,9 @@
 pub(crate) mod batch;
 pub(crate) mod engine;
 pub(crate) mod face;
-mod iter;
 pub(crate) mod length;
 pub(crate) mod opening;
 pub(crate) mod types;
-
-pub use iter::Iter;
 
 use std::marker::PhantomData;
 use std::sync::Arc;

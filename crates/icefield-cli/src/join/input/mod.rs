@@ -80,10 +80,7 @@ impl Input {
         if path == Path::new("-") {
             return Self::of_csv(PathBuf::from("standard input"), Box::new(io::stdin()));
         }
-        let mut file = File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Failure::Usage(format!("{}: no such file", path.display())),
-            _ => Failure::io(path, &error),
-        })?;
+        let mut file = File::open(path).map_err(|error| Failure::io(path, &error))?;
         if file.metadata().map_err(|error| Failure::io(path, &error))?.is_dir() {
             return Err(Failure::Usage(format!("{}: a directory, not a file", path.display())));
         }

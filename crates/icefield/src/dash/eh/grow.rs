@@ -31,6 +31,7 @@ impl<A: Ablation> Eh<A> {
         let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
         for (index, entry) in from.iter().enumerate() {
             let entry = entry.load(pm, Relaxed);
+            // Release (E4), as every entry; nobody looks here before P12.
             to[2 * index].store(pm, entry, Release);
             to[2 * index + 1].store(pm, entry, Release);
         }

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::ops::ControlFlow;
 
 use super::iter::DlhtMapIter;
 use super::memory::RecordAllocator;
@@ -115,7 +116,7 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                accepted(asked($map.put($namespace, key, value, When::Absent, guard)))
+                accepted(asked($map.put_one($namespace, key, value, When::Absent, guard)))
             }
 
             /// Inserts or replaces; gives the previous value.
@@ -135,7 +136,19 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                asked($map.put($namespace, key, value, When::Always, guard)).replaced()
+                asked($map.put_one($namespace, key, value, When::Always, guard)).replaced()
+            }
+
+            /// Inserts or replaces; says nothing of the previous value, and so needs no guard.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::<u32, u32>::new();
+            /// map.put(1, 10);
+            /// assert_eq!(map.get_cloned(&1), Some(10));
+            /// ```
+            pub fn put(&$self, key: K, value: V) {
+                let guard = $map.pin();
+                asked($map.put_one($namespace, key, value, When::Always, &guard));
             }
 
             /// [`insert`](Self::insert), with an error where that panics, and the record back.
@@ -160,7 +173,7 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                $map.put($namespace, key, value, When::Always, guard).map(Put::replaced)
+                $map.put_one($namespace, key, value, When::Always, guard).map(Put::replaced)
             }
 
             /// The value of `key`, which is inserted if absent.
@@ -219,7 +232,7 @@ macro_rules! calls {
             where
                 K: 'g,
             {
-                asked($map.put($namespace, key, value, When::Present, guard)).replaced()
+                asked($map.put_one($namespace, key, value, When::Present, guard)).replaced()
             }
 
             /// Removes `key`; gives the value it had.
@@ -237,6 +250,21 @@ macro_rules! calls {
                 K: Borrow<Q> + 'g,
             {
                 $map.take($namespace, key, |_| true, guard).map(|record| &record.value)
+            }
+
+            /// [`remove`](Self::remove) that says nothing of the value, and so needs no guard.
+            ///
+            /// ```
+            /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
+            /// map.delete(&1);
+            /// assert!(!map.contains(&1));
+            /// ```
+            pub fn delete<Q: Hash + Eq + ?Sized>(&$self, key: &Q)
+            where
+                K: Borrow<Q>,
+            {
+                let guard = $map.pin();
+                $map.take($namespace, key, |_| true, &guard);
             }
 
             /// Atomic read-modify-write: shows the value to `f` and does what it decides, with the value before. When
@@ -496,6 +524,24 @@ macro_rules! calls {
                     let unwanted = |record: &Record<K, V>| !f(&record.key, &record.value);
                     $map.take($namespace, key, unwanted, &guard);
                 }
+            }
+
+            /// Calls `f` with every record, as [`iter`](Self::iter) sees them, until it breaks.
+            ///
+            /// ```
+            /// use std::ops::ControlFlow;
+            /// let map = icefield::DlhtMap::from_iter([(1, 10), (2, 20)]);
+            /// let mut sum = 0;
+            /// map.for_each(|_, value| {
+            ///     sum += value;
+            ///     ControlFlow::Continue(())
+            /// });
+            /// assert_eq!(sum, 30);
+            /// ```
+            pub fn for_each(&$self, mut f: impl FnMut(&K, &V) -> ControlFlow<()>) {
+                let guard = $map.pin();
+                // Whether it broke is the caller's own doing.
+                let _ = $self.iter(&guard).try_for_each(|(key, value)| f(key, value));
             }
 
             /// The records, weakly consistent: every key that is present throughout is seen exactly once.

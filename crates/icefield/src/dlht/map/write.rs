@@ -253,7 +253,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     ///
     /// # Errors
     /// No memory; the map is as it was.
-    pub(super) fn put<'g>(
+    pub(super) fn put_one<'g>(
         &self,
         namespace: u16,
         key: K,

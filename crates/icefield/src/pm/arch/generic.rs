@@ -30,7 +30,7 @@ impl Instruction {
     }
 }
 
-/// Orders stores.
+/// Orders stores: SeqCst, for no cheaper fence is named that does.
 #[inline(always)]
 pub(crate) fn store_fence() {
     fence(Ordering::SeqCst);

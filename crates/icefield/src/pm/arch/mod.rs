@@ -22,21 +22,21 @@ pub(crate) use native::{Instruction, load128, loads_whole, store_fence};
 
 use super::LINE_BYTES;
 
-/// Starts the write-back of the line that holds `byte`.
+/// Starts the write-back of the line that holds `byte`, which is mapped.
 #[inline(always)]
 pub(crate) fn flush_line(instruction: Instruction, byte: *const u8) {
-    // SAFETY: the caller has mapped the byte, and with it its line.
+    // SAFETY: the instruction was detected. Were the byte not mapped, this would be a fault, and no memory touched.
     unsafe { instruction.write_back(byte) }
 }
 
-/// Starts the write-back of every line that overlaps `bytes` bytes from `start`.
+/// Starts the write-back of every line that overlaps `bytes` bytes from `start`, which are mapped.
 // Out of line: a call costs next to nothing beside a write-back, and media that need none keep their callers small.
 #[inline(never)]
 pub(crate) fn flush_range(instruction: Instruction, start: *const u8, bytes: usize) {
     let lines = lines(start, bytes);
     let mut line = start.map_addr(|address| address & !(LINE_BYTES - 1));
     for _ in 0..lines {
-        // SAFETY: the line overlaps `start..start + bytes`, which the caller has mapped: lines do not cross pages.
+        // SAFETY: as in `flush_line`; the line overlaps the range, and lines do not cross pages.
         unsafe { instruction.write_back(line) };
         line = line.wrapping_add(LINE_BYTES);
     }

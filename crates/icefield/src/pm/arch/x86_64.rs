@@ -43,7 +43,8 @@ impl Instruction {
     /// Starts the write-back of the line that holds `line`.
     ///
     /// # Safety
-    /// The address is mapped, and the processor has the instruction (`detect` or `all` gave it).
+    /// The processor has the instruction (`detect` or `all` gave it). No memory changes; an address that is not mapped
+    /// ends the process by a signal.
     #[inline(always)]
     pub(crate) unsafe fn write_back(self, line: *const u8) {
         match self {

@@ -48,11 +48,14 @@ impl BlobReport {
 type Layout = BTreeMap<u32, (Extent, Bitmap)>;
 
 impl BlobStore {
-    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. Call it
-    /// when nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
+    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. What it
+    /// finds means something when nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
     ///
     /// It verifies I1 to I5 of this module's header.
-    pub fn check<M: Medium>(
+    ///
+    /// # Safety
+    /// `live` was loaded from published slots under a guard that lives until this returns, or nobody else uses the store.
+    pub unsafe fn check<M: Medium>(
         &self,
         pm: &M,
         live: impl IntoIterator<Item = (u64, BlobRef)>,
@@ -61,7 +64,8 @@ impl BlobStore {
         let mut layout = self.read_map(pm, &mut report);
         for (owner, blob) in live {
             report.blobs += 1;
-            self.check_blob(pm, owner, blob, &mut layout, &mut report);
+            // SAFETY: the caller's promise.
+            unsafe { self.check_blob(pm, owner, blob, &mut layout, &mut report) };
         }
         for (&number, (extent, referred)) in &layout {
             self.check_dram(number, *extent, referred, &mut report);
@@ -112,7 +116,10 @@ impl BlobStore {
 
     /// I2 to I4: the reference leads to a block of the right size that no other slot refers to, and that holds what was
     /// written for this owner.
-    fn check_blob<M: Medium>(
+    ///
+    /// # Safety
+    /// As for [`BlobStore::check`].
+    unsafe fn check_blob<M: Medium>(
         &self,
         pm: &M,
         owner: u64,
@@ -139,7 +146,7 @@ impl BlobStore {
         if !referred.insert(block) {
             report.fault(|| format!("blob I3: two slots refer to block {word:#x}"));
         }
-        // SAFETY: nothing else runs (contract of `check`), so nobody writes to any block.
+        // SAFETY: the caller's promise.
         match unsafe { self.verify(pm, owner, blob) } {
             Ok(content) => {
                 report.content_bytes += content.len() as u64;

@@ -436,7 +436,8 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn fence(&self) {
-        // What a killed process leaves is what it stored so far: it suffices that the compiler keeps the order.
+        // SeqCst: what a killed process leaves is what it stored so far, so it suffices that the compiler keeps the order
+        // of all stores.
         compiler_fence(Ordering::SeqCst);
         if self.is_free {
             return;

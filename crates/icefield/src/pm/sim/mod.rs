@@ -348,11 +348,6 @@ impl Sim {
         log.map(|log| log.sites()).unwrap_or_default()
     }
 
-    /// Changes what one site does, from now on.
-    pub fn set_mutation(&self, mutation: Option<Arc<Mutation>>) {
-        self.state().mutator.mutation = mutation;
-    }
-
     /// Gives up the processor at one in so many steps from now on; 0: never.
     pub fn set_yield(&self, one_in: u32) {
         self.0.yield_one_in.store(one_in, Ordering::Relaxed);

@@ -41,7 +41,7 @@ impl LineId {
 pub(super) enum StoreKind {
     /// Not at all: the compiler may swap it with its neighbours.
     Relaxed,
-    /// After every earlier atomic store.
+    /// Release, or stronger: after every earlier atomic store.
     Release,
     /// Part of a bulk write: unordered against everything until it is persisted.
     Bulk,

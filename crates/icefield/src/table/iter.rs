@@ -1,11 +1,11 @@
-//! The iterator over a persistent table's records.
+//! The iterator over any table's records.
 
+use super::{Cursor, Owned, SCAN_PAGE, Table};
 use crate::Result;
-use crate::table::{Cursor, Owned, SCAN_PAGE, Table};
 
 type Record<T> = (Owned<<T as Table>::Key>, Owned<<T as Table>::Value>);
 
-/// An iterator over a table's records, from a table's `iter()`; reads ahead a page at a time. Sees what
+/// An iterator over a table's records, from [`Table::iter`] and the tables' own `iter()`; reads ahead a page at a time. Sees what
 /// [`Table::scan`] does.
 ///
 /// ```
