@@ -196,6 +196,31 @@ fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
     Ok(())
 }
 
+/// The estimate goes on where it stood when the table was closed; after a crash a sample tells, so that `reserve` does not
+/// begin with nothing.
+#[test]
+fn the_estimate_outlives_its_session() -> Check {
+    let options = || SimOptions { recording: false, ..SimOptions::default() };
+    let sim = Sim::new(options());
+    let table = Plush::<u64, u64>::options().hash_seed([1, 2]).create_on(sim.clone())?;
+    let keys = 100_000;
+    for key in 0..keys {
+        table.put(key, key)?;
+    }
+    let crashed = Sim::from_image(&sim.image(), options());
+    let crashed = Plush::<u64, u64>::options().open_on(crashed)?;
+    crashed.put(keys, 0)?;
+    let sampled = crashed.stats().len_estimate;
+    println!("{sampled} of {keys}");
+    assert!(sampled.abs_diff(keys) < keys / 5);
+    drop(table);
+    let closed = Sim::from_image(&sim.image(), options());
+    let closed = Plush::<u64, u64>::options().open_on(closed)?;
+    closed.put(keys, 0)?;
+    assert_eq!(closed.stats().len_estimate, keys + 1);
+    Ok(())
+}
+
 /// Logs of three megabytes are replayed by as many threads as there are.
 #[test]
 fn long_logs_are_replayed_together() -> Check {

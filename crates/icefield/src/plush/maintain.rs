@@ -85,6 +85,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// The estimate goes on from so many records.
+    pub(super) fn begin_estimate(&self, records: u64) {
+        self.estimate.add((records as i64).wrapping_sub(self.estimate.sum()));
+    }
+
     /// About how many records there are.
     pub(super) fn estimate(&self) -> u64 {
         let counted = [self.exact[0].load(Acquire), self.exact[1].load(Relaxed)];

@@ -30,7 +30,7 @@ const UPDATES_PART: usize = 4;
 /// A level is added when the last one, whose entries are continued where they overflow, holds so many quarters of what
 /// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
 /// costs searches more.
-const DUE_QUARTERS: usize = 5;
+const DUE_QUARTERS: u64 = 5;
 /// Entries of a chain that count for that: where keys crowd, more levels do not help.
 const COUNTED: usize = 3;
 
@@ -490,7 +490,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let needed = records.len();
         loop {
             let first = self.level_entry(level, index)?;
-            let size = self.state(self.tail_of(first)?)?.size;
+            let tail = self.tail_of(first)?;
+            let size = self.state(tail)?.size;
             let fits = size + needed <= self.shape.records();
             if level < self.level_count() {
                 if fits {
@@ -499,8 +500,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.migrate_down(held, level, index)?;
                 continue;
             }
-            let in_place = fits && self.runs_for(size + needed) == self.runs_for(size);
-            if in_place || fits && !self.brings_updates(first, records) {
+            // Nothing to replace, whatever its filter still knows; or no other run is needed.
+            let in_place = size == 0 && tail.id == first.id
+                || self.runs_for(size + needed) == self.runs_for(size);
+            if fits && (in_place || !self.brings_updates(first, records)) {
                 return Ok(false);
             }
             let worth = if fits { Worth::Early } else { Worth::Full };
@@ -559,6 +562,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether the last level holds a good part more than fits without continuations, by a sample.
     fn is_more_than_full(&self, level: usize) -> Result<bool> {
+        let (records, samples) = self.sampled(level)?;
+        Ok(records * 4 >= samples * self.shape.records() as u64 * DUE_QUARTERS)
+    }
+
+    /// About how many records a level holds, stale ones included.
+    fn records_of_level(&self, level: usize) -> Result<u64> {
+        let (records, samples) = self.sampled(level)?;
+        Ok((u128::from(records) * u128::from(self.shape.entries(level)) / u128::from(samples))
+            as u64)
+    }
+
+    /// About how many records all levels hold, stale ones included.
+    pub(super) fn records_of_levels(&self) -> Result<u64> {
+        (1..=self.level_count()).map(|level| self.records_of_level(level)).sum()
+    }
+
+    /// How many records some entries of a level hold, and how many entries these are.
+    fn sampled(&self, level: usize) -> Result<(u64, u64)> {
         let entries = self.shape.entries(level);
         let samples = entries.min(SAMPLES);
         let mut records = 0;
@@ -574,7 +595,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
             });
         }
-        Ok(records * 4 >= samples as usize * self.shape.records() * DUE_QUARTERS)
+        Ok((records as u64, samples))
     }
 }
 

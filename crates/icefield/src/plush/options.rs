@@ -303,8 +303,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
         let session = superblock::begin_session(&core.pm, &table)?;
+        let records = match session.was_clean {
+            true => session.records,
+            // Those of the logs are counted.
+            false => core.records_of_levels()?.saturating_add_signed(core.estimate.sum()),
+        };
+        core.begin_estimate(records);
         if session.was_clean {
-            core.note_count(core.changes(), session.records);
+            core.note_count(core.changes(), records);
         }
         let recovery = report(session, resolved, started);
         Ok(Plush { core, recovery })
