@@ -66,13 +66,14 @@ where
         if looks {
             self.core.hint_search(hash);
         } else {
-            self.core.root.prefetch(self.core.root_entry(hash));
+            self.core.root.prefetch_to_write(self.core.root_entry(hash));
         }
     }
 
     #[inline(always)]
     fn second(&mut self, ahead: &mut Ahead<'t>) {
         if !ahead.looks {
+            self.core.root.prefetch_push(self.core.root_entry(ahead.hash), 0);
             return;
         }
         ahead.likely = self.core.likely(ahead.hash, self.core.levels_on_top());

@@ -31,6 +31,8 @@ pub(super) const MAX_PREFIX: u32 = 30;
 pub(super) const JOURNALS: usize = 4;
 /// Two to this power are the most recovery logs.
 pub(super) const MAX_LOG_BITS: u32 = 6;
+/// The most chunks of a recovery log.
+pub(super) const MAX_LOG_CHUNKS: usize = 64;
 /// The most records of a recovery log's chunk.
 pub(super) const MAX_LOG_RECORDS: u32 = 1 << 20;
 
@@ -281,7 +283,7 @@ impl Shape {
             && (1..=SLOTS as u32).contains(&self.slots)
             && self.log_bits <= self.root_bits
             && self.log_bits <= MAX_LOG_BITS
-            && (2..=64).contains(&self.log_chunks)
+            && (2..=MAX_LOG_CHUNKS as u32).contains(&self.log_chunks)
             && (1..=MAX_LOG_RECORDS).contains(&self.log_records)
     }
 

@@ -99,6 +99,7 @@
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
 //! | E5 | epoch of a root entry (Release) | the same (Acquire) | that former records are durable below |
 //! | E6 | relief of a root entry (Release) | the same (Acquire) | that level 1 holds nothing more for it |
+//! | E7 | how far a log is filled, and may be (Release) | the same (Acquire) | the chunk's turn, durable; that its former records have left |
 //!
 //! # 7. Crash
 //!

@@ -13,13 +13,13 @@
 //! record becomes one that belongs to no epoch, its last word first, so that no mixture of old and new words counts;
 //! above it, the flags are turned back.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
 use super::core::lock;
 use super::epoch::LogEpoch;
-use super::layout::{ChunkHead, Shape};
+use super::layout::{ChunkHead, MAX_LOG_BITS, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, decode, encode};
 use super::words::{Measure, RecordOf};
 use crate::key::{Key, Value};
@@ -37,22 +37,59 @@ pub(super) struct RecoveryLogs<K: ?Sized, V: ?Sized> {
     logs: Box<[Log]>,
 }
 
+/// Two lines of the processor's, which it likes to fetch together: every write of a log's changes them.
+#[repr(align(128))]
 struct Log {
-    filling: Mutex<Filling>,
+    /// [`Filling`].
+    filling: AtomicU64,
+    /// Chunks begun so far; the last of them is being filled.
+    turn: AtomicU64,
+    /// Up to which turn chunks may be begun.
+    ready: AtomicU64,
+    /// One thread at a time begins a chunk.
+    beginning: Mutex<()>,
     /// One thread at a time makes the next chunk ready.
     recycling: Mutex<()>,
     /// Records written, by chunk.
-    written: Box<[AtomicU32]>,
+    written: [AtomicU32; MAX_LOG_CHUNKS],
 }
 
+/// How far a log has been filled, and what a place in it says of its chunk, so that nobody has to divide for it.
 #[derive(Clone, Copy)]
 struct Filling {
-    /// Chunks begun so far; the last of them is being filled.
-    turn: u64,
-    /// Records of it that were handed out.
+    /// Records of the chunk that were handed out.
     handed_out: u32,
-    /// Up to which turn chunks may be begun.
-    ready: u64,
+    chunk: u32,
+    /// Whether the flag is set in this turn's records.
+    flag: bool,
+    /// The lower bits of the turn: the word never comes again while somebody looks at it.
+    low_turn: u64,
+}
+
+/// Bits of its word for the records that were handed out, and for the chunk.
+const HANDED_OUT_BITS: u32 = 21;
+const CHUNK_BITS: u32 = 6;
+const _: () = assert!(MAX_LOG_RECORDS < 1 << HANDED_OUT_BITS);
+const _: () = assert!(MAX_LOG_CHUNKS <= 1 << CHUNK_BITS);
+
+impl Filling {
+    #[inline]
+    fn pack(self) -> u64 {
+        let low_bits = u64::from(self.chunk) << 1 | u64::from(self.flag);
+        (self.low_turn << (CHUNK_BITS + 1) | low_bits) << HANDED_OUT_BITS
+            | u64::from(self.handed_out)
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        let above = word >> HANDED_OUT_BITS;
+        Self {
+            handed_out: (word & ((1 << HANDED_OUT_BITS) - 1)) as u32,
+            chunk: (above >> 1 & ((1 << CHUNK_BITS) - 1)) as u32,
+            flag: above & 1 == 1,
+            low_turn: above >> (CHUNK_BITS + 1),
+        }
+    }
 }
 
 /// A record's place in a log, handed out to one thread.
@@ -81,14 +118,14 @@ fn flag_of(turn: u64, chunks: u64) -> u64 {
 impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Those of a table whose region is as long as it must be.
     pub(super) fn new(region: Region, shape: Shape, measure: Measure<K, V>) -> Self {
+        let full = Filling { handed_out: shape.log_records, chunk: 0, flag: false, low_turn: 0 };
         let log = || Log {
-            filling: Mutex::new(Filling {
-                turn: 0,
-                handed_out: shape.log_records,
-                ready: shape.log_chunks.into(),
-            }),
+            filling: AtomicU64::new(full.pack()),
+            turn: AtomicU64::new(0),
+            ready: AtomicU64::new(shape.log_chunks.into()),
+            beginning: Mutex::new(()),
             recycling: Mutex::new(()),
-            written: (0..shape.log_chunks).map(|_| AtomicU32::new(0)).collect(),
+            written: std::array::from_fn(|_| AtomicU32::new(0)),
         };
         Self { measure, region, shape, logs: (0..1 << shape.log_bits).map(|_| log()).collect() }
     }
@@ -183,34 +220,62 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Hands out the next record of a log; `None` when a chunk must be made ready first.
     #[inline]
     pub(super) fn hand_out(&self, pm: &impl Medium, log: usize) -> Result<Option<Place>> {
+        let word = &self.logs[log].filling;
         let mut filling = self.filling(pm, log);
-        if filling.handed_out == self.shape.log_records {
-            if filling.turn == filling.ready {
-                return Ok(None);
+        loop {
+            if filling.handed_out == self.shape.log_records {
+                if !self.begin_chunk(pm, log)? {
+                    return Ok(None);
+                }
+                filling = self.filling(pm, log);
+                continue;
             }
-            self.begin_chunk(pm, log, &mut filling)?;
+            let next = Filling { handed_out: filling.handed_out + 1, ..filling };
+            pm.beside();
+            // Acquire (E7): pairs with the Release in `fill`; the turn is durable.
+            match word.compare_exchange_weak(filling.pack(), next.pack(), Acquire, Acquire) {
+                Ok(_) => break,
+                Err(now) => filling = Filling::unpack(now),
+            }
         }
-        let record = filling.handed_out;
-        filling.handed_out += 1;
-        let flag = flag_of(filling.turn, self.chunks()) != 0;
-        let (log, chunk) = (log as u32, self.chunk_of(filling.turn) as u32);
-        Ok(Some(Place { log, chunk, record, flag }))
+        let Filling { handed_out: record, chunk, flag, .. } = filling;
+        Ok(Some(Place { log: log as u32, chunk, record, flag }))
     }
 
+    /// Begins the next chunk of a log, unless that has been done or there is none: whether one has room.
     #[cold]
-    fn begin_chunk(&self, pm: &impl Medium, log: usize, filling: &mut Filling) -> Result<()> {
-        let turn = filling.turn + 1;
+    fn begin_chunk(&self, pm: &impl Medium, log: usize) -> Result<bool> {
+        let own = &self.logs[log];
+        let _beginning = lock(pm, &own.beginning);
+        if self.filling(pm, log).handed_out < self.shape.log_records {
+            return Ok(true);
+        }
+        // Relaxed: changed under the mutex. Acquire (E7): pairs with the Release in `make_ready`.
+        let turn = own.turn.load(Relaxed) + 1;
+        if turn > own.ready.load(Acquire) {
+            return Ok(false);
+        }
         let chunk = self.chunk_of(turn);
         let head = self.head(pm, log, chunk)?;
-        self.logs[log].written[chunk].store(0, Relaxed);
+        own.written[chunk].store(0, Relaxed);
         // What the chunk has had before, all of it (L2): it may have been acknowledged before it was durable.
         pm.settle();
         pm.writable()?;
         head.turn.store(pm, turn, Release);
         // P1: the records to come count by this turn's flag; those there are do not any more (L3).
         pm.persist(&head.turn);
-        *filling = Filling { turn, handed_out: 0, ..*filling };
-        Ok(())
+        self.fill(log, turn, 0);
+        Ok(true)
+    }
+
+    /// Goes on with a chunk, of which so many records were handed out.
+    fn fill(&self, log: usize, turn: u64, handed_out: u32) {
+        let (own, chunk) = (&self.logs[log], self.chunk_of(turn) as u32);
+        let flag = flag_of(turn, self.chunks()) != 0;
+        own.turn.store(turn, Relaxed);
+        let filling = Filling { handed_out, chunk, flag, low_turn: turn };
+        // Release (E7): pairs with the Acquire in `hand_out`; the turn is durable.
+        own.filling.store(filling.pack(), Release);
     }
 
     /// Writes a record to its place. Flushed: durable by the thread's next fence.
@@ -253,13 +318,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         spans: &mut Vec<Span>,
     ) -> Result<()> {
         let mut stored = Ok(());
+        // A log's places come in order: each is behind the log's last span, or begins one.
+        let mut last_spans = [usize::MAX; 1 << MAX_LOG_BITS];
         for (place, record, epoch) in records {
             stored = stored.and(self.store(pm, place, record, epoch).map(|_| ()));
             let &Place { log, chunk, record: first, .. } = place;
-            let before = |span: &&mut Span| (span.log, span.chunk, span.end) == (log, chunk, first);
-            match spans.iter_mut().find(before) {
-                Some(span) => span.end += 1,
-                None => spans.push(Span { log, chunk, first, end: first + 1 }),
+            let last = &mut last_spans[log as usize];
+            match spans.get_mut(*last) {
+                Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += 1,
+                _ => {
+                    *last = spans.len();
+                    spans.push(Span { log, chunk, first, end: first + 1 });
+                }
             }
         }
         stored?;
@@ -290,8 +360,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// Whether a chunk must be made ready before anything can be written.
     #[inline]
     pub(super) fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
-        let filling = self.filling(pm, log);
-        filling.handed_out == self.shape.log_records && filling.turn == filling.ready
+        let own = &self.logs[log];
+        // Acquire (E7), all: as in `begin_chunk`. If a chunk is begun meanwhile, the one before it is full all the same.
+        self.filling(pm, log).handed_out == self.shape.log_records
+            && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
     /// Lets one thread at a time make a chunk of a log ready. Comes before every lock of a root entry.
@@ -305,8 +377,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         pm: &impl Medium,
         log: usize,
     ) -> Result<Vec<(RecordOf<K, V>, LogEpoch)>> {
-        let filling = *self.filling(pm, log);
-        let turn = filling.ready + 1;
+        // Relaxed: only who recycles changes it.
+        let turn = self.logs[log].ready.load(Relaxed) + 1;
         let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
             return Ok(Vec::new());
         };
@@ -323,12 +395,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
 
     /// None of the records of [`RecoveryLogs::oldest`] is needed any more.
     pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
-        self.filling(pm, log).ready += 1;
+        pm.beside();
+        // Release (E7): who begins the chunk finds its records moved on.
+        self.logs[log].ready.fetch_add(1, Release);
     }
 
-    fn filling(&self, pm: &impl Medium, log: usize) -> MutexGuard<'_, Filling> {
-        // Three numbers, changed together after everything that can fail.
-        lock(pm, &self.logs[log].filling)
+    #[inline]
+    fn filling(&self, pm: &impl Medium, log: usize) -> Filling {
+        pm.beside();
+        // Acquire (E7): as in `hand_out`.
+        Filling::unpack(self.logs[log].filling.load(Acquire))
     }
 
     /// The turns of a log's chunks that were begun, oldest first.
@@ -416,8 +492,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             flush(pm, slot);
         }
         // Durable by the opening's next fence: before the first record of the session.
-        let ready = last.max(self.chunks());
-        *self.filling(pm, log) = Filling { turn: last, handed_out, ready };
+        // Relaxed: nobody else knows the table yet.
+        self.logs[log].ready.store(last.max(self.chunks()), Relaxed);
+        self.fill(log, last, handed_out);
         Ok(())
     }
 
@@ -467,5 +544,21 @@ mod tests {
     fn flags_change_from_round_to_round() {
         let flags: Vec<_> = (1..=8).map(|turn| flag_of(turn, 2) != 0).collect();
         assert_eq!(flags, [true, true, false, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn how_far_a_log_is_filled_fits_a_word() {
+        let turns = [0, 1, LAST_TURN, LAST_TURN + 7];
+        for (chunk, turn) in (0..MAX_LOG_CHUNKS as u32).zip(turns.into_iter().cycle()) {
+            for handed_out in [0, 1, MAX_LOG_RECORDS] {
+                let flag = chunk % 3 == 1;
+                let filling = Filling { handed_out, chunk, flag, low_turn: turn };
+                let unpacked = Filling::unpack(filling.pack());
+                assert_eq!((unpacked.handed_out, unpacked.chunk), (handed_out, chunk));
+                assert_eq!((unpacked.flag, unpacked.pack()), (flag, filling.pack()));
+                let next = Filling { handed_out: handed_out + 1, ..unpacked };
+                assert!(handed_out == MAX_LOG_RECORDS || next.pack() == filling.pack() + 1);
+            }
+        }
     }
 }

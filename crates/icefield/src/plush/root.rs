@@ -358,7 +358,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     /// Asks for where the record will be that comes after so many more.
     #[inline]
     pub(super) fn prefetch_push(&self, entry: usize, more: usize) {
-        // Relaxed: asked under the lock.
+        // Relaxed: it decides nothing.
         let at = self.heads[entry].size.load(Relaxed) as usize + more;
         if at < self.records {
             prefetch_write(&self.slot(entry, at)[0]);
@@ -367,12 +367,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         }
     }
 
-    /// Asks for an entry ahead of time: what a writer looks at.
+    /// Asks for an entry ahead of time.
+    #[inline]
     pub(super) fn prefetch(&self, entry: usize) {
         prefetch_read(&self.heads[entry]);
     }
 
-    /// The same for a reader, who looks at all fingerprints.
+    /// The same for who will lock it.
+    #[inline]
+    pub(super) fn prefetch_to_write(&self, entry: usize) {
+        prefetch_write(&self.heads[entry]);
+    }
+
+    /// The same for who looks at all fingerprints.
     pub(super) fn prefetch_fingerprints(&self, entry: usize) {
         let words = &self.fingerprints[entry * self.words..(entry + 1) * self.words];
         words.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));

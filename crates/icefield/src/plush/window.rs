@@ -56,6 +56,8 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     writes: Vec<Write<K, V>>,
     /// Root entries, and how many records each of them will get.
     held: Vec<(Held<'t, M>, usize)>,
+    /// Where log records have been written; empty between commits.
+    spans: Vec<Span>,
     /// Inside the gate while anything is held; after `held`, so that the locks go first.
     pass: Option<Pass<'t>>,
 }
@@ -74,7 +76,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     pub(super) fn new(core: &'t Core<K, V, M>) -> Self {
         let room = if core.pm.fence_syncs() { SYNC_WINDOW } else { WINDOW };
         let (staged, writes) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
-        Self { core, room, staged, writes, held: Vec::with_capacity(WINDOW), pass: None }
+        let held = Vec::with_capacity(WINDOW);
+        Self { core, room, staged, writes, held, spans: Vec::new(), pass: None }
     }
 
     /// Runs one write: in the open window or in a new one. `answer` gets what became of it and of earlier ones, in
@@ -89,7 +92,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     ) -> Result<bool> {
         self.core.pm.writable()?;
         self.core.fits(probe, value)?;
-        if self.staged.len() == self.room || (mode.looks() && self.has(probe)) {
+        if self.staged.len() == self.room {
             self.commit(answer)?;
         }
         loop {
@@ -137,13 +140,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     ) -> Result<Step> {
         let core = self.core;
         let entry = core.root_entry(probe.hash);
-        let at = match self.held.iter().position(|(held, _)| held.entry == entry) {
-            Some(at) => at,
-            None => match core.root.try_lock(&core.pm, entry) {
-                Some(held) => {
-                    self.held.push((held, 0));
-                    self.held.len() - 1
-                }
+        // Who gets the lock did not have it: few operations meet an entry again.
+        let at = match core.root.try_lock(&core.pm, entry) {
+            Some(held) => {
+                self.held.push((held, 0));
+                self.held.len() - 1
+            }
+            None => match self.held.iter().position(|(held, _)| held.entry == entry) {
+                Some(_) if mode.looks() && self.has(probe) => return Ok(Step::Later),
+                Some(at) => at,
                 None => return Ok(Step::Later),
             },
         };
@@ -178,7 +183,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
                 return Err(error);
             }
         };
-        core.root.prefetch_push(held.entry, *staged);
+        if mode.looks() || *staged > 0 {
+            // Else the ring has asked for it.
+            core.root.prefetch_push(held.entry, *staged);
+        }
         *staged += 1;
         let record = mode.record(core.key_words(probe), written.value);
         self.writes.push(Write { at, hash: probe.hash, record, place, written });
@@ -208,7 +216,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<()> {
         let core = self.core;
-        let mut spans = Vec::new();
+        let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
         let logged = self.log_all(&writes, &mut spans);
         let (mut written, mut records) = (0, 0);
@@ -222,6 +230,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         core.note_written(written, records);
         core.logs.finish_all(&spans);
+        spans.clear();
+        self.spans = spans;
         let helds = self.held.iter().map(|(held, _)| held);
         if core.pm.fence_syncs() {
             core.step_together(&helds.collect::<Vec<_>>());
