@@ -12,12 +12,12 @@
 //!
 //! Only `run` may decide anything, and only `third` besides may change anything: it may take locks. Hints and peeks see
 //! memory as it was earlier, and other operations of the same batch run in between; so an entry should hold the hash, and
-//! never a pointer into a table that may be resized.
+//! never a pointer into a table that may be resized, unless it stays where it is then (and even so it is a hint).
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
-pub use super::group::prefetch::{prefetch_read, prefetch_write};
+pub use super::group::prefetch::{prefetch_read, prefetch_second_level, prefetch_write};
 
 /// The longest ring: beyond this many the processor has no fill buffers left, and entries would leave the first-level
 /// cache.
@@ -275,8 +275,10 @@ mod tests {
     fn prefetching_takes_any_address() {
         let word = 0_u64;
         prefetch_read(&raw const word);
+        prefetch_second_level(&raw const word);
         prefetch_write(&raw const word);
         prefetch_read(std::ptr::null::<u64>());
+        prefetch_second_level(std::ptr::null::<u64>());
         prefetch_write(std::ptr::without_provenance::<u64>(usize::MAX));
     }
 }

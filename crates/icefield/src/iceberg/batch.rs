@@ -11,7 +11,7 @@ use super::layout::{Shape, Slot, fingerprint};
 use super::window::{WINDOW, Writer};
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_write};
+use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, BatchWriter};
@@ -19,7 +19,10 @@ use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe};
 use crate::table::{Arg, Owned, same_length};
 
-/// How far ahead the ring fetches fingerprints, and when it looks at them to fetch slots; how many at a time.
+/// How far ahead the ring of reads fetches fingerprints, and when it looks at them to fetch slots.
+const READ_RING: usize = 64;
+const READ_PEEK: usize = 24;
+/// The same of writes; and how many operations at a time in both.
 const RING: usize = 48;
 const PEEK: usize = 16;
 pub(super) const BURST: usize = 8;
@@ -31,35 +34,39 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         hint(self.front_line(self.shape().front(hash)).0);
     }
 
-    /// Looks at the fingerprints and asks for the slots that will be read. Decides nothing.
+    /// Looks at the fingerprints, asks for the slots that will be read, and tells which two they are: often the same one
+    /// twice, which costs less than a branch that nobody can guess. Where there is none, asks for the words of the back
+    /// buckets. Decides nothing.
     #[inline(always)]
-    fn fetch_slot(&self, isa: impl Isa, hash: u64) {
+    fn fetch_slots(&self, isa: impl Isa, hash: u64, mask: u64) -> Option<[&Slot; 2]> {
         let shape = self.shape();
         let bucket = shape.front(hash);
         let line = self.front_line(bucket);
-        let candidates = line.candidates_on(isa, fingerprint(hash), self.front_mask());
+        let candidates = line.candidates_on(isa, fingerprint(hash), mask);
         if candidates == 0 {
-            return self.fetch_back_slot(shape.back(hash), hash);
-        }
-        if let Some(slot) = self.front_at(bucket, candidates.trailing_zeros()) {
-            prefetch_read(slot);
+            self.fetch_words(shape.back(hash));
+            return None;
         }
         let others = candidates & (candidates - 1);
-        if others != 0
-            && let Some(slot) = self.front_at(bucket, others.trailing_zeros())
-        {
-            prefetch_read(slot);
-        }
+        let others = if others == 0 { candidates } else { others };
+        let slots = self.front_bucket(bucket)?;
+        let first = slots.get(candidates.trailing_zeros() as usize)?;
+        let second = slots.get(others.trailing_zeros() as usize)?;
+        prefetch_second_level(first);
+        prefetch_second_level(second);
+        Some([first, second])
     }
 
+    /// Looks at the words of the two back buckets, and asks for the slot that will be read there. Decides nothing.
     #[inline(always)]
-    fn fetch_back_slot(&self, buckets: [u64; 2], hash: u64) {
+    fn fetch_back_slot(&self, hash: u64) {
+        let buckets = self.shape().back(hash);
         let words = buckets.map(|bucket| self.back_word(bucket).load());
         let candidates = candidates_back(words, fingerprint(hash));
         if candidates != 0 {
             let (which, slot) = place_of(candidates);
             if let Some(slot) = self.back_at(buckets[which], slot) {
-                prefetch_read(slot);
+                prefetch_second_level(slot);
             }
         }
     }
@@ -163,8 +170,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
     fn run<I: Isa>(self, isa: I) -> Result<()> {
         let pin = self.table.core.pin();
         let (count, mut failure) = (self.keys.len(), Ok(()));
-        let ring = Ring { reads: self, isa, pin: &pin, failure: &mut failure };
-        pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, ring);
+        let mask = self.table.core.front_mask();
+        let ring = Ring { reads: self, isa, mask, pin: &pin, failure: &mut failure };
+        pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, READ_PEEK, ring);
         failure
     }
 }
@@ -173,37 +181,57 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
 struct Ring<'r, R, I> {
     reads: R,
     isa: I,
+    /// The slots of a front bucket.
+    mask: u64,
     pin: &'r Pin<'r>,
     failure: &'r mut Result<()>,
 }
 
-impl<K, V, M, I> Stages for Ring<'_, Reads<'_, '_, K, V, M>, I>
+/// A read that lies ahead: its key's hash, and two slots of which one probably holds its record. They are no more than
+/// that, but stay slots whatever happens to the table: yards are never unmapped.
+#[derive(Clone, Copy)]
+struct Ahead<'a> {
+    hash: u64,
+    slots: Option<[&'a Slot; 2]>,
+}
+
+impl<'a, K, V, M, I> Stages for Ring<'_, Reads<'a, '_, K, V, M>, I>
 where
     K: Key + ?Sized,
     V: Value + ?Sized,
     M: Medium,
     I: Isa,
 {
-    type Entry = u64;
+    type Entry = Ahead<'a>;
 
     #[inline(always)]
-    fn first(&mut self, index: usize) -> u64 {
+    fn first(&mut self, index: usize) -> Ahead<'a> {
         let core = &self.reads.table.core;
         let hash = core.records.probe(self.reads.keys[index]).hash;
         core.fetch_line(hash, prefetch_read);
-        hash
+        Ahead { hash, slots: None }
     }
 
     #[inline(always)]
-    fn second(&mut self, hash: &mut u64) {
-        self.reads.table.core.fetch_slot(self.isa, *hash);
+    fn second(&mut self, ahead: &mut Ahead<'a>) {
+        ahead.slots = self.reads.table.core.fetch_slots(self.isa, ahead.hash, self.mask);
     }
 
     #[inline(always)]
-    fn run(&mut self, index: usize, hash: u64) -> ControlFlow<()> {
+    fn third(&mut self, ahead: Ahead<'a>) {
+        if ahead.slots.is_none() {
+            self.reads.table.core.fetch_back_slot(ahead.hash);
+        }
+    }
+
+    #[inline(always)]
+    fn run(&mut self, index: usize, ahead: Ahead<'a>) -> ControlFlow<()> {
         let Reads { table, keys, found } = &mut self.reads;
-        let probe = Probe { hash, key: K::raw(keys[index]) };
-        let value = table.core.lookup_on(self.isa, self.pin, &probe);
+        let (Ahead { hash, slots }, core, key) = (ahead, &table.core, K::raw(keys[index]));
+        let value = match slots.and_then(|slots| core.lookup_in(slots, hash, key.word())) {
+            Some(word) => Ok(Some(word)),
+            None => core.lookup_on(self.isa, self.pin, &Probe { hash, key }),
+        };
         match value.and_then(|word| word.map(|word| table.own_value(word)).transpose()) {
             Ok(value) => {
                 found[index] = value;

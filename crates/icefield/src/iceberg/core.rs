@@ -201,6 +201,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.front.at((bucket * u64::from(self.yards.front) + u64::from(slot)) * SLOT_BYTES)
     }
 
+    /// All slots of a front bucket; `None` where there are none.
+    #[inline(always)]
+    pub(super) fn front_bucket(&self, bucket: u64) -> Option<&[Slot]> {
+        let slots = self.yards.front;
+        self.front.slice_at(bucket * u64::from(slots) * SLOT_BYTES, slots as usize)
+    }
+
     /// A slot of the back yard; `None` where there is none.
     #[inline(always)]
     pub(super) fn back_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {

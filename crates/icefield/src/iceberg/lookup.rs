@@ -52,6 +52,36 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         is_last.then_some(found)
     }
 
+    /// The value word of a key that is in one of two slots of the yards, whichever they are and whatever led there: in a
+    /// table whose shape is stable a key is in one slot at most, wherever that is (I2, I4), so it needs no fingerprint.
+    /// `None`: it takes [`Core::lookup_on`], as it always does where keys are not words.
+    #[inline(always)]
+    pub(super) fn lookup_in(&self, slots: [&Slot; 2], hash: u64, key: u64) -> Option<u64> {
+        let shape = self.shape();
+        if !self.records.keys_are_words()
+            || key == EMPTY_KEY
+            || !shape.is(Phase::Stable)
+            || !self.loads_whole
+        {
+            return None;
+        }
+        let [likely, other] = slots;
+        let is_likely = self.pm.peek(|| likely.key(&self.pm)) == key;
+        let slot = if is_likely { likely } else { other };
+        if self.pm.peek(|| slot.key(&self.pm)) != key {
+            return None;
+        }
+        let [now, value] = slot.load(&self.pm);
+        self.pm.beside();
+        // The last looks, as in `lookup_slowly`: only who holds the lock of this line changes a slot with this key.
+        let line = self.front_line(shape.front(hash));
+        if now == key && !line.is_locked() && self.shape() == shape {
+            return Some(value);
+        }
+        self.pm.forget_reads();
+        None
+    }
+
     /// [`Core::lookup`] in all cases.
     #[inline(never)]
     fn lookup_slowly(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {

@@ -68,13 +68,15 @@
 //!
 //! # 5. Operations
 //!
-//! Each with its linearization point. *get*: a load of the slot that holds the key; the answer waits until the lock bit
-//! has been seen clear, so what was loaded is durable. For a miss: a moment between its loads at which the key was
-//! nowhere (records never change their level, and a move publishes the new place before it gives up the old one, which
-//! is looked at first). *insert* of an absent key: the store of the key word, but no read answers by it before its
-//! fingerprint is there, unless an old one leads it to the slot, and then it waits for the lock. *update*: the store of
-//! the value word. *remove*: the store of the empty key word. *compute*: as what it decides; when nothing, as *get*.
-//! *clear*: the store of the DRAM shape word. *scan*: each bucket, record by record. *len*: none; exact when quiescent.
+//! Each with its linearization point. *get*: a load of the slot that holds the key, found by its fingerprint, or in a
+//! batch where an earlier look at the fingerprints has led (while the shape is stable a key is in one slot at most);
+//! the answer waits until the lock bit has been seen clear, so what was loaded is durable. For a miss: a moment between
+//! its loads at which the key was nowhere (records never change their level, and a move publishes the new place before
+//! it gives up the old one, which is looked at first). *insert* of an absent key: the store of the key word, but no
+//! read answers by it before its fingerprint is there, unless an old one leads it to the slot, and then it waits for
+//! the lock. *update*: the store of the value word. *remove*: the store of the empty key word. *compute*: as what it
+//! decides; when nothing, as *get*. *clear*: the store of the DRAM shape word. *scan*: each bucket, record by record.
+//! *len*: none; exact when quiescent.
 //!
 //! # 6. Ordering
 //!

@@ -107,6 +107,32 @@ impl Bucket {
         self.judge(found);
     }
 
+    /// As a batch reads first: the slot that it has fetched, whatever the fingerprints say by now, then the lock bit. A
+    /// miss is none, for it decides nothing.
+    fn read_where_hinted(&self) {
+        // Acquire (E3).
+        let found = Some(self.slot.load(Ordering::Acquire)).filter(|&change| is_present(change));
+        self.wait_unlocked();
+        if found.is_some() {
+            self.judge(found);
+        }
+    }
+
+    /// Such a read, then one that goes by the fingerprints: the key does not go away in between.
+    fn read_where_hinted_and_again(&self) {
+        // Acquire (E3).
+        let first = self.slot.load(Ordering::Acquire);
+        self.wait_unlocked();
+        let second = self.find();
+        self.wait_unlocked();
+        if is_present(first) {
+            assert!(
+                second.is_some_and(|second| second >= first),
+                "an older state after a newer one"
+            );
+        }
+    }
+
     /// Looks at the lock bit before the slot.
     fn read_too_early(&self) {
         self.wait_unlocked();
@@ -194,6 +220,15 @@ fn a_record_that_comes_again_in_the_same_slot_is_durable_when_it_is_read() {
 #[test]
 fn two_reads_do_not_go_back_in_time() {
     race(1, [Bucket::put, Bucket::read_twice]);
+}
+
+#[test]
+fn a_record_that_is_read_where_a_hint_says_is_durable() {
+    race(ABSENT, [Bucket::put, Bucket::read_where_hinted]);
+    race(1, [Bucket::put, Bucket::read_where_hinted]);
+    race(1, [Bucket::remove, Bucket::read_where_hinted]);
+    race(ABSENT, [Bucket::put, Bucket::read_where_hinted_and_again]);
+    race(1, [Bucket::put, Bucket::read_where_hinted_and_again]);
 }
 
 #[test]

@@ -18,6 +18,25 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
+/// Asks for the line of `address`, to read it, as far as the second-level cache: more lines can be on their way there than
+/// the first level has buffers for.
+#[inline(always)]
+pub fn prefetch_second_level<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE is part of x86-64; a hint touches no memory that the program can observe.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(address.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a hint touches no memory that the program can observe.
+    unsafe {
+        core::arch::asm!("prfm pldl2keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
 /// Asks for the line of `address` in a state in which this processor may write it. Not for reads: it takes the line
 /// away from every other processor.
 #[inline(always)]
