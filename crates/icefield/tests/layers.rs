@@ -3,6 +3,8 @@
 
 #[path = "layers/examples.rs"]
 mod examples;
+#[path = "layers/orderings.rs"]
+mod orderings;
 #[path = "layers/source.rs"]
 mod source;
 
@@ -257,6 +259,11 @@ fn sources_keep_the_style() {
 #[test]
 fn exported_types_and_calls_show_themselves() {
     assert_none(examples::faults(&library()));
+}
+
+#[test]
+fn orderings_have_reasons() {
+    assert_none(orderings::faults(&library()));
 }
 
 /// The designs that have a name in files, and the scenarios that say for each how often they run.

@@ -36,7 +36,7 @@ public_face! {
     clear: "Removes every record by one durable store: a crash leaves all or none of them. Writers wait \
         while the slots are emptied.",
     reserve: "Makes room for `additional` more records, doubling ahead.",
-    insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns, 32 operations sharing \
+    insert_batch: "[`insert`](Self::insert) of each record in order; durable when it returns, 32 operations sharing \
         one fence. After a crash inside it any subset of the keys may have been inserted, per key a \
         prefix.",
     sync: "Returns at once: every operation is durable when it returns.",

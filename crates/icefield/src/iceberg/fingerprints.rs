@@ -102,6 +102,7 @@ impl FrontLine<'_> {
 
     /// The byte of a slot. For `check`.
     pub(super) fn byte(self, slot: u32) -> u8 {
+        // Acquire (E2).
         let byte = byte_of(self.0.0[slot as usize / 8].load(Acquire), slot % 8);
         if slot == MAX_FRONT - 1 { byte & 0x7F } else { byte }
     }

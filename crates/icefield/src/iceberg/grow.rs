@@ -80,6 +80,7 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
+        // Release (E5), as MOVED: who takes the bucket next sees what was done so far.
         self.0.store(UNMOVED, Release);
     }
 }

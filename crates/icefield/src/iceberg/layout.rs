@@ -69,6 +69,7 @@ impl Slot {
     #[inline(always)]
     #[track_caller]
     pub(super) fn empty(&self, pm: &impl Medium) {
+        // Release (E3), as every word of a slot.
         self.0.store_word::<0>(pm, EMPTY_KEY, Release);
     }
 }

@@ -85,7 +85,7 @@
 //! | E1 | unlock (Release) | lock (Acquire), the last look (Acquire) | everything a writer changed, durable |
 //! | E2 | fingerprint (Release) | fingerprints (Acquire) | a durable slot |
 //! | E3 | slot words (Release) | slot (Acquire) | the blob behind a reference; the lock bit set before |
-//! | E4 | shape word (Release) | the same (Acquire) | longer yards, flags of unmoved buckets |
+//! | E4 | shape word, `shape`, its `cell` (Release) | the same (Acquire) | longer yards, flags of unmoved buckets |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
 //!
 //! A slot is stored by 8-byte stores and loaded whole (`pm::Cell128`). Where the processor cannot, reads take the lock.

@@ -177,6 +177,7 @@ impl Overflow {
         for (list, head) in self.heads.iter().enumerate() {
             let _walking = lock(&self.walking[list % STRIPES]);
             if head.load(Relaxed) != 0 {
+                // Release: as where a list gets a record; an empty one publishes nothing.
                 head.store(0, Release);
             }
         }

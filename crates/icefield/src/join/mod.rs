@@ -68,7 +68,7 @@
 //! |---|---|---|---|
 //! | E1 | the present generation, under its lock | the same | all that is in its files, durable |
 //! | E2 | delta store, under its lock | the same | its entries, durable |
-//! | E3 | number of changes (Release) | the same (Acquire) | the delta filter's bits |
+//! | E3 | number of `changes`, and of pairs, `len` (Release) | the same (Acquire) | the delta filter's bits |
 //!
 //! # 7. Crash
 //!

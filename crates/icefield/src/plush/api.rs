@@ -39,7 +39,7 @@ public_face! {
     clear: "Removes every record by one durable store: a crash leaves all or none of them. Others wait while the \
         directory is emptied.",
     reserve: "Makes room for `additional` more records, adding levels ahead.",
-    insert_batch: "[`insert`](Self::insert) of each pair in order; durable when it returns. After a crash inside it \
+    insert_batch: "[`insert`](Self::insert) of each record in order; durable when it returns. After a crash inside it \
         any subset of the keys may have been inserted, per key a prefix.",
     sync: "Makes durable what was put without a log, by [`put_async`](Self::put_async) or in a relaxed \
         [`SyncMode`](crate::SyncMode); everything else is durable when its call returns.",

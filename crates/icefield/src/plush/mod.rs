@@ -97,9 +97,16 @@
 //! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
 //! | E3 | words of a slot but the first (Release) | the same (Acquire) | the payload behind a reference |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
-//! | E5 | epoch of a root entry (Release) | the same (Acquire) | that former records are durable below |
-//! | E6 | relief of a root entry (Release) | the same (Acquire) | that level 1 holds nothing more for it |
-//! | E7 | how far a log is filled, and may be (Release) | the same (Acquire) | the chunk's turn, durable; that its former records have left |
+//! | E5 | `epoch` of a root entry (Release) | the same (Acquire) | that former records are durable below |
+//! | E6 | relief of a root entry, `relieved` (Release) | the same (Acquire) | that level 1 holds nothing more for it |
+//! | E7 | words of entries, `state`, `runs`, `next`, of free lists, `link`, and of chunks, `word` (Release) | the same (Acquire) | what they count or lead to |
+//! | E7 | words of logs and journals, `turn`, `seal` (Release) | the same (Acquire) | what they close |
+//! | E7 | root words, `levels`, `phase`, `together` (Release) | the same (Acquire) | the levels; that the table is empty |
+//! | E8 | `level_count`, `exact` in DRAM (Release) | the same (Acquire) | a level that is mapped; the count that goes with the changes |
+//! | E9 | how far a log is filled, `filling`, and may be, `ready` (Release) | the same (Acquire) | the chunk's turn, durable; that its former records have left |
+//!
+//! A `cell` is any word of E7. They are stored Release and loaded Acquire also where an entry's lock, or being alone, would allow Relaxed: on
+//! the medium Release keeps the order of the stores to one line.
 //!
 //! # 7. Crash
 //!

@@ -232,7 +232,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             }
             let next = Filling { handed_out: filling.handed_out + 1, ..filling };
             pm.beside();
-            // Acquire (E7): pairs with the Release in `fill`; the turn is durable.
+            // Acquire (E9): pairs with the Release in `fill`; the turn is durable.
             match word.compare_exchange_weak(filling.pack(), next.pack(), Acquire, Acquire) {
                 Ok(_) => break,
                 Err(now) => filling = Filling::unpack(now),
@@ -250,7 +250,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         if self.filling(pm, log).handed_out < self.shape.log_records {
             return Ok(true);
         }
-        // Relaxed: changed under the mutex. Acquire (E7): pairs with the Release in `make_ready`.
+        // Relaxed: changed under the mutex. Acquire (E9): pairs with the Release in `make_ready`.
         let turn = own.turn.load(Relaxed) + 1;
         if turn > own.ready.load(Acquire) {
             return Ok(false);
@@ -274,7 +274,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         let flag = flag_of(turn, self.chunks()) != 0;
         own.turn.store(turn, Relaxed);
         let filling = Filling { handed_out, chunk, flag, low_turn: turn };
-        // Release (E7): pairs with the Acquire in `hand_out`; the turn is durable.
+        // Release (E9): pairs with the Acquire in `hand_out`; the turn is durable.
         own.filling.store(filling.pack(), Release);
     }
 
@@ -361,7 +361,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     pub(super) fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
         let own = &self.logs[log];
-        // Acquire (E7), all: as in `begin_chunk`. If a chunk is begun meanwhile, the one before it is full all the same.
+        // Acquire (E9), all: as in `begin_chunk`. If a chunk is begun meanwhile, the one before it is full all the same.
         self.filling(pm, log).handed_out == self.shape.log_records
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
@@ -396,14 +396,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     /// None of the records of [`RecoveryLogs::oldest`] is needed any more.
     pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
         pm.beside();
-        // Release (E7): who begins the chunk finds its records moved on.
+        // Release (E9): who begins the chunk finds its records moved on.
         self.logs[log].ready.fetch_add(1, Release);
     }
 
     #[inline]
     fn filling(&self, pm: &impl Medium, log: usize) -> Filling {
         pm.beside();
-        // Acquire (E7): as in `hand_out`.
+        // Acquire (E9): as in `hand_out`.
         Filling::unpack(self.logs[log].filling.load(Acquire))
     }
 
@@ -480,6 +480,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         }
         let last_word = self.log_words() - 1;
         for &(slot, flag) in &holes {
+            // Release: on the medium, after the slot's other words.
             slot[last_word].store(pm, flag | LogEpoch::NONE.bits(), Release);
             pm.flush_object(&slot[last_word]);
         }

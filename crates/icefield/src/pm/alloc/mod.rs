@@ -28,6 +28,10 @@
 //! had been handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and
 //! they are settled like any others.
 //!
+//! # Ordering
+//! The words, `bump`, `skip`, `free`, `count`, `intents`, `intent`, are stored Release and loaded Acquire where the mutex does not do
+//! that already: on the medium Release keeps the order of the stores to one line, which two intents may share.
+//!
 //! # Costs
 //! One fence an allocation of one block or several, two when they come off the list, and one to commit, none to end; four
 //! to free one or several: for structure changes, not for single records.
