@@ -95,7 +95,7 @@ pub struct Args {
     #[arg(long, default_value = "update")]
     pub ycsb_writes: YcsbWrites,
     /// Shares of the probe rows that match in `join` and `cache-misses`, in percent, e.g. `20,100`
-    /// [default: 20, 40, 60, 80, 100; and 0 in `join`]
+    /// [default: 20, 40, 60, 80, 100; in `join` also 0, TPC-H's orders, and DLHT's workload A]
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100))]
     pub selectivity: Vec<u32>,
     /// For `join`: a directory with relations to join instead of made ones, `build.u64` and one `probe-NAME.u64` or

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use super::bitmap::Bitmap;
 use super::delta::Change;
-use super::layout::BASES;
 use super::merge::MergeReport;
 use super::options::JoinOptions;
 use super::probe::{Count, Show};
@@ -468,12 +467,5 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         }
         stats.filter_pass_rate /= f64::from(sampled.max(1));
         Ok(stats)
-    }
-
-    /// The regions that a generation's records can be in, for tests that damage them.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn region_names() -> [&'static str; 2] {
-        BASES
     }
 }

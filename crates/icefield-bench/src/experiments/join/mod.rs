@@ -75,7 +75,8 @@ pub(super) fn run(session: &mut Session) -> Outcome {
     let designs = contenders(session, &relations)?;
     contest_all(session, &designs, &relations, ("join", &[Batch::Stream]))?;
     drop(relations);
-    if session.args.relations.is_some() {
+    // Those who name relations, or shares of matching rows, mean those.
+    if session.args.relations.is_some() || !session.args.selectivity.is_empty() {
         return Ok(());
     }
     let relations = Relations::tpch(session, keys);
