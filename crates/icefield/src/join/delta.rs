@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::layout::share_of;
 use crate::base::hash::Hash;
 use crate::base::memory::ZeroedArray;
+use crate::base::pipeline::prefetch_write;
 use crate::{Error, Result};
 
 /// No entry.
@@ -96,6 +97,14 @@ impl Delta {
     fn head(&self, hash: u64) -> usize {
         // The top bits, which choose the group, are no better than others.
         (hash >> 20) as usize & (self.heads.len() - 1)
+    }
+
+    /// Asks for the line of a hash's head.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if !self.heads.is_empty() {
+            prefetch_write(&raw const self.heads[self.head(hash)]);
+        }
     }
 
     fn chain(&self, hash: u64) -> impl Iterator<Item = usize> + '_ {
@@ -224,9 +233,10 @@ impl DeltaFilter {
     }
 
     pub(super) fn set(&self, hash: u64) {
-        // Relaxed: set under the store's lock before the entry is there; who learnt of the entry from the call that
-        // made it has the bits, too.
-        self.word(hash).fetch_or(Self::bits(hash), Relaxed);
+        // Relaxed, and not at once: set under the store's lock before the entry is there; who learnt of the entry from
+        // the call that made it has the bits, too.
+        let word = self.word(hash);
+        word.store(word.load(Relaxed) | Self::bits(hash), Relaxed);
     }
 
     #[inline(always)]

@@ -427,6 +427,27 @@ mod tests {
         }
     }
 
+    /// `Isa::has_bits` is made for this layout.
+    #[test]
+    fn the_bits_that_probes_ask_for_are_those_of_the_filter() {
+        use crate::base::group::{Generic, Isa};
+        let all = |words: [u64; 8], hash| {
+            Generic.has_bits(&words.map(std::sync::atomic::AtomicU64::new), hash)
+        };
+        for hash in [0, u64::MAX, 0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210] {
+            let mut words = [0; 8];
+            for word in 0..FILTER_WORDS {
+                words[FILTER_WORD + word] = 1 << filter_bit(hash, word);
+            }
+            assert!(all(words, hash));
+            for word in FILTER_WORD..FILTER_WORD + FILTER_WORDS {
+                let mut others = words;
+                others[word] = !others[word];
+                assert!(!all(others, hash), "{hash:#x}, word {word}");
+            }
+        }
+    }
+
     #[test]
     fn areas_follow_one_another() {
         for records in [0, 1, 255, 256, 10_000_000] {

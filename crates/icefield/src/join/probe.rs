@@ -1,34 +1,40 @@
 //! Probing: one line for a key that is not there, the lines of its bucket besides for one that may be.
 //!
-//! Keys go through the ring: the first stage hashes and asks for the group's line. The second reads it, without a
-//! branch that depends on the data: the key's filter bits and its bucket's ends; a key that passes is appended to a
-//! queue and its bucket's lines are asked for, another one leaves nothing. When the queue is long enough, its oldest
-//! entries have arrived, and are compared two lines at a time. So neither waits for the other, and no branch is
-//! mispredicted because a key is there or is not.
+//! Keys go through a ring: hashed, their groups' lines are asked for; when those have arrived, the filter is asked, all
+//! five words at once where the processor can, and keys that pass are noted, with no branch that depends on the data.
+//! Of a key that does not pass nothing else is done. When eight have passed their buckets' ends are read, which are in
+//! the same lines, and the buckets' lines asked for; when enough wait for those, the oldest are compared, two lines at a
+//! time. So nothing waits for anything, and no branch is mispredicted because a key is there or is not.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::base::{Areas, Extent, passes};
+use super::base::{Areas, Extent};
 use super::bitmap::Bitmap;
-use super::layout::{LINE_RECORDS, bucket_of, share_of};
+use super::layout::{LINE_RECORDS, RECORD_BYTES, bucket_of, share_of};
 use super::view::View;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
+use crate::base::hash::Hash;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
-use crate::base::pipeline::{Stages, prefetch_read, rolling_in_bursts};
+use crate::base::pipeline::prefetch_read;
 use crate::key::Word;
 use crate::pm::{CellLine, Medium};
 
 /// How far ahead of its test a group's line is asked for, and how many at a time.
 const RING: usize = 64;
 const BURST: usize = 8;
-/// Keys in the queue while their lines arrive, and how many are compared then.
+/// Keys that passed whose buckets are found at a time.
+const OPENED: usize = 8;
+const PASSED: usize = OPENED + BURST;
+const _: () = assert!(PASSED.is_power_of_two() && OPENED >= BURST);
+/// Keys that wait while their buckets' lines arrive, and how many are compared then.
 const QUEUED: usize = 48;
-const COMPARED: usize = 16;
-const QUEUE: usize = 64;
-const _: () = assert!(QUEUED + COMPARED <= QUEUE && QUEUE.is_power_of_two());
+const COMPARED: usize = 8;
+const WAITING: usize = 64;
+const _: () = assert!(QUEUED + COMPARED + OPENED <= WAITING && WAITING.is_power_of_two());
+const _: () = assert!(BURST <= OPENED && OPENED <= COMPARED && RING.is_power_of_two());
 
 /// Keys between two decisions about the filter.
 const SEGMENT: usize = 1 << 14;
@@ -185,15 +191,6 @@ fn marked(words: Vec<AtomicU64>, keys: usize) -> Bitmap {
     Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys)
 }
 
-/// A key that passed, with its bucket.
-#[derive(Clone, Copy, Default)]
-struct Candidate {
-    key: u64,
-    start: u64,
-    end: u64,
-    position: usize,
-}
-
 /// One thread's way through its keys.
 struct Prober<'a, M, K, S> {
     view: &'a View<M>,
@@ -287,6 +284,7 @@ struct Run<'r, 'a, M, K, S, const FILTER: bool, const DELTA: bool> {
 }
 
 /// What a segment tells.
+#[derive(Default)]
 struct Told {
     /// Keys that passed.
     passed: usize,
@@ -303,144 +301,220 @@ impl<M: Medium, K: Word, S: Sink, const FILTER: bool, const DELTA: bool> Kernel
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> Told {
-        let count = self.segment.len();
-        let mut told = Told { passed: 0, flagged: 0, bad: None };
         let Prober { view, areas, keys, sink, flagged, .. } = self.prober;
-        let mut queue = Queue {
+        let Some(nothing) = areas.groups.first() else { return Told::default() };
+        let queue = Queue {
             isa,
             pm: &view.frame.pm,
             areas: *areas,
-            sink,
-            entries: [Candidate::default(); QUEUE],
-            head: 0,
-            tail: 0,
-        };
-        let stages = Segment::<_, _, _, _, FILTER, DELTA> {
-            view,
-            keys,
+            keys: &keys[self.segment.clone()],
             first: self.segment.start,
-            queue: &mut queue,
-            flagged,
-            told: &mut told,
+            sink,
+            waiting: [Candidate::default(); WAITING],
+            opened: 0,
+            compared: 0,
+            bad: None,
         };
-        rolling_in_bursts::<BURST, _>(count, RING, BURST, stages);
-        queue.compare(queue.tail - queue.head);
-        told.passed = queue.tail;
-        told
+        let segment = Segment::<_, _, _, _, FILTER, DELTA> {
+            view,
+            hash: view.frame.hash,
+            ring: [(0, nothing); RING],
+            passed: [(0, 0); PASSED],
+            count: 0,
+            begun: 0,
+            queue,
+            flagged,
+            flagged_count: 0,
+        };
+        segment.run()
     }
 }
 
-/// The stages of a segment.
+/// A segment on its way.
 struct Segment<'r, 'q, M, K, S, I, const FILTER: bool, const DELTA: bool> {
     view: &'r View<M>,
-    keys: &'r [K],
-    first: usize,
-    queue: &'r mut Queue<'q, M, S, I>,
+    hash: Hash,
+    /// Hashes of keys whose groups' lines are on their way.
+    ring: [(u64, &'q CellLine); RING],
+    /// The last keys that passed: hashes and numbers.
+    passed: [(u64, usize); PASSED],
+    /// How many have passed.
+    count: usize,
+    /// How many eights of them have had their buckets found.
+    begun: usize,
+    queue: Queue<'q, M, K, S, I>,
     flagged: &'r mut [usize],
-    told: &'r mut Told,
+    flagged_count: usize,
 }
 
-impl<M, K, S, I, const FILTER: bool, const DELTA: bool> Stages
-    for Segment<'_, '_, M, K, S, I, FILTER, DELTA>
+impl<M, K, S, I, const FILTER: bool, const DELTA: bool> Segment<'_, '_, M, K, S, I, FILTER, DELTA>
 where
     M: Medium,
     K: Word,
     S: Sink,
     I: Isa,
 {
-    type Entry = u64;
-
     #[inline(always)]
-    fn first(&mut self, index: usize) -> u64 {
-        let hash = self.view.frame.hash.word(self.keys[self.first + index].to_word());
+    fn run(mut self) -> Told {
+        let count = self.queue.keys.len();
+        for index in 0..count.min(RING) {
+            self.ask(index);
+        }
+        let mut start = 0;
+        while start + RING + BURST <= count {
+            for index in start..start + BURST {
+                self.test(index);
+            }
+            for index in start + RING..start + RING + BURST {
+                self.ask(index);
+            }
+            self.go_on();
+            start += BURST;
+        }
+        for index in start..count {
+            self.test(index);
+            if index + RING < count {
+                self.ask(index + RING);
+            }
+            self.go_on();
+        }
+        if FILTER {
+            for at in self.begun * OPENED..self.count {
+                self.open(at);
+            }
+        }
+        for at in self.queue.compared..self.queue.opened {
+            self.queue.compare(at);
+        }
+        Told { passed: self.count, flagged: self.flagged_count, bad: self.queue.bad }
+    }
+
+    /// Hashes a key and asks for its group's line.
+    #[inline(always)]
+    fn ask(&mut self, index: usize) {
+        let hash = self.hash.word(self.queue.keys[index].to_word());
         let groups = self.queue.areas.groups;
-        prefetch_read(&raw const groups[share_of(hash, groups.len() as u64) as usize]);
+        let group = &groups[share_of(hash, groups.len() as u64) as usize];
+        prefetch_read(&raw const *group);
         if DELTA {
             prefetch_read(self.view.filter.word(hash));
         }
-        hash
+        self.ring[index % RING] = (hash, group);
+    }
+
+    /// Asks the filter; a key that passes is noted, without a branch.
+    #[inline(always)]
+    fn test(&mut self, index: usize) {
+        let (hash, group) = self.ring[index % RING];
+        let mut passed = true;
+        if FILTER {
+            passed = group.has_bits(self.queue.pm, self.queue.isa, hash);
+        }
+        if DELTA {
+            let flagged = self.view.filter.may_know(hash);
+            self.flagged[self.flagged_count] = self.queue.first + index;
+            self.flagged_count += usize::from(flagged);
+            passed &= !flagged;
+        }
+        if FILTER {
+            self.passed[self.count % PASSED] = (hash, index);
+            self.count += usize::from(passed);
+        } else {
+            self.queue.open(hash, group, index, passed);
+        }
+    }
+
+    /// Finds the buckets of keys that have passed and compares what has arrived, when there are enough of either.
+    #[inline(always)]
+    fn go_on(&mut self) {
+        if FILTER && self.count / OPENED > self.begun {
+            let first = self.begun * OPENED;
+            for at in first..first + OPENED {
+                self.open(at);
+            }
+            self.begun += 1;
+        }
+        if self.queue.opened - self.queue.compared >= QUEUED + COMPARED {
+            self.queue.compare_some();
+        }
     }
 
     #[inline(always)]
-    fn second(&mut self, _: &mut u64) {}
-
-    #[inline(always)]
-    fn run(&mut self, index: usize, hash: u64) -> ControlFlow<()> {
-        let Queue { pm, areas, .. } = *self.queue;
-        let group = &areas.groups[share_of(hash, areas.groups.len() as u64) as usize];
-        let extent = areas.extent(pm, group, bucket_of(hash));
-        let mut passed = extent.start < extent.end;
-        if FILTER {
-            passed &= passes(pm, group, hash);
-        }
-        if extent.bad {
-            self.told.bad = Some(hash);
-        }
-        let position = self.first + index;
-        if DELTA {
-            let flagged = self.view.filter.may_know(hash);
-            self.flagged[self.told.flagged] = position;
-            self.told.flagged += usize::from(flagged);
-            passed &= !flagged;
-        }
-        self.queue.push(self.keys[position].to_word(), extent, position, passed, group);
-        ControlFlow::Continue(())
+    fn open(&mut self, at: usize) {
+        let (hash, index) = self.passed[at % PASSED];
+        let groups = self.queue.areas.groups;
+        let group = &groups[share_of(hash, groups.len() as u64) as usize];
+        self.queue.open(hash, group, index, true);
     }
 }
 
-/// Candidates whose lines are on their way.
-struct Queue<'q, M, S, I> {
+/// A key that may be in a bucket whose lines are on their way.
+#[derive(Clone, Copy, Default)]
+struct Candidate {
+    start: u64,
+    end: u64,
+    /// Of the key, in the segment.
+    index: usize,
+}
+
+/// Candidates.
+struct Queue<'q, M, K, S, I> {
     isa: I,
     pm: &'q M,
     areas: Areas<'q>,
+    /// The segment's.
+    keys: &'q [K],
+    /// Where the segment begins.
+    first: usize,
     sink: &'q mut S,
-    entries: [Candidate; QUEUE],
-    head: usize,
-    tail: usize,
+    waiting: [Candidate; WAITING],
+    opened: usize,
+    compared: usize,
+    /// The hash of a key whose group's line cannot be.
+    bad: Option<u64>,
 }
 
-impl<M: Medium, S: Sink, I: Isa> Queue<'_, M, S, I> {
-    /// Appends a key, if it `passed`; whether it did changes no branch.
+impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
+    /// Finds a key's bucket, asks for its lines, and appends the key, if it has `passed` and the bucket is not empty;
+    /// whether that is so changes no branch.
     #[inline(always)]
-    fn push(&mut self, key: u64, extent: Extent, position: usize, passed: bool, near: &CellLine) {
-        let Extent { start, end, .. } = extent;
-        self.entries[self.tail % QUEUE] = Candidate { key, start, end, position };
-        self.tail += usize::from(passed);
-        let lines = self.areas.lines.as_ptr();
-        let first = start / LINE_RECORDS;
-        // Of a key that did not pass, a line that is there already.
-        let [first, next] = if passed {
-            let last = (end - 1) / LINE_RECORDS;
-            [lines.wrapping_add(first as usize), lines.wrapping_add(last.min(first + 1) as usize)]
-        } else {
-            [std::ptr::from_ref(near); 2]
-        };
-        prefetch_read(first);
-        prefetch_read(next);
-        if self.tail - self.head == QUEUED + COMPARED {
-            self.compare(COMPARED);
+    fn open(&mut self, hash: u64, group: &CellLine, index: usize, passed: bool) {
+        let Extent { start, end, bad } = self.areas.extent(self.pm, group, bucket_of(hash));
+        if bad {
+            self.bad = Some(hash);
         }
+        self.waiting[self.opened % WAITING] = Candidate { start, end, index };
+        self.opened += usize::from((start < end) & passed);
+        // The bucket's first line and its last, which are its lines, if it is not long.
+        let record = |at: u64| {
+            self.areas.lines.as_ptr().wrapping_byte_add(at.wrapping_mul(RECORD_BYTES) as usize)
+        };
+        prefetch_read(record(start));
+        prefetch_read(record(end.wrapping_sub(1)));
     }
 
     /// Compares the records of the oldest candidates.
     #[inline(always)]
-    fn compare(&mut self, count: usize) {
-        for at in self.head..self.head + count {
-            let candidate = self.entries[at % QUEUE];
-            self.compare_one(candidate);
+    fn compare_some(&mut self) {
+        for at in self.compared..self.compared + COMPARED {
+            self.compare(at);
         }
-        self.head += count;
+        self.compared += COMPARED;
     }
 
     #[inline(always)]
-    fn compare_one(&mut self, Candidate { key, start, end, position }: Candidate) {
+    fn compare(&mut self, at: usize) {
+        let Candidate { start, end, index } = self.waiting[at % WAITING];
+        let key = self.keys[index].to_word();
         let (first, last) = (start / LINE_RECORDS, (end - 1) / LINE_RECORDS);
-        let [one, two] = [first, last.min(first + 1)]
-            .map(|line| self.areas.lines[line as usize].find_keys(self.pm, self.isa, key));
+        let next = last.min(first + 1);
+        let one = self.areas.lines[first as usize].find_keys(self.pm, self.isa, key);
+        let two = self.areas.lines[next as usize].find_keys(self.pm, self.isa, key);
         // Bits of keys only, of the bucket's records only. With one line the second half is beyond the bucket.
         let records = (end - start).min(2 * LINE_RECORDS);
         let bucket = ((1_u32 << (2 * records)) - 1) << (2 * (start % LINE_RECORDS));
         let mask = (one & 0xFF | (two & 0xFF) << 8) & bucket & 0x5555;
+        let position = self.first + index;
         self.sink.hits(self.pm, &self.areas, position, first * LINE_RECORDS, mask);
         if last > first + 1 {
             self.compare_rest(key, first + 2..last + 1, end, position);

@@ -11,6 +11,7 @@ use super::log::{self, Log, Tail};
 use super::placed::Placed;
 use super::plan::FilterBits;
 use crate::base::hash::{Hash, HashKind};
+use crate::base::pipeline::prefetch_write;
 use crate::pm::superblock::{self, Identity, SessionEnd};
 use crate::pm::{Medium, Region};
 use crate::record::opening::impossible;
@@ -18,6 +19,8 @@ use crate::{Error, Result};
 
 /// Delta records that are always allowed, however small the base.
 const LEAST_LIMIT: u64 = 1024;
+/// How many changes ahead of a change the lines are asked for that it will touch.
+const AHEAD: usize = 16;
 /// The delta store's share of the base, unless somebody says otherwise.
 const DELTA_SHARE: u64 = 4;
 
@@ -199,16 +202,21 @@ impl<M: Medium> View<M> {
     pub(super) fn apply(&self, changes: &[(Change, ChangeEffect)]) -> Result<()> {
         let mut delta = self.delta.write().unwrap_or_else(PoisonError::into_inner);
         delta.reserve(&self.frame.hash, changes.len())?;
-        for &(change, effect) in changes {
+        let (mut added, mut removed) = (0, 0);
+        for (at, &(change, effect)) in changes.iter().enumerate() {
+            if let Some((_, later)) = changes.get(at + AHEAD) {
+                prefetch_write(self.filter.word(later.hash));
+                delta.prefetch(later.hash);
+            }
             self.filter.set(effect.hash);
             delta.apply(change, effect.hash, effect.in_base);
             match change {
-                Change::Insert(..) => self.len.fetch_add(effect.pairs, Release),
-                Change::Remove(_) | Change::RemovePair(..) => {
-                    self.len.fetch_sub(effect.pairs, Release)
-                }
-            };
+                Change::Insert(..) => added += effect.pairs,
+                Change::Remove(_) | Change::RemovePair(..) => removed += effect.pairs,
+            }
         }
+        // Once for all: who changes something holds the lock. Release: pairs with the Acquire in `len`.
+        self.len.store(self.len() + added - removed, Release);
         // Release: who sees the count sees the filter's bits, and finds the lock taken or the entries there.
         self.changes.fetch_add(changes.len() as u64, Release);
         Ok(())

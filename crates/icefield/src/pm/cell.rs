@@ -95,6 +95,13 @@ impl CellLine {
     pub fn find_keys(&self, pm: &impl Medium, isa: impl Isa, key: u64) -> u32 {
         pm.find_keys(isa, self, key)
     }
+
+    /// [`Isa::has_bits`] of this line.
+    #[inline(always)]
+    #[track_caller]
+    pub fn has_bits(&self, pm: &impl Medium, isa: impl Isa, hash: u64) -> bool {
+        pm.has_bits(isa, self, hash)
+    }
 }
 
 macro_rules! volatile_cell {

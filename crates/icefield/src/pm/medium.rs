@@ -276,6 +276,14 @@ pub trait Medium: Send + Sync + Sized + 'static {
             |word: usize| u32::from(self.load64(&line.0[word], Ordering::Relaxed) == key) << word;
         equal(0) | equal(2) | equal(4) | equal(6)
     }
+    /// [`Isa::has_bits`] of `line`.
+    #[inline(always)]
+    #[track_caller]
+    fn has_bits(&self, isa: impl Isa, line: &CellLine, hash: u64) -> bool {
+        let words =
+            line.0.each_ref().map(|word| AtomicU64::new(self.load64(word, Ordering::Relaxed)));
+        isa.has_bits(&words, hash)
+    }
     /// Stores a durable word.
     #[track_caller]
     fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering);

@@ -2,8 +2,9 @@
 
 use core::arch::asm;
 use core::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask, _mm512_set1_epi8,
-    _mm512_set1_epi64, _mm512_setr_epi64,
+    __m512i, _mm512_and_si512, _mm512_cmpeq_epi8_mask, _mm512_cmpeq_epi64_mask,
+    _mm512_mask_testn_epi64_mask, _mm512_rolv_epi64, _mm512_set1_epi8, _mm512_set1_epi64,
+    _mm512_setr_epi64, _mm512_srlv_epi64,
 };
 
 use std::sync::atomic::AtomicU64;
@@ -72,6 +73,12 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn has_bits(self, line: &[AtomicU64; 8], hash: u64) -> bool {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { has_bits(line, hash) }
+    }
+
+    #[inline(always)]
     fn find_bytes(self, line: &[AtomicU64; 8], byte: u8) -> u64 {
         // SAFETY: `self` proves AVX-512 F and BW.
         unsafe { find_bytes(line, byte) }
@@ -101,6 +108,17 @@ fn find8(words: [u64; 8], key: u64) -> u32 {
 #[target_feature(enable = "avx512f")]
 fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
     u32::from(_mm512_cmpeq_epi64_mask(load(line), _mm512_set1_epi64(key as i64)))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn has_bits(line: &[AtomicU64; 8], hash: u64) -> bool {
+    const WORDS: u8 = 0xF8;
+    let shifts = _mm512_setr_epi64(0, 0, 0, 4, 10, 16, 22, 28);
+    // Rotation takes its counts modulo 64.
+    let numbers = _mm512_srlv_epi64(_mm512_set1_epi64(hash as i64), shifts);
+    let bits = _mm512_rolv_epi64(_mm512_set1_epi64(1), numbers);
+    _mm512_mask_testn_epi64_mask(WORDS, load(line), bits) == 0
 }
 
 #[inline]

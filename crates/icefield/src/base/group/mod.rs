@@ -57,7 +57,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// storing to the line: each word is read once and whole, after every load that came before and was an acquire, and
     /// before every load that comes after an acquire fence.
     ///
-    /// This and [`Isa::find_bytes`] are the one place where vectors are loaded from raced memory: by instructions that
+    /// This, [`Isa::has_bits`] and [`Isa::find_bytes`] are the one place where vectors are loaded from raced memory: by instructions that
     /// the compiler does not look into, so that the language's rules for plain loads do not apply, on processors that
     /// load aligned words whole whatever the width of the load. Everywhere else the words are loaded one by one, as
     /// here.
@@ -66,6 +66,15 @@ pub trait Isa: Copy + Send + Sync + 'static {
         // Relaxed: the caller orders the reads and checks what they saw.
         let equal = |word: usize| u32::from(line[word].load(Relaxed) == key) << word;
         equal(0) | equal(2) | equal(4) | equal(6)
+    }
+
+    /// Whether each of the words 3 to 7 of `line` has the bit whose number is six bits of `hash`: those from bit 4 on for
+    /// word 3, the six above for word 4, and so on. Other threads may be storing to the line: as for [`Isa::find_keys`].
+    #[inline(always)]
+    fn has_bits(self, line: &[AtomicU64; 8], hash: u64) -> bool {
+        // Relaxed: as there.
+        let bit = |word: usize| line[word].load(Relaxed) >> (hash >> (6 * word - 14) & 63);
+        bit(3) & bit(4) & bit(5) & bit(6) & bit(7) & 1 == 1
     }
 
     /// Bit `i` says whether byte `i` of `line` is `byte`, but for the highest bit of the line, which is somebody's lock

@@ -61,6 +61,12 @@ impl Kernel for AgainstLoop {
                 let even = isa.find_keys(&line, key) & 0x55;
                 assert_eq!(even, expected & 0x55, "{}: {key:#x} {words:x?}", I::NAME);
             }
+            for hash in [0, u64::MAX, words[1], words[6].rotate_left(17), numbers(&words)] {
+                let expected =
+                    (3..8).all(|word| words[word] >> (hash >> (4 + 6 * (word - 3)) & 63) & 1 == 1);
+                let line = words.map(AtomicU64::new);
+                assert_eq!(isa.has_bits(&line, hash), expected, "{hash:#x} {words:x?}");
+            }
         }
         for (byte, words) in BYTES.iter().flat_map(|&byte| LINES.map(|words| (byte, words))) {
             // The highest bit of the last byte is not compared.
@@ -74,6 +80,12 @@ impl Kernel for AgainstLoop {
         }
         I::NAME
     }
+}
+
+/// A hash that names a bit of each of the words 3 to 7 that is set, where one is.
+fn numbers(words: &[u64; 8]) -> u64 {
+    let number = |word: usize| u64::from(words[word].trailing_zeros() & 63) << (6 * word - 14);
+    (3..8).map(number).sum()
 }
 
 const BYTES: [u8; 5] = [0, 1, 0x7F, 0x80, 0xFF];

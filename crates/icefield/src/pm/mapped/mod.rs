@@ -547,6 +547,11 @@ impl Medium for Mapped {
     }
 
     #[inline(always)]
+    fn has_bits(&self, isa: impl Isa, line: &CellLine, hash: u64) -> bool {
+        isa.has_bits(&line.0, hash)
+    }
+
+    #[inline(always)]
     fn store32(&self, cell: &AtomicU32, value: u32, order: Ordering) {
         cell.store(value, order);
     }
