@@ -1,5 +1,11 @@
 //! `icefield shrink`: space that a table's records do not need goes back to the file system.
 
+use std::fs::DirEntry;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use icefield::Error;
+
 use crate::failure::Outcome;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
@@ -12,7 +18,8 @@ Examples:
   icefield shrink orders.ice --json -
 
 Worth while after many removals, or for a table that was made for more records than it has. The bytes told are those
-of the blocks in use; how few they become is the design's matter. Tables grow again when they have to.";
+that the file system has given to the table's files; how few they become is the design's matter. Tables grow again
+when they have to.";
 
 /// Gives space back that a table's records do not need
 #[derive(clap::Args, Debug)]
@@ -30,19 +37,30 @@ pub struct Args {
 pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, |out| {
         let table = args.table.open(args.keeping.durability)?;
-        let before = table.stats().pm_bytes;
+        let path = table.path().to_owned();
+        let before = space(&path)?;
         let sign = progress::waiting("shrinking");
         let shrunk = table.shrink_to_fit();
+        // Some designs give space back when nobody can be on the way there any more: at the latest now.
+        drop(table);
         sign.finish_and_clear();
         shrunk?;
-        let after = table.stats().pm_bytes;
-        let path = table.path().display().to_string();
+        let (after, path) = (space(&path)?, path.display().to_string());
         out.say(format_args!("{path}: {after} bytes, {before} before"))?;
         let line = Line::new()
             .field("shrunk", &path)
-            .field("pm_bytes", &after)
-            .field("pm_bytes_before", &before);
+            .field("bytes", &after)
+            .field("bytes_before", &before);
         out.line(line)?;
         Ok(true)
     })
+}
+
+/// Bytes that the file system has given to the files of a directory.
+fn space(path: &Path) -> icefield::Result<u64> {
+    const BLOCK_BYTES: u64 = 512;
+    let fault = |source| Error::Io { path: path.to_owned(), source };
+    let entries = std::fs::read_dir(path).map_err(fault)?;
+    let bytes = |entry: std::io::Result<DirEntry>| Ok(entry?.metadata()?.blocks() * BLOCK_BYTES);
+    entries.map(bytes).sum::<std::io::Result<u64>>().map_err(fault)
 }

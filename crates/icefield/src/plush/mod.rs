@@ -169,7 +169,8 @@
 //! Lines of the medium written, flushes, fences; outside migrations; of words, and of *w* words in all. With migrations,
 //! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1) up to three levels; with four, 3.02 in
 //! place of the 3. A filter in DRAM
-//! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it.
+//! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it. After a crash it
+//! also samples 64 entries a level for `len_estimate`, 128 lines a level at most.
 //! `tests/costs.rs` asserts all of this from the simulator's counters.
 //!
 //! | operation | lines read | lines written | flushes | fences |
