@@ -135,10 +135,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let counts = self.counts_below(level, index)?;
         for (place, &count) in counts.iter().enumerate().take(1 << self.shape.step(level)) {
             let below = first + place as u64;
-            let size = self.state(self.level_entry(level + 1, below)?)?.size;
+            let entry = self.level_entry(level + 1, below)?;
+            let size = self.state(entry)?.size;
             let overflows = |count| size + count > self.shape.records();
-            // Merged, they may be few enough.
-            if overflows(count) && overflows(self.leaving(level, index, place..place + 1)?.len()) {
+            // Nothing can leave what is empty: more than fit there, of a continued entry, arrive in portions. Merged,
+            // they may be few enough.
+            if overflows(count)
+                && (size > 0 || self.next_of(entry)?.is_some())
+                && overflows(self.leaving(level, index, place..place + 1)?.len())
+            {
                 return Ok(Some(below));
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 
+use icefield::base::hash::HashKind;
 use icefield::pm::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
 use icefield::{Durability, Error, Plush, SyncMode};
 
@@ -80,6 +81,29 @@ fn a_batch_on_a_disk_is_one_sync() -> Check {
     // And one for each of the two chunks of the log.
     assert_eq!(counting.calls() - before, 402);
     assert_eq!(table.len()?, 40_000);
+    Ok(())
+}
+
+/// An entry of level 1 that was continued while that was the last level may hold more for one entry below than fits
+/// there. Writes that make room ahead, for many root entries together, do not take that for room that can be made.
+#[test]
+fn a_level_below_crowded_entries_lets_writes_end() -> Check {
+    let directory = tempfile::tempdir()?;
+    let table = Plush::<u64, u64>::options()
+        .shape(TINY)
+        .hash(HashKind::Constant)
+        .durability(Durability::Disk)
+        .create(directory.path().join("table.ice"))?;
+    let put = |keys: std::ops::Range<u64>| keys.into_iter().try_for_each(|key| table.put(key, key));
+    put(0..200)?;
+    let before = table.capacity();
+    table.reserve(before)?;
+    assert!(table.capacity() > before, "a level more");
+    put(200..400)?;
+    for key in 0..400 {
+        assert_eq!(table.get(key)?, Some(key));
+    }
+    assert!(table.check()?.is_clean());
     Ok(())
 }
 
