@@ -3,7 +3,7 @@
 
     scripts/sizes.py [DIR]    of the repository at DIR; without it, of this one
 
-Comments and blank lines do not count. `duplicates`, examples and orderings are looked after by tests/layers.rs.
+Comments and blank lines do not count. Examples and orderings are looked after by tests/layers.rs.
 """
 
 import pathlib
