@@ -5,29 +5,26 @@
 
 mod join;
 mod memory;
+mod rounds;
 mod tables;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Subcommand, ValueEnum};
 use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
 use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
-use icefield_testkit::budget::Budget;
 use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
-use indicatif::ProgressBar;
-use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{JsonArgs, Line, Output, warn, with_output};
-use crate::progress::over_records;
+use crate::json::{JsonArgs, Output, with_output};
+
+use self::rounds::{Rounds, Tally, tell};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -275,98 +272,6 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
         }
         Kind::Faults { .. } => run_faults(arsenal, common, out),
         Kind::KillChild { .. } => Ok(true),
-    }
-}
-
-/// A loop over a scenario: its budget, its bar, its way out.
-struct Rounds<'a> {
-    common: &'a Common,
-    budget: Budget,
-    bar: ProgressBar,
-    interrupt: Interrupt,
-}
-
-impl<'a> Rounds<'a> {
-    fn new(
-        common: &'a Common,
-        what: &'static str,
-        asked: Option<u64>,
-        default: u64,
-    ) -> Result<Self, Failure> {
-        let budget = match (common.seconds, asked) {
-            (None, asked) => Budget::rounds(asked.unwrap_or(default)),
-            (Some(seconds), None) => Budget::time(Duration::from_secs(seconds)),
-            (Some(seconds), Some(asked)) => {
-                Budget::time(Duration::from_secs(seconds)).at_most(asked)
-            }
-        };
-        let bar = over_records(what, asked.unwrap_or(default));
-        Ok(Self { common, budget, bar, interrupt: Interrupt::listen()? })
-    }
-
-    /// Runs `round` with (seed, rounds) in chunks of `size` until the budget is spent; the first violation ends it.
-    fn each(
-        &self,
-        size: u64,
-        mut round: impl FnMut(u64, u64) -> Result<(), Violation>,
-    ) -> Result<(), Violation> {
-        let mut budget = self.budget;
-        while let Some((first, size)) = budget.chunk(size) {
-            if self.interrupt.asked() {
-                break;
-            }
-            round(self.common.seed.wrapping_add(first), size)?;
-            self.bar.inc(size);
-        }
-        self.bar.finish_and_clear();
-        Ok(())
-    }
-
-    /// The last line, and the exit status; a run that was interrupted is not fine.
-    fn end(&self, out: &mut Output, line: Tally, violations: u64) -> Outcome {
-        line.print(out)?;
-        if self.interrupt.asked() && violations == 0 {
-            return Err(Failure::Interrupted(
-                "interrupted; nothing was found until then".to_owned(),
-            ));
-        }
-        Ok(violations == 0)
-    }
-}
-
-/// The last line in the making: it is printed twice where JSON goes to a file.
-struct Tally(Vec<(&'static str, String)>);
-
-impl Tally {
-    fn new(common: &Common, kind: &str) -> Self {
-        Self(Vec::new()).field("kind", kind).field("table", &common.table)
-    }
-
-    fn field(mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Self {
-        // Only maps with strange keys fail, which no count has.
-        self.0.push((name, serde_json::to_string(value).unwrap_or_default()));
-        self
-    }
-
-    fn line(&self) -> Line {
-        self.0.iter().fold(Line::new(), |line, (name, value)| line.raw(name, value))
-    }
-
-    /// Prints the line on standard output in any case, and wherever JSON was asked for.
-    fn print(&self, out: &mut Output) -> Result<(), Failure> {
-        out.say(self.line().end())?;
-        out.line(self.line())
-    }
-}
-
-/// Tells of a violation, if there was one; how many there were.
-fn tell(result: Result<(), Violation>) -> u64 {
-    match result {
-        Ok(()) => 0,
-        Err(violation) => {
-            warn(violation);
-            1
-        }
     }
 }
 

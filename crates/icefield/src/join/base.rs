@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::layout::{
     BASES, BLOCK_BYTES, BUCKETS, ENDS_WORD, FILTER_WORD, FILTER_WORDS, FIRST_MASK, FIRST_WORD,
     GROUP_BYTES, LINE_RECORDS, Layout, RECORD_BYTES, Record, Root, Sealed, WIDE, WIDE_BYTES,
-    bucket_of, corrupt, filter_bit, share_of, short,
+    bucket_of, corrupt, share_of, short,
 };
+use crate::base::group::Native;
 use crate::base::hash::Hash;
 use crate::pm::{Cell64, CellLine, Medium, Region};
 use crate::{Error, Result};
@@ -204,11 +205,7 @@ impl Base {
 /// Whether a group's filter lets a hash pass.
 #[inline(always)]
 pub(super) fn passes(pm: &impl Medium, group: &CellLine, hash: u64) -> bool {
-    let mut bits = 1;
-    for word in 0..FILTER_WORDS {
-        bits &= group.load(pm, FILTER_WORD + word, Relaxed) >> filter_bit(hash, word);
-    }
-    bits & 1 == 1
+    group.has_bits(pm, Native::default(), hash)
 }
 
 impl Areas<'_> {
