@@ -112,14 +112,9 @@ impl Store for OwnBlocks {
             0 => link()?,
             old => self.allocator.free(pm, words, &shelf, ((old - 1) as u32, 0), link)?,
         }
-        // On another thread, which fences nothing afterwards: ending a claim must be durable at once, or before the block
-        // can leave its owner.
+        // On another thread, which fences nothing afterwards: the end of a claim must be durable before the next change.
         let end = || {
-            match value % 3 {
-                0 => self.allocator.commit_all(pm, words, vec![claim]),
-                1 => self.allocator.end_all(pm, words, &[claim]),
-                _ => self.allocator.commit(pm, words, claim),
-            }
+            self.allocator.commit(pm, words, &[claim]);
             self.allocator.abandon(pm, words, &shelf, before)?;
             after.into_iter().try_for_each(|claim| self.allocator.abandon(pm, words, &shelf, claim))
         };

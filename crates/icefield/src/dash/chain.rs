@@ -106,7 +106,7 @@ impl<T: Kinds> Core<T> {
         let header = self.header(segment.id)?;
         header.chain.store(&self.pm, u64::from(claim.block) + 1, Release);
         self.pm.persist(&header.chain);
-        self.chain_blocks.commit(&self.pm, &self.root()?.chains, claim);
+        self.chain_blocks.commit(&self.pm, &self.root()?.chains, &[claim]);
         Ok(())
     }
 

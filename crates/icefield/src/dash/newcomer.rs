@@ -163,12 +163,8 @@ impl<T: Kinds> Core<T> {
     /// The new segment is linked, durably: its blocks have an owner.
     pub(super) fn adopt(&self, new: NewSegment<'_, T::Medium>) -> Result<()> {
         let root = self.root()?;
-        for claim in new.chain_claims {
-            self.chain_blocks.commit(&self.pm, &root.chains, claim);
-        }
-        if let Some(claim) = new.claim {
-            self.segment_blocks.commit(&self.pm, &root.segments, claim);
-        }
+        self.chain_blocks.commit(&self.pm, &root.chains, &new.chain_claims);
+        self.segment_blocks.commit(&self.pm, &root.segments, new.claim.as_slice());
         Ok(())
     }
 }

@@ -146,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let words = &self.root_words()?.runs[class];
         let durable = self.pm.writable();
         match &durable {
-            Ok(()) => self.run_allocators[class].end_all(&self.pm, words, claims),
+            Ok(()) => self.run_allocators[class].commit(&self.pm, words, claims),
             Err(_) => self.run_allocators[class].forget_all(claims),
         }
         durable
@@ -339,7 +339,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         last.entry.next.store(&self.pm, claim.block + 1, Release);
         // P5: it is part of the chain.
         self.pm.persist(&last.entry.next);
-        self.chain_allocator.commit(&self.pm, words, claim);
+        self.chain_allocator.commit(&self.pm, words, &[claim]);
         Ok(())
     }
 
@@ -352,8 +352,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.chain_allocator.free(&self.pm, words, &self.chain_blocks(), freed, || {
             let next = empty.entry.next.load(&self.pm, Acquire);
             before.entry.next.store(&self.pm, next, Release);
-            // The chain goes on without it before another one can get it.
-            self.pm.persist(&before.entry.next);
+            // Durable before the list's head leads to it; until then an empty entry goes on being in its chain.
+            self.pm.flush_object(&before.entry.next);
             Ok(())
         })
     }

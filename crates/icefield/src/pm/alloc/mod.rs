@@ -11,18 +11,19 @@
 //! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
 //!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or such as were the
 //!   first of the list.
-//! - A3: an intent that was [ended](Allocator::end_all) and may come back after a crash names a block that its owner
-//!   still has: whatever takes blocks from owners makes the ends before it durable first.
+//! - A3: an intent that has ended may come back after a crash, until the next change of the list or of what leads to
+//!   blocks: each makes the ends before it durable first. So such an intent names a block that its owner still has, or
+//!   one of the first of the list.
 //!
 //! # Crash
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
-//! and [`Allocator::commit`] erases the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
-//! owner unlinks; P2 the block's next word; P3 the list's head. [`Allocator::recover`] asks the owner about each block
+//! and [`Allocator::commit`] ends the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
+//! owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`] asks the owner about each block
 //! that an intent names: owned ones are left alone; a block at or above `bump`, or among the first of the list, is not out
 //! (A2); any other goes back on the list. Recovery only repeats these steps, so a crash inside it is no different.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [ends](Allocator::end_all) their intents. Of the two a crash before that fence leaves neither, and the block is not
+//! [commits](Allocator::commit). Of the two a crash before that fence leaves neither, and the block is not
 //! out; or `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above
 //! `bump`. So recovery first [raises](Allocator::raise) `bump` above such blocks. That puts others below it, too, which
 //! had been handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and
@@ -33,8 +34,8 @@
 //! that already: on the medium Release keeps the order of the stores to one line, which two intents may share.
 //!
 //! # Costs
-//! One fence an allocation of one block or several, two when they come off the list, and one to commit, none to end; four
-//! to free one or several: for structure changes, not for single records.
+//! One fence an allocation of one block or several, two when they come off the list, none to commit; three to free one or
+//! several: for structure changes, not for single records.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -151,13 +152,22 @@ fn intent_of(word: u64) -> Option<(u32, u32)> {
 }
 
 impl DramState {
+    /// The last step of intents. Durable before the next change (A3).
+    fn end(&mut self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
+        for claim in claims {
+            words.intents[claim.intent].store(pm, 0, Release);
+            self.busy &= !(1 << claim.intent);
+            self.ended |= 1 << claim.intent;
+        }
+    }
+
     /// Flushes the intents that have ended. The caller fences under the mutex: whoever comes next finds none to flush,
     /// and may rely on them.
     fn flush_ended(&mut self, pm: &impl Medium, words: &Words) {
-        for (number, intent) in words.intents.iter().enumerate() {
-            if self.ended >> number & 1 == 1 {
-                pm.flush_object(intent);
-            }
+        if self.ended != 0 {
+            let (first, last) = (self.ended.trailing_zeros(), self.ended.ilog2());
+            let ended = &words.intents[first as usize..=last as usize];
+            pm.flush(ended.as_ptr().cast(), size_of_val(ended));
         }
         self.ended = 0;
     }
@@ -301,6 +311,7 @@ impl Allocator {
             intent.store(pm, intent_word(claim.block, tag), Release);
             pm.flush_object(intent);
         }
+        state.flush_ended(pm, words);
         // P1: whoever recovers knows that the blocks may be out.
         pm.fence();
         // P2: the blocks are out.
@@ -316,28 +327,9 @@ impl Allocator {
         Ok(claims)
     }
 
-    /// The owner has linked the block durably: its intent ends.
-    pub fn commit(&self, pm: &impl Medium, words: &Words, claim: Claim) {
-        self.commit_all(pm, words, vec![claim]);
-    }
-
-    /// [`Allocator::commit`] of several claims, whose blocks nobody else gets before this returns.
-    pub fn commit_all(&self, pm: &impl Medium, words: &Words, claims: Vec<Claim>) {
-        erase(pm, words, &claims);
-        pm.fence();
-        let mut state = self.lock();
-        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
-    }
-
-    /// [`Allocator::commit_all`] without a fence: the intents' end becomes durable before a block is taken from its owner
-    /// (A3).
-    pub fn end_all(&self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
-        let mut state = self.lock();
-        for claim in claims {
-            words.intents[claim.intent].store(pm, 0, Release);
-            state.busy &= !(1 << claim.intent);
-            state.ended |= 1 << claim.intent;
-        }
+    /// The owners have linked the blocks durably: their intents end.
+    pub fn commit(&self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
+        self.lock().end(pm, words, claims);
     }
 
     /// Forgets claims whose links may not have become durable, as the medium takes no more writes.
@@ -358,11 +350,9 @@ impl Allocator {
         claim: Claim,
     ) -> Result<()> {
         let mut state = self.lock();
+        state.flush_ended(pm, words);
         push(pm, &words.sets[state.set], blocks, claim.block)?;
-        // Under the mutex: the block may be claimed again only when no older intent names it.
-        erase(pm, words, std::slice::from_ref(&claim));
-        pm.fence();
-        state.busy &= !(1 << claim.intent);
+        state.end(pm, words, &[claim]);
         Ok(())
     }
 
@@ -419,7 +409,7 @@ pub struct Freed<'a, B> {
 }
 
 /// Unlinks blocks from their owners by `unlink`, which flushes that, and puts them on the lists of their allocators, with
-/// four fences for all. Readers that may still look at a block must expect to find another owner's data in it. All
+/// three fences for all. Readers that may still look at a block must expect to find another owner's data in it. All
 /// callers name allocators in the same order.
 ///
 /// # Errors
@@ -450,13 +440,8 @@ pub fn free_all<B: Blocks>(
     }
     // P3 of freeing.
     pm.fence();
-    // Under the mutexes: a block may be claimed again only when no older intent names it.
-    for (freed, claims) in frees.iter().zip(&all_claims) {
-        erase(pm, freed.words, claims);
-    }
-    pm.fence();
-    for (state, claims) in states.iter_mut().zip(&all_claims) {
-        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
+    for ((state, freed), claims) in states.iter_mut().zip(frees).zip(&all_claims) {
+        state.end(pm, freed.words, claims);
     }
     Ok(())
 }
@@ -482,16 +467,6 @@ fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Vec<Vec<Claim>> {
 
 fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
-}
-
-/// The last step of every intent; durable by the caller's fence, before anybody else gets the block. The thread may never
-/// fence again, and a newer intent takes an old one of its own line along, but not one of another line: then a recovery
-/// would believe an intent whose block others have freed or taken since, and push it a second time.
-fn erase(pm: &impl Medium, words: &Words, claims: &[Claim]) {
-    for claim in claims {
-        words.intents[claim.intent].store(pm, 0, Release);
-        pm.flush_object(&words.intents[claim.intent]);
-    }
 }
 
 /// P2, P3 of freeing.

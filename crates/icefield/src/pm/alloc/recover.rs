@@ -141,7 +141,7 @@ mod tests {
         let words: &Words = root.at(0).unwrap();
         let allocator = Allocator::new(0);
         let claim = allocator.claim(&sim, words, &Nothing, 0).unwrap();
-        allocator.commit(&sim, words, claim);
+        allocator.commit(&sim, words, &[claim]);
         words.sets[1].bump.store(&sim, 1 << 60, Release);
         words.sets[1].skip.store(&sim, u64::MAX, Release);
         let allocator = Allocator::new(0);
