@@ -56,7 +56,7 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`, durably: what an
+    /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`: what an
     /// interrupted split left there is freed.
     pub(super) fn renew_segment(
         &self,
@@ -69,9 +69,8 @@ impl<T: Kinds> Core<T> {
             self.free_chain(id)?;
         } else {
             header.chain.store(pm, 0, Release);
+            // P19: the segment has no chain before it has been born, in one line, and not before either gets one.
             header.birth.store(pm, birth, Release);
-            // P19: the segment has no chain, before it gets one.
-            pm.persist(header);
         }
         self.emptied(self.segment(id)?, fresh, None)
     }

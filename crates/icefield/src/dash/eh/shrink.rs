@@ -73,11 +73,10 @@ impl<A: Ablation> Eh<A> {
         let pattern = core.header(segment)?.pattern.load(&core.pm, Acquire) | split_bit(link.depth);
         let side = core.link(right)?.side;
         self.redirect(core, (pattern, link.depth + 1), right, segment)?;
-        // P25: nothing names the right one any more before it can be freed.
-        core.pm.fence();
         core.mark_away(right);
         let words = &core.root()?.segments;
         core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
+            // P25, with the fence of the freeing's intents: nothing names the right one any more.
             // P26: the merge is over.
             core.set_link(segment, State::Stable, link.depth, side)
         })
