@@ -11,9 +11,9 @@
 //! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
 //!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or such as were the
 //!   first of the list.
-//! - A3: an intent that has ended may come back after a crash, until the next change of the list or of what leads to
-//!   blocks: each makes the ends before it durable first. So such an intent names a block that its owner still has, or
-//!   one of the first of the list.
+//! - A3: an intent that has ended may come back after a crash, until the next change of the list, which makes the ends
+//!   before it durable first. Owners part from blocks by freeing them, so until then such an intent names a block that
+//!   its owner still has, or one of the first of the list.
 //!
 //! # Crash
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::{Allocator, Blocks, INTENTS, Set, Words, intent_of, push};
+use super::{Allocator, Blocks, Claim, INTENTS, Set, Words, intent_of, push};
 use crate::Result;
 use crate::pm::Medium;
 
@@ -36,8 +36,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were. The
-    /// caller fences before anybody else uses the allocator.
+    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were.
     ///
     /// # Errors
     /// An intent or list names a block outside the region.
@@ -62,7 +61,7 @@ impl Allocator {
         };
         let mut resolved = 0;
         let mut listed = None;
-        for intent in &words.intents {
+        for (number, intent) in words.intents.iter().enumerate() {
             let Some((block, tag)) = intent_of(intent.load(pm, Acquire)) else { continue };
             let listed = match &mut listed {
                 Some(listed) => listed,
@@ -72,9 +71,7 @@ impl Allocator {
             if is_out(block) && !listed.contains(&block) && !is_owned(block, tag)? {
                 push(pm, set, blocks, block)?;
             }
-            intent.store(pm, 0, Release);
-            // Durable by this thread's next fence: that of the next push here, or the caller's.
-            pm.flush_object(intent);
+            self.lock().end(pm, words, &[Claim { block, intent: number }]);
         }
         Ok(resolved)
     }
