@@ -74,6 +74,7 @@ impl<T: Kinds> Core<T> {
                 (block, id),
                 || {
                     link.store(pm, next, Release);
+                    // Before the block's `next`, which it goes by in the chain, leads into the list.
                     pm.persist(link);
                     Ok(())
                 },
@@ -133,6 +134,7 @@ impl<T: Kinds> Core<T> {
                 (number, segment.id),
                 || {
                     link.store(pm, next, Release);
+                    // As in `free_chain`.
                     pm.persist(link);
                     Ok(())
                 },

@@ -137,7 +137,7 @@
 //! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
 //! | P25 EH: directory entries (with the freeing's intents) | the segment may be freed | a merge to finish |
 //! | P26 link word, stable | the merge is over | as P25 |
-//! | P19 LH: no chain, birth word (with P6, or the first chained bucket) | the new segment has a chain of its own | P12, a split that is due |
+//! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has a chain of its own | P12, a split that is due |
 //!
 //! In LH nothing is allocated but chained buckets. After P12 of an expansion a split is due; a crash anywhere before
 //! P15 leaves it due, and what was already copied is copied again. The chain of a segment whose birth word is of this
@@ -178,9 +178,10 @@
 //! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
-//! A merge has five fences in LH; in EH seven, and those of freeing a segment. An expansion of LH costs one fence (two
-//! for a new array); the split that follows as many as one of EH, and one more. A segment of LH without room brings
-//! stashed records home first: three fences for those, and three for each of at most three rounds of moves.
+//! A merge has five fences in LH; in EH six, and those of freeing a segment. An expansion of LH costs one fence (two
+//! for a new array); the split that follows as many as one of EH, but for its segment's allocation. A segment of LH
+//! without room brings stashed records home first: three fences for those, and three for each of at most three rounds
+//! of moves.
 
 mod api;
 mod arrays;

@@ -56,8 +56,8 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`: what an
-    /// interrupted split left there is freed.
+    /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`: what an interrupted
+    /// split left there is freed.
     pub(super) fn renew_segment(
         &self,
         id: u32,
@@ -69,7 +69,7 @@ impl<T: Kinds> Core<T> {
             self.free_chain(id)?;
         } else {
             header.chain.store(pm, 0, Release);
-            // P19: the segment has no chain before it has been born, in one line, and not before either gets one.
+            // Release, P19: no chain, then birth, then perhaps a chain of its own. All are in one line, in this order.
             header.birth.store(pm, birth, Release);
         }
         self.emptied(self.segment(id)?, fresh, None)

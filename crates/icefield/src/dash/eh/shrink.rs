@@ -76,8 +76,7 @@ impl<A: Ablation> Eh<A> {
         core.mark_away(right);
         let words = &core.root()?.segments;
         core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
-            // P25, with the fence of the freeing's intents: nothing names the right one any more.
-            // P26: the merge is over.
+            // P25: the fence of the freeing's intents has made the entries durable. P26: the merge is over.
             core.set_link(segment, State::Stable, link.depth, side)
         })
     }

@@ -11,20 +11,21 @@
 //! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
 //!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or such as were the
 //!   first of the list.
-//! - A3: an intent that has ended may come back after a crash, until the next change of the list, which makes the ends
-//!   before it durable first. Owners part from blocks by freeing them, so until then such an intent names a block that
-//!   its owner still has, or one of the first of the list.
+//! - A3: an intent that has ended may come back after a crash, until the next change of the list is announced, which makes
+//!   the ends before it durable. Owners part from blocks by freeing them, so until then such an intent names a block
+//!   that its owner still has, or one of the first of the list: changes announced before put no more blocks in front
+//!   of it than there are intents.
 //!
 //! # Crash
 //! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
 //! and [`Allocator::commit`] ends the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
-//! owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`] asks the owner about each block
-//! that an intent names: owned ones are left alone; a block at or above `bump`, or among the first of the list, is not out
-//! (A2); any other goes back on the list. Recovery only repeats these steps, so a crash inside it is no different.
+//! owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`] asks the owner
+//! about each block that an intent names: owned ones are left alone; a block at or above `bump`, or among the first of
+//! the list, is not out (A2); any other goes back on the list. Recovery only repeats these steps, so a crash inside it is
+//! no different.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [commits](Allocator::commit). Of the two a crash before that fence leaves neither, and the block is not
-//! out; or `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above
+//! [commits](Allocator::commit). Of the two a crash before that fence leaves neither, and the block is not out; or `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above
 //! `bump`. So recovery first [raises](Allocator::raise) `bump` above such blocks. That puts others below it, too, which
 //! had been handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and
 //! they are settled like any others.
@@ -138,8 +139,8 @@ struct DramState {
     set: usize,
     /// Bit per intent: in use.
     busy: u32,
-    /// Bit per intent: it has ended, perhaps not durably.
-    ended: u32,
+    /// Bit per intent: changed since the intents were last flushed.
+    changed: u32,
 }
 
 fn intent_word(block: u32, tag: u32) -> u64 {
@@ -152,24 +153,31 @@ fn intent_of(word: u64) -> Option<(u32, u32)> {
 }
 
 impl DramState {
+    /// The first step of an intent. Durable when the caller has flushed and fenced.
+    fn begin(&mut self, pm: &impl Medium, words: &Words, claim: &Claim, tag: u32) {
+        words.intents[claim.intent].store(pm, intent_word(claim.block, tag), Release);
+        self.busy |= 1 << claim.intent;
+        self.changed |= 1 << claim.intent;
+    }
+
     /// The last step of intents. Durable before the next change (A3).
     fn end(&mut self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
         for claim in claims {
             words.intents[claim.intent].store(pm, 0, Release);
             self.busy &= !(1 << claim.intent);
-            self.ended |= 1 << claim.intent;
+            self.changed |= 1 << claim.intent;
         }
     }
 
-    /// Flushes the intents that have ended. The caller fences under the mutex: whoever comes next finds none to flush,
+    /// Flushes the intents that have changed. The caller fences under the mutex: whoever comes next finds none to flush,
     /// and may rely on them.
-    fn flush_ended(&mut self, pm: &impl Medium, words: &Words) {
-        if self.ended != 0 {
-            let (first, last) = (self.ended.trailing_zeros(), self.ended.ilog2());
-            let ended = &words.intents[first as usize..=last as usize];
-            pm.flush(ended.as_ptr().cast(), size_of_val(ended));
+    fn flush_intents(&mut self, pm: &impl Medium, words: &Words) {
+        if self.changed != 0 {
+            let (first, last) = (self.changed.trailing_zeros(), self.changed.ilog2());
+            let changed = &words.intents[first as usize..=last as usize];
+            pm.flush(changed.as_ptr().cast(), size_of_val(changed));
         }
-        self.ended = 0;
+        self.changed = 0;
     }
 
     /// Stores intents for blocks, as many as are free; flushed. The caller fences under the mutex.
@@ -177,12 +185,11 @@ impl DramState {
         let mut claims = Vec::with_capacity(freed.owned.len());
         for &(block, tag) in &freed.owned {
             let Some(intent) = free_bit(self.busy) else { break };
-            self.busy |= 1 << intent;
-            freed.words.intents[intent].store(pm, intent_word(block, tag), Release);
-            pm.flush_object(&freed.words.intents[intent]);
-            claims.push(Claim { block, intent });
+            let claim = Claim { block, intent };
+            self.begin(pm, freed.words, &claim, tag);
+            claims.push(claim);
         }
-        self.flush_ended(pm, freed.words);
+        self.flush_intents(pm, freed.words);
         claims
     }
 }
@@ -191,7 +198,7 @@ impl Allocator {
     /// An allocator that goes by the words of set `set`.
     #[must_use]
     pub fn new(set: usize) -> Self {
-        Self { state: Mutex::new(DramState { set, busy: 0, ended: 0 }) }
+        Self { state: Mutex::new(DramState { set, busy: 0, changed: 0 }) }
     }
 
     /// How many blocks were ever handed out in the present set: all blocks in use lie below.
@@ -305,13 +312,10 @@ impl Allocator {
         if !listed {
             blocks.reserve(bump)?;
         }
-        state.busy = busy;
         for (claim, &tag) in claims.iter().zip(tags) {
-            let intent = &words.intents[claim.intent];
-            intent.store(pm, intent_word(claim.block, tag), Release);
-            pm.flush_object(intent);
+            state.begin(pm, words, claim, tag);
         }
-        state.flush_ended(pm, words);
+        state.flush_intents(pm, words);
         // P1: whoever recovers knows that the blocks may be out.
         pm.fence();
         // P2: the blocks are out.
@@ -350,7 +354,7 @@ impl Allocator {
         claim: Claim,
     ) -> Result<()> {
         let mut state = self.lock();
-        state.flush_ended(pm, words);
+        state.flush_intents(pm, words);
         push(pm, &words.sets[state.set], blocks, claim.block)?;
         state.end(pm, words, &[claim]);
         Ok(())
@@ -376,7 +380,7 @@ impl Allocator {
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
         let mut state = self.lock();
         // A3: no block has an owner in it.
-        state.flush_ended(pm, words);
+        state.flush_intents(pm, words);
         let set = &words.sets[1 - state.set];
         set.bump.store(pm, 0, Release);
         set.skip.store(pm, keep.map_or(0, |block| u64::from(block) + 1), Release);

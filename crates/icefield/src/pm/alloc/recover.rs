@@ -77,8 +77,8 @@ impl Allocator {
     }
 }
 
-/// The first blocks of the list, among which are all of it that intents name: a change that a crash interrupted was one
-/// of so many at most, and recoveries have put no more before them.
+/// The first blocks of the list, among which are all of it that intents name (A3): there are no more intents than half of
+/// these, and recoveries have put no more before them.
 fn first_listed(pm: &impl Medium, set: &Set, blocks: &impl Blocks) -> Result<Vec<u32>> {
     let mut listed = Vec::new();
     let mut free = set.free.load(pm, Relaxed);
