@@ -15,12 +15,17 @@ use crate::call::{Action, Call, Reply};
 use crate::reference::Reference;
 use crate::rng::mix;
 
+/// How often in a history what a mutation left out is followed by steps that make the most of it, at most.
+const AFTERMATHS: u64 = 3;
+
 /// What histories did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) operations: u64,
     pub(super) points: u64,
     pub(super) states: u64,
+    /// Steps after which what a mutation left out was still not durable.
+    pub(super) lasting: u64,
 }
 
 /// What the observer needs, and what it found.
@@ -72,6 +77,12 @@ impl Bench {
         let early =
             self.awaited.as_ref().is_some_and(|(mutation, before)| mutation.applied() == *before);
         self.found.is_none() && self.samples > 0 && !passing && !stale && !early
+    }
+
+    /// What a mutation left out has outlasted a step. Whether to make the most of it.
+    fn note_lasting(&mut self) -> bool {
+        self.counts.lasting += 1;
+        self.counts.lasting <= AFTERMATHS
     }
 
     /// Called at every event.
@@ -148,6 +159,7 @@ pub(super) fn run<M: Machine>(
     counts.operations += steps.len() as u64;
     counts.points += done.points;
     counts.states += done.states;
+    counts.lasting += done.lasting;
     result
 }
 
@@ -203,8 +215,16 @@ impl<'a, M: Machine> Run<'a, M> {
     }
 
     fn steps(&mut self, steps: &[Step]) -> Result<(), String> {
+        let mut draw = self.plan.draw::<M>(mix(self.seed)).beside();
         for (at, step) in steps.iter().enumerate() {
             self.step(step).map_err(|what| format!("step {at} ({step:?}): {what}"))?;
+            let lasting = self.plan.only_mutated && self.sim.is_left_out();
+            if lasting && self.bench().note_lasting() {
+                for step in draw.aftermath() {
+                    let told = |what| format!("after step {at}, {step:?}: {what}");
+                    self.step(&step).map_err(told)?;
+                }
+            }
         }
         Ok(())
     }

@@ -64,22 +64,31 @@ pub struct MutateReport {
     pub idle: Vec<Site>,
 }
 
+/// A history under a mutation that nothing was noticed in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    /// Images judged.
+    pub(crate) states: u64,
+    /// Calls after which what the mutation left out was still not durable.
+    pub(crate) lasting: u64,
+}
+
 /// Histories of something that can crash, with a site of its code mutated.
 pub(crate) trait Histories {
     /// Runs the history of a seed, which looks only at crash points after the mutation has changed something; without
-    /// samples at none. Gives how many images were judged.
-    fn one(seed: u64, options: &CrashOptions) -> Result<u64, Failure>;
+    /// samples at none.
+    fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
     /// Runs histories until enough images were judged.
     fn all(options: &CrashOptions) -> CrashReport;
 }
 
 impl<M: Machine> Histories for M {
-    fn one(seed: u64, options: &CrashOptions) -> Result<u64, Failure> {
+    fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure> {
         let plan = Plan { only_mutated: true, ..Plan::new::<M>(options) };
         let steps = plan.draw::<M>(seed).history(plan.length);
         let mut counts = Counts::default();
         one_history::<M>(&plan, seed, &steps, &mut counts, false)?;
-        Ok(counts.states)
+        Ok(Judged { states: counts.states, lasting: counts.lasting })
     }
 
     fn all(options: &CrashOptions) -> CrashReport {
@@ -168,32 +177,55 @@ fn crash_options(options: &MutateOptions) -> CrashOptions {
     }
 }
 
+/// So many times more histories are tried for a mutation whose effect must outlast a call.
+const LASTING_HISTORIES: u64 = 10;
+
 fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -> bool {
-    let mutated = CrashOptions { mutation: Some(mutation.clone()), ..crash_options(options) };
-    // Without images a history is fast, and most do not reach a given site.
-    let dry = CrashOptions { samples: 0, ..mutated.clone() };
-    let (mut states, mut seed) = (0, options.seed);
-    for _ in 0..options.histories {
-        if states >= options.states {
-            break;
-        }
-        seed = mix(seed);
-        let before = mutation.applied();
-        if H::one(seed, &dry).is_err() {
-            return true;
-        }
-        if mutation.applied() == before {
-            continue;
-        }
-        match H::one(seed, &mutated) {
-            Ok(judged) => states += judged,
-            Err(_) => return true,
-        }
+    let mutated = CrashOptions {
+        mutation: Some(mutation.clone()),
+        states: options.states,
+        ..crash_options(options)
+    };
+    if judge_histories::<H>(&mutated, options.histories, |_, applied| applied) {
+        return true;
     }
     if mutation.site().kind == SiteKind::Store {
         return false;
     }
+    // Perhaps a later fence of the same call nearly always does what this one should have done.
+    let many = options.histories * LASTING_HISTORIES;
+    if judge_histories::<H>(&mutated, many, |dry, _| dry.lasting > 0) {
+        return true;
+    }
     // Perhaps only the recovery of certain images gets there: crash every recovery.
-    let every = CrashOptions { states: options.states, recover_one_in: 1, enough: 1, ..mutated };
+    let every = CrashOptions { recover_one_in: 1, enough: 1, ..mutated };
     H::all(&every).violations > 0
+}
+
+/// Judges histories until enough images were, or none is left; whether something was noticed. Only those that are worth
+/// it, by what they do without images, which is fast, and whether the mutation changed anything in them.
+fn judge_histories<H: Histories>(
+    mutated: &CrashOptions,
+    histories: u64,
+    worth: impl Fn(Judged, bool) -> bool,
+) -> bool {
+    let mutation = mutated.mutation.as_ref();
+    let applied = || mutation.map(|mutation| mutation.applied());
+    let dry = CrashOptions { samples: 0, ..mutated.clone() };
+    let (mut states, mut seed) = (0, mutated.seed);
+    for _ in 0..histories {
+        if states >= mutated.states {
+            break;
+        }
+        seed = mix(seed);
+        let before = applied();
+        let Ok(found) = H::one(seed, &dry) else { return true };
+        if worth(found, applied() != before) {
+            match H::one(seed, mutated) {
+                Ok(judged) => states += judged.states,
+                Err(_) => return true,
+            }
+        }
+    }
+    false
 }

@@ -37,6 +37,9 @@ pub fn universe(count: usize) -> Vec<u64> {
 /// A key that no history uses.
 pub(super) const PROBE: u64 = 9_999_991;
 
+/// Values from here on are those of steps beside a history's own.
+const BESIDE: u64 = 1 << 20;
+
 /// Draws steps.
 pub(super) struct Draw<'a> {
     pub(super) rng: Rng,
@@ -53,6 +56,11 @@ impl<'a> Draw<'a> {
         Self { rng: Rng::fork(seed, 7), keys, fresh: 0, simple, relaxed: false }
     }
 
+    /// The same for steps that a history of [`Self::history`] does not have.
+    pub(super) fn beside(self) -> Self {
+        Self { fresh: BESIDE, ..self }
+    }
+
     /// The same with a sync now and then, where those matter.
     pub(super) fn relaxed(self, relaxed: bool) -> Self {
         Self { relaxed, ..self }
@@ -62,6 +70,22 @@ impl<'a> Draw<'a> {
     pub(super) fn history(&mut self, length: usize) -> Vec<Step> {
         let growing = length * (1 + self.rng.index(3)) / 4;
         (0..length).map(|at| self.step(at < growing)).collect()
+    }
+
+    /// What another thread may do right after a call of which something was left out, to make the most of that: take
+    /// away what it has done, or write so much that the table changes its shape.
+    pub(super) fn aftermath(&mut self) -> Vec<Step> {
+        let rounds = match self.rng.below(4) {
+            0 if !self.simple => return vec![Step::Clear],
+            1 => return self.each(|_| Action::Delete),
+            rounds => 1 + rounds,
+        };
+        (0..rounds).flat_map(|_| self.each(|draw| Action::Put(draw.value()))).collect()
+    }
+
+    fn each(&mut self, mut action: impl FnMut(&mut Self) -> Action) -> Vec<Step> {
+        let keys = self.keys;
+        keys.iter().map(|&key| Step::One(Call { key, action: action(self) })).collect()
     }
 
     /// A value that nobody wrote before: now and then a short sample.

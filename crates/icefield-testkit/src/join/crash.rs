@@ -22,6 +22,8 @@ const KEYS: u64 = 9;
 const PAIRS: [u64; 4] = [12, 40, 90, 320];
 /// One in so many steps ends in a crash.
 const CRASH_ONE_IN: u64 = 6;
+/// One in so many steps closes the index and opens it again.
+const REOPEN_ONE_IN: u64 = 16;
 /// Within so many events: of a change, of a small merge, of a large one.
 const CRASH_WITHIN: [u64; 3] = [6, 40, 200];
 
@@ -38,6 +40,8 @@ struct Watch {
     allowed: Vec<Pairs>,
     /// Whether there may be no index yet.
     may_be_absent: bool,
+    /// Whether an image is that of a closed index, where that is certain.
+    closed: Option<bool>,
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
@@ -48,8 +52,8 @@ struct Watch {
     found: Option<String>,
 }
 
-fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
-    watch.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {
@@ -64,6 +68,7 @@ impl Watch {
             awaited: asked.mutation.as_ref().filter(|_| only_mutated).map(applied),
             allowed: vec![first.clone()],
             may_be_absent: true,
+            closed: None,
             exhaustive: asked.exhaustive,
             samples: asked.samples,
             recover_one_in: asked.recover_one_in.max(1),
@@ -139,6 +144,11 @@ impl Watch {
             Err(Error::NotFound { .. }) if self.may_be_absent => Ok(None),
             Err(error) => Err(format!("does not open: {error}")),
             Ok(index) => {
+                match (self.closed, index.recovery().was_clean) {
+                    (Some(true), false) => return Err("a clean shutdown was forgotten".into()),
+                    (Some(false), true) => return Err("an open index counts as closed".into()),
+                    _ => {}
+                }
                 let pairs = Pairs::of_index(&index).map_err(|error| error.to_string())?;
                 if !self.allowed.contains(&pairs) {
                     return Err(format!("has {pairs:?}, none of {:?}", self.allowed));
@@ -157,24 +167,36 @@ impl Watch {
         let left = Arc::new(Mutex::new(Vec::new()));
         let sim = Sim::from_image(image, self.options(true));
         let (into, samples) = (Arc::clone(&left), self.samples.min(3));
+        let collect = move |point: &CrashPoint<'_>| {
+            for n in 0..samples {
+                let mut image = Image::default();
+                point.space().image(Pick::sample(n, point.event().number), &mut image);
+                lock(&into).push(image);
+            }
+        };
+        let while_opening = collect.clone();
         sim.on_event(move |point| {
             if matches!(point.event().kind, EventKind::Fence | EventKind::Punch) {
-                for n in 0..samples {
-                    let mut image = Image::default();
-                    point.space().image(Pick::sample(n, point.event().number), &mut image);
-                    into.lock().unwrap_or_else(PoisonError::into_inner).push(image);
-                }
+                while_opening(point);
             }
         });
         let opened = options(self.variant).open_on(sim.clone());
-        opened.map_err(|error| format!("does not open: {error}"))?;
+        let opened = opened.map_err(|error| format!("does not open: {error}"))?;
         sim.no_observer();
-        let left = std::mem::take(&mut *left.lock().unwrap_or_else(PoisonError::into_inner));
-        for image in left {
-            self.states += 1;
-            self.judge(&image).map_err(|what| format!("a second crash, then: {what}"))?;
-        }
-        Ok(())
+        let left_opening = std::mem::take(&mut *lock(&left));
+        sim.crash_point(collect);
+        drop(opened);
+        let left_open = std::mem::take(&mut *lock(&left));
+        // The opening takes the mark of a closed index away.
+        let before = self.closed;
+        let ends = [(before.filter(|&closed| !closed), left_opening), (Some(false), left_open)];
+        let judged = ends.into_iter().try_for_each(|(closed, images)| {
+            self.closed = closed;
+            self.states += images.len() as u64;
+            images.iter().try_for_each(|image| self.judge(image).map(drop))
+        });
+        self.closed = before;
+        judged.map_err(|what| format!("a second crash, then: {what}"))
     }
 }
 
@@ -209,6 +231,8 @@ pub(super) struct Done {
     operations: u64,
     points: u64,
     pub(super) states: u64,
+    /// Steps after which what a mutation left out was still not durable.
+    pub(super) lasting: u64,
 }
 
 /// Runs one history; `only_mutated`: looks only at points after the mutation has changed something in it.
@@ -228,8 +252,10 @@ struct Run<'a> {
     rng: Rng,
     watch: Arc<Mutex<Watch>>,
     sim: Sim,
-    index: JoinIndex<u64, Sim>,
+    /// Absent only while it is reopened.
+    index: Option<JoinIndex<u64, Sim>>,
     pairs: Pairs,
+    lasting: u64,
     trace: &'a mut Vec<String>,
 }
 
@@ -255,9 +281,10 @@ impl<'a> Run<'a> {
         watched(&sim, &watch);
         trace.push(format!("built of {} pairs", pairs.0.len()));
         let index = options(seed).build_on(sim.clone(), &pairs);
-        let index = index.map_err(|error| error.to_string())?;
-        let run = Self { seed, rng, watch, sim, index, pairs, trace };
+        let index = Some(index.map_err(|error| error.to_string())?);
+        let run = Self { seed, rng, watch, sim, index, pairs, lasting: 0, trace };
         run.watch().may_be_absent = false;
+        run.watch().closed = Some(false);
         run.settle()?;
         Ok(run)
     }
@@ -276,19 +303,18 @@ impl<'a> Run<'a> {
     fn all(mut self, asked: &CrashOptions) -> Result<Done, String> {
         for _ in 0..asked.length {
             if self.rng.one_in(CRASH_ONE_IN) {
-                self = self.crash_and_go_on()?;
+                self.crash_and_go_on()?;
+            } else if self.rng.one_in(REOPEN_ONE_IN) {
+                self.reopen()?;
             } else {
                 let step = Step::draw(&mut self.rng, KEYS);
                 self.step(&step)?;
             }
         }
-        let Self { watch, sim, index, .. } = self;
-        sim.no_observer();
-        drop(index);
-        let watch = lock(&watch);
-        watch.judge(&sim.image()).map_err(|what| format!("after closing: {what}"))?;
-        let operations = asked.length as u64;
-        Ok(Done { operations, points: watch.points, states: watch.states })
+        self.close()?;
+        let watch = self.watch();
+        let (operations, lasting) = (asked.length as u64, self.lasting);
+        Ok(Done { operations, points: watch.points, states: watch.states, lasting })
     }
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
@@ -296,30 +322,64 @@ impl<'a> Run<'a> {
         self.watch().allowed = step.outcomes(&self.pairs);
         // What a call leaves to later fences, a later call need not have made durable: it may be another thread's.
         self.sim.change_threads();
-        let ran = step.run(&self.index, &self.pairs).map_err(|trouble| trouble.to_string());
+        let index = self.index.as_ref().ok_or("the index is closed")?;
+        let ran = step.run(index, &self.pairs).map_err(|trouble| trouble.to_string());
         self.watch().found.take().map_or(ran, Err)?;
         self.pairs.apply(step);
+        self.lasting += u64::from(self.sim.is_left_out());
+        self.settle()
+    }
+
+    /// Closes the index: the shutdown's own crash points count as well. What it leaves.
+    fn close(&mut self) -> Result<Image, String> {
+        self.watch().closed = None;
+        drop(self.index.take());
+        self.watch().closed = Some(true);
+        self.settle().map_err(|what| format!("after closing: {what}"))?;
+        let image = self.sim.image();
+        self.watch().judge_twice(&image).map_err(|what| format!("after closing: {what}"))?;
+        Ok(image)
+    }
+
+    fn reopen(&mut self) -> Result<(), String> {
+        self.trace.push("closed, and opened again".to_owned());
+        let image = self.close()?;
+        // The opening takes the mark away.
+        self.watch().closed = None;
+        self.start_on(&image)
+    }
+
+    /// Opens an image that holds `pairs`, under watch.
+    fn start_on(&mut self, image: &Image) -> Result<(), String> {
+        self.sim.no_observer();
+        self.watch().allowed = vec![self.pairs.clone()];
+        let medium = self.watch().options(true);
+        self.sim = Sim::from_image(image, medium);
+        watched(&self.sim, &self.watch);
+        let index = options(self.seed).open_on(self.sim.clone());
+        self.index = Some(index.map_err(|error| format!("open: {error}"))?);
+        self.watch().closed = Some(false);
         self.settle()
     }
 
     /// Cuts the power inside a step, rather often a batch; then adds pairs, one by one, which what a lost batch has left
     /// on the log could follow.
-    fn crash_and_go_on(mut self) -> Result<Self, String> {
+    fn crash_and_go_on(&mut self) -> Result<(), String> {
         let batch = self.rng.one_in(2).then(|| 2 + self.rng.below(7));
         let step = match batch {
             Some(count) => Step::insert(&mut self.rng, KEYS, count),
             None => Step::draw(&mut self.rng, KEYS),
         };
-        let mut run = self.crash_in(&step)?;
-        for _ in 0..run.rng.below(5) {
-            let step = Step::insert(&mut run.rng, KEYS, 1);
-            run.step(&step)?;
+        self.crash_in(&step)?;
+        for _ in 0..self.rng.below(5) {
+            let step = Step::insert(&mut self.rng, KEYS, 1);
+            self.step(&step)?;
         }
-        Ok(run)
+        Ok(())
     }
 
     /// Cuts the power inside a step, and goes on from an image of that moment.
-    fn crash_in(mut self, step: &Step) -> Result<Self, String> {
+    fn crash_in(&mut self, step: &Step) -> Result<(), String> {
         let before = self.pairs.clone();
         let within = *self.rng.pick(&CRASH_WITHIN);
         let (left, pick) = (1 + self.rng.below(within), self.rng.word());
@@ -328,21 +388,12 @@ impl<'a> Run<'a> {
         let taken = self.watch().capture.take().and_then(|capture| capture.taken);
         let image = taken.ok_or("no crash point was seen")?;
         self.trace.push("a crash in it, of which this is opened".to_owned());
-        let Self { seed, rng, watch, sim, index, pairs: _, trace } = self;
         // What the doomed index does from here on happens in another world.
-        sim.no_observer();
-        drop(index);
-        let (sim, pairs) = {
-            let mut watch = lock(&watch);
-            watch.allowed = step.outcomes(&before);
-            let pairs = watch.judge(&image)?.ok_or("there is no index")?;
-            watch.allowed = vec![pairs.clone()];
-            (Sim::from_image(&image, watch.options(true)), pairs)
-        };
-        watched(&sim, &watch);
-        let index = options(seed).open_on(sim.clone()).map_err(|error| format!("open: {error}"))?;
-        let run = Self { seed, rng, watch, sim, index, pairs, trace };
-        run.settle()?;
-        Ok(run)
+        self.sim.no_observer();
+        drop(self.index.take());
+        self.watch().allowed = step.outcomes(&before);
+        let pairs = self.watch().judge(&image)?.ok_or("there is no index")?;
+        self.pairs = pairs;
+        self.start_on(&image)
     }
 }

@@ -13,7 +13,7 @@ use icefield::base::hash::HashKind;
 use icefield::pm::sim::{Mutation, Site};
 use icefield::{JoinIndex, JoinOptions};
 
-use crate::crash::mutate::{Histories, MutateOptions, MutateReport, run_sites};
+use crate::crash::mutate::{Histories, Judged, MutateOptions, MutateReport, run_sites};
 use crate::crash::{CrashOptions, CrashReport};
 use crate::failure::{Failure, guarded};
 
@@ -52,9 +52,9 @@ const LARGE_INDEXES: u64 = 5;
 struct OfIndexes;
 
 impl Histories for OfIndexes {
-    fn one(seed: u64, options: &CrashOptions) -> Result<u64, Failure> {
+    fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure> {
         let done = guarded(crate::crash::NAME, seed, || crash::history(seed, options, true))?;
-        Ok(done.states)
+        Ok(Judged { states: done.states, lasting: done.lasting })
     }
 
     fn all(options: &CrashOptions) -> CrashReport {

@@ -223,12 +223,13 @@ impl State {
             self.regions[slot].lines.get(*line).is_some_and(|line| line.first != NONE)
         };
         let dirty: usize = lines.clone().filter(is_dirty).count();
-        if !self.mutator.flush(site, dirty > 0) {
-            for line in lines {
-                let id = LineId { region: slot as u8, line: line as u32 };
-                if self.line(id).is_some_and(|line| line.first != NONE) {
-                    self.threads[thread].flushed.push((id, self.seq));
-                }
+        let skipped = self.mutator.flush(site, dirty > 0);
+        for line in lines {
+            let id = LineId { region: slot as u8, line: line as u32 };
+            if self.line(id).is_some_and(|line| line.first != NONE) {
+                let into =
+                    if skipped { &mut self.left_out } else { &mut self.threads[thread].flushed };
+                into.push((id, self.seq));
             }
         }
         self.event(EventKind::Flush, thread, site);
@@ -244,6 +245,7 @@ impl State {
         self.event(EventKind::Fence, thread, site);
         let skipped = self.mutator.fence(site, !self.threads[thread].flushed.is_empty());
         if skipped {
+            self.left_out.extend_from_slice(&self.threads[thread].flushed);
             return;
         }
         if self.mutator.wants_swap() && !self.threads[thread].flushed.is_empty() {
@@ -253,6 +255,14 @@ impl State {
         self.persist_all(&flushed);
         flushed.clear();
         self.threads[thread].flushed = flushed;
+    }
+
+    /// Whether something that the mutation left out is still not durable.
+    pub(super) fn is_left_out(&mut self) -> bool {
+        let mut left_out = std::mem::take(&mut self.left_out);
+        left_out.retain(|&(id, seq)| self.is_pending(id, seq));
+        self.left_out = left_out;
+        !self.left_out.is_empty()
     }
 
     fn persist_all(&mut self, flushed: &[(LineId, u64)]) {
@@ -266,7 +276,12 @@ impl State {
     /// Leaves what the thread has flushed to the next [`State::settle`].
     pub(super) fn fence_later(&mut self, site: &'static Location<'static>) {
         let thread = self.thread();
-        if self.recording && !self.mutator.fence(site, !self.threads[thread].flushed.is_empty()) {
+        if !self.recording {
+            return;
+        }
+        if self.mutator.fence(site, !self.threads[thread].flushed.is_empty()) {
+            self.left_out.extend_from_slice(&self.threads[thread].flushed);
+        } else {
             let flushed = std::mem::take(&mut self.threads[thread].flushed);
             self.left.extend(flushed);
         }
@@ -280,7 +295,9 @@ impl State {
         }
         self.cost.fence();
         self.event(EventKind::Fence, thread, site);
-        if !self.mutator.fence(site, true) {
+        if self.mutator.fence(site, true) {
+            self.left_out.extend_from_slice(&self.left);
+        } else {
             let left = std::mem::take(&mut self.left);
             self.persist_all(&left);
         }

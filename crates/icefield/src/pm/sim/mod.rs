@@ -328,6 +328,13 @@ impl Sim {
         self.state().new_thread();
     }
 
+    /// Whether a flush or fence that the mutation left out is still missed: what it would have made durable, or begun
+    /// to, is not durable by any other either.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.state().is_left_out()
+    }
+
     /// Ends an operation of the calling thread: what it has read, or stored on the strength of, and a crash could still
     /// take back. Needs `detecting`.
     #[must_use]

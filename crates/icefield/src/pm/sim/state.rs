@@ -179,6 +179,8 @@ pub(super) struct State {
     pub(super) threads: Vec<Thread>,
     /// Lines that some thread's fence has left to the next `settle`.
     pub(super) left: Vec<(LineId, u64)>,
+    /// Lines that would be durable, or on their way, but for the mutation.
+    pub(super) left_out: Vec<(LineId, u64)>,
     pub(super) sync: SyncMode,
     pub(super) free_fences: bool,
     pub(super) seq: u64,
@@ -225,6 +227,7 @@ impl State {
         self.published = false;
         self.threads.clear();
         self.left.clear();
+        self.left_out.clear();
         self.seq = 0;
         self.events = 0;
         self.observer = None;
