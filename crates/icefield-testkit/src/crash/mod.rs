@@ -13,7 +13,7 @@ mod blocks;
 pub(crate) mod capture;
 mod expect;
 mod history;
-mod judge;
+pub(crate) mod judge;
 mod machine;
 mod map;
 pub mod mutate;

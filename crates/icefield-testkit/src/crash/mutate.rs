@@ -197,8 +197,8 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     if judge_histories::<H>(&mutated, many, |dry, _| dry.lasting > 0) {
         return true;
     }
-    // Perhaps only the recovery of certain images gets there: crash every recovery.
-    let every = CrashOptions { recover_one_in: 1, enough: 1, ..mutated };
+    // Perhaps only the recovery of certain images gets there, or threads that meet within a call: crash every recovery.
+    let every = CrashOptions { recover_one_in: 1, enough: 1, threads: true, ..mutated };
     H::all(&every).violations > 0
 }
 

@@ -12,6 +12,7 @@ use icefield::{Error, JoinIndex};
 use super::options;
 use super::steps::{Pairs, Step, first_pairs};
 use crate::crash::capture::Capture;
+use crate::crash::judge::named_twice;
 use crate::crash::{CrashOptions, CrashReport, NAME};
 use crate::failure::{Failure, guarded};
 use crate::rng::{Rng, mix};
@@ -140,6 +141,9 @@ impl Watch {
     /// Opens an image and compares it; what is in the index, if there is one.
     fn judge(&self, image: &Image) -> Result<Option<Pairs>, String> {
         let sim = Sim::from_image(image, self.options(false));
+        if self.closed.is_some() {
+            named_twice(&sim)?;
+        }
         match options(self.variant).open_on(sim) {
             Err(Error::NotFound { .. }) if self.may_be_absent => Ok(None),
             Err(error) => Err(format!("does not open: {error}")),

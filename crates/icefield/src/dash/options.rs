@@ -167,7 +167,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         check_blocks(&core, &core.chains, chains, size_of::<ChainBlock>() as u64)?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let (directory, resolved) = P::open(&core, opened.policy)?;
-        let session = superblock::begin_session(&core.pm, &table)?;
+        let session = superblock::resume_session(&core.pm, &table, &identity)?;
         let records =
             (session.was_clean && session.records != UNCOUNTED).then_some(session.records);
         let recovery = report(session, resolved, started);

@@ -203,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let threads = opened.threads.unwrap_or_else(all_cores);
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(threads)?;
-        let session = superblock::begin_session(&core.pm, &table)?;
+        let session = superblock::resume_session(&core.pm, &table, &identity)?;
         let recovery = report(session, resolved, started);
         Ok(Iceberg { core, recovery })
     }

@@ -136,8 +136,7 @@ impl<M: Medium> Core<M> {
         let frame = &view.frame;
         let stray = u64::from(tail.stray > 0);
         let settled = Root::is_settled(&frame.pm, &frame.table, &frame.sums)?;
-        superblock::begin_session(&frame.pm, &frame.table)?;
-        let mended = superblock::mend(&frame.pm, &frame.table, &frame.identity)?;
+        let session = superblock::resume_session(&frame.pm, &frame.table, &frame.identity)?;
         if !settled {
             view.root.publish(&frame.pm, &frame.table, &frame.sums)?;
         }
@@ -146,7 +145,7 @@ impl<M: Medium> Core<M> {
         self.show(&view);
         Ok((
             Writer { view, log, clearing: Clearing::default() },
-            stray + u64::from(!settled) + u64::from(mended),
+            stray + u64::from(!settled) + u64::from(session.mended),
         ))
     }
 

@@ -186,7 +186,7 @@ impl Sealed {
     }
 
     /// Writes and flushes the header of a file whose other blocks are durable, or flushed by this thread. Its next fence
-    /// makes them so (P4), before the root words name the file.
+    /// makes them so (P3), before the root words name the file.
     pub(super) fn write(&self, pm: &impl Medium, region: &Region, sums: &Hash) -> Result<()> {
         let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
         let [magic, generation, first, second, records, groups, wide, sums_sum] = self.words();
@@ -283,7 +283,7 @@ impl Root {
             }
             // Release: nothing relies on it; the checksum tells whether the words belong together.
             copy[7].store(pm, words_sum(sums, &words), Release);
-            // P5, commit point: from the first copy on, a crash leaves the new generation.
+            // P4, commit point: from the first copy on, a crash leaves the new generation.
             pm.persist(copy);
             pm.writable()?;
         }
@@ -367,7 +367,7 @@ pub(super) fn set_watermark(
 pub(super) fn reset_watermark(pm: &impl Medium, table: &Region) -> Result<()> {
     let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
     cell.store(pm, 0, Relaxed);
-    // P4: the generation is what its header says, and its log has no records.
+    // P3: the generation is what its header says, and its log has no records.
     pm.persist(cell);
     pm.writable()
 }

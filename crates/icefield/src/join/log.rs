@@ -162,7 +162,7 @@ impl Log {
                 cell.store(pm, 0, Relaxed);
             }
             pm.flush(rest.as_ptr().cast(), size_of_val(rest));
-            // P6: no record of a lost window follows on one to come.
+            // P5: no record of a lost window follows on one to come.
             pm.fence();
             pm.writable()?;
         }

@@ -77,15 +77,14 @@
 //! | **P0** superblock, directory renamed | there is an index | nothing |
 //! | **P1** delta records | the changes are kept | some of the window's, which count up to the first gap |
 //! | P2 records, then lines, piece by piece | they may be sealed | a file that nothing names |
-//! | P3 checksums, piece by piece | the header may be written | the same |
-//! | P4 wide groups, header, watermark of 0 | the root words may name the generation | the same |
-//! | **P5** root words, first copy | the next generation is the present one | the present generation, with its log |
-//! | P6 zeros behind the log | records may be appended | words of a lost window, which the next writer removes |
+//! | P3 checksums, wide groups, header, watermark of 0 | the root words may name the generation | the same |
+//! | **P4** root words, first copy | the next generation is the present one | the present generation, with its log |
+//! | P5 zeros behind the log | records may be appended | words of a lost window, which the next writer removes |
 //!
 //! A log's records know the generation, their numbers and which of them were persisted together: so none is taken for
 //! another's, and a gap that a crash cannot have left is damage, told as such. The watermark, a word that is stored but
 //! not flushed when records are durable, tells damage of the last ones from a crash, unless that was a power cut. The
-//! files of the generation before are removed after P5, at the latest by the next writer. Recovery repeats: it
+//! files of the generation before are removed after P4, at the latest by the next writer. Recovery repeats: it
 //! publishes the second copy, clears what follows on the log, and removes files.
 //!
 //! # 8. Progress

@@ -81,7 +81,7 @@ impl<M: Medium> Site<'_, M> {
             lines[*group as usize].store(self.pm, ENDS_WORD, number as u64, Relaxed);
             self.pm.flush_object(&lines[*group as usize]);
             known.forget((Layout::GROUPS_AT + group * GROUP_BYTES) / BLOCK_BYTES);
-            // This thread's next fence makes them durable: P4's, if no other.
+            // This thread's next fence makes them durable: P3's, if no other.
             self.flush(region, at, WIDE_BYTES);
         }
         let sums_sum = self.sum_blocks(region, layout, known)?;
@@ -92,7 +92,7 @@ impl<M: Medium> Site<'_, M> {
         Ok(Root { generation, header_sum, filter_bits: self.bits.get() })
     }
 
-    /// Writes the checksum of each block but the header's; gives that of the checksums.
+    /// Writes the checksum of each block but the header's, flushed; gives that of the checksums.
     fn sum_blocks(&self, region: &Region, layout: Layout, known: &Sums) -> Result<u64> {
         let blocks = layout.blocks();
         let cells = region.slice_at::<Cell64>(layout.sums_at(), blocks as usize);
@@ -111,12 +111,11 @@ impl<M: Medium> Site<'_, M> {
                     };
                     cells[block as usize].store(self.pm, sum, Relaxed);
                 }
-                self.flush(region, layout.sums_at() + first * 8, (last - first) * 8);
-                // P3: another thread writes the header.
-                self.pm.fence();
             }
             Ok(())
         })?;
+        // This thread's, too: those that wrote them would need a fence each.
+        self.flush(region, layout.sums_at(), layout.sums_bytes());
         Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
     }
 

@@ -302,7 +302,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
-        let session = superblock::begin_session(&core.pm, &table)?;
+        let session = superblock::resume_session(&core.pm, &table, &identity)?;
         let records = match session.was_clean {
             true => session.records,
             // Those of the logs are counted.

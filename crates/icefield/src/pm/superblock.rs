@@ -22,7 +22,7 @@
 //! - P2, commit point of creation: the magics are durable. A crash between leaves none, one or both; each copy is valid
 //!   on its own.
 //! - P3: a session's first persist stores `clean = 0` and the next generation. Either order of the two words is right:
-//!   nothing else has been changed yet.
+//!   nothing else has been changed yet, but for a copy of the identity that was not whole.
 //! - P4: closing stores the record count and a seal over count and generation. Torn apart they do not fit, on any
 //!   medium: the session counts as not closed.
 
@@ -104,6 +104,8 @@ pub struct SessionStart {
     pub was_clean: bool,
     /// How many records the table had at the last clean close. Means nothing when `was_clean` is false.
     pub records: u64,
+    /// Whether a copy of the identity was not whole and is written anew.
+    pub mended: bool,
 }
 
 /// Maps a new table's first region, with a superblock that is not valid yet.
@@ -193,27 +195,6 @@ pub fn last_session(pm: &impl Medium, region: &Region) -> Result<u64> {
     Ok(session(pm, region)?.generation.load(pm, Ordering::Relaxed))
 }
 
-/// Writes those copies of the identity anew that are not whole; whether there was one. What a crash between the magics
-/// of a creation has left, or a damaged copy, while the other is good.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the region is too short, [`Error::Poisoned`] when the medium could not be synced.
-pub fn mend(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> {
-    let words = encode(identity)?;
-    let mut mended = false;
-    for copy in copies(pm, region)?.into_iter().filter(|copy| decode(&load(pm, copy)).is_err()) {
-        for (cell, word) in copy.iter().zip(words).skip(1) {
-            cell.store(pm, word, Ordering::Relaxed);
-        }
-        // P1: as in `seal`.
-        pm.persist(copy);
-        copy[0].store(pm, MAGIC, Ordering::Release);
-        pm.persist(&copy[0]);
-        mended = true;
-    }
-    pm.writable().map(|()| mended)
-}
-
 /// How the last session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
@@ -286,7 +267,37 @@ pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> 
     // P3: before the first change of the session.
     pm.persist(session);
     sound(pm)?;
-    Ok(SessionStart { generation, was_clean, records })
+    Ok(SessionStart { generation, was_clean, records, mended: false })
+}
+
+/// Starts a session of a table that is opened: the copies of its identity are whole from here on, both of them.
+///
+/// # Errors
+/// As [`begin_session`].
+pub fn resume_session(
+    pm: &impl Medium,
+    region: &Region,
+    identity: &Identity,
+) -> Result<SessionStart> {
+    // Read-only, what is damaged stays for whoever checks it.
+    let mended = pm.writable().is_ok() && mend(pm, region, identity)?;
+    Ok(SessionStart { mended, ..begin_session(pm, region)? })
+}
+
+/// Writes those copies of the identity anew that are not whole; whether there was one. What a crash between the magics
+/// of a creation has left, or a damaged copy, while the other is good. Flushed: durable by P3.
+fn mend(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> {
+    let words = encode(identity)?;
+    let mut mended = false;
+    for copy in copies(pm, region)?.into_iter().filter(|copy| decode(&load(pm, copy)).is_err()) {
+        for (cell, word) in copy.iter().zip(words) {
+            // Relaxed: the checksum holds them together.
+            cell.store(pm, word, Ordering::Relaxed);
+        }
+        pm.flush_object(copy);
+        mended = true;
+    }
+    Ok(mended)
 }
 
 /// Ends a session cleanly. Everything else is durable before.

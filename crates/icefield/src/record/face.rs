@@ -639,7 +639,11 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn check(&self) -> Result<CheckReport> {
-                self.check_all()
+                let mut report = self.check_all()?;
+                let core = &self.core;
+                let named = crate::pm::superblock::check(&core.pm, &core.table)?;
+                named.into_iter().for_each(|fault| report.fault(fault));
+                Ok(report)
             }
 
             /// Copies whatever can still be read to a new table at `path`.
@@ -816,7 +820,11 @@ macro_rules! public_face {
                 self.sync()
             }
             fn check(&self) -> Result<CheckReport> {
-                self.check_all()
+                let mut report = self.check_all()?;
+                let core = &self.core;
+                let named = crate::pm::superblock::check(&core.pm, &core.table)?;
+                named.into_iter().for_each(|fault| report.fault(fault));
+                Ok(report)
             }
             fn salvage(&self, path: &Path) -> Result<SalvageReport> {
                 self.salvage_to(path)

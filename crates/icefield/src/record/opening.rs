@@ -148,7 +148,7 @@ pub(crate) fn report(session: SessionStart, resolved: u64, started: Instant) -> 
     RecoveryReport {
         was_clean: session.was_clean,
         generation: session.generation,
-        resolved,
+        resolved: resolved + u64::from(session.mended),
         open_time: started.elapsed(),
     }
 }

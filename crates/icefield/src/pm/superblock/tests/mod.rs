@@ -171,10 +171,10 @@ fn sessions_count_up_and_tell_a_clean_close() {
     let pm = memory();
     let region = sealed(&pm);
     let first = begin_session(&pm, &region).unwrap();
-    assert_eq!(first, SessionStart { generation: 1, was_clean: false, records: 0 });
+    assert_eq!(first, SessionStart { generation: 1, was_clean: false, records: 0, mended: false });
     end_session(&pm, &region, 42).unwrap();
     let second = begin_session(&pm, &region).unwrap();
-    assert_eq!(second, SessionStart { generation: 2, was_clean: true, records: 42 });
+    assert_eq!(second, SessionStart { generation: 2, was_clean: true, records: 42, mended: false });
     let third = begin_session(&pm, &region).unwrap();
     assert_eq!((third.generation, third.was_clean), (3, false));
     region.at::<Session>(SESSION_OFFSET).unwrap().generation.store(
@@ -183,6 +183,22 @@ fn sessions_count_up_and_tell_a_clean_close() {
         Ordering::Relaxed,
     );
     assert_eq!(begin_session(&pm, &region).unwrap().generation, 1, "zero is no session");
+}
+
+#[test]
+fn a_damaged_copy_is_told_and_mended_by_whoever_may_write() {
+    for copy in COPIES {
+        for at in [0, VERSION_AT, CHECKSUM_AT] {
+            let pm = memory();
+            let region = sealed(&pm);
+            let word: &Cell64 = region.at(copy + (at / 8 * 8) as u64).unwrap();
+            word.store(&pm, word.load(&pm, Ordering::Relaxed) ^ 1 << 33, Ordering::Relaxed);
+            assert_eq!(check(&pm, &region).unwrap().len(), 1);
+            let start = resume_session(&pm, &region, &identity()).unwrap();
+            assert!(start.mended && check(&pm, &region).unwrap().is_empty());
+            assert!(!resume_session(&pm, &region, &identity()).unwrap().mended);
+        }
+    }
 }
 
 #[test]
