@@ -177,8 +177,8 @@ fn crash_options(options: &MutateOptions) -> CrashOptions {
     }
 }
 
-/// So many times more histories are tried for a mutation whose effect must outlast a call.
-const LASTING_HISTORIES: u64 = 10;
+/// How much more is tried before a mutation counts as not noticed: so many times the histories, and the images.
+const MORE: u64 = 10;
 
 fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -> bool {
     let mutated = CrashOptions {
@@ -186,20 +186,24 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
         states: options.states,
         ..crash_options(options)
     };
-    if judge_histories::<H>(&mutated, options.histories, |_, applied| applied) {
+    let changes = |_: Judged, applied| applied;
+    if judge_histories::<H>(&mutated, options.histories, changes) {
         return true;
     }
     if mutation.site().kind == SiteKind::Store {
         return false;
     }
-    // Perhaps a later fence of the same call nearly always does what this one should have done.
-    let many = options.histories * LASTING_HISTORIES;
-    if judge_histories::<H>(&mutated, many, |dry, _| dry.lasting > 0) {
+    // Perhaps only the recovery of certain images gets there, or threads that meet within a call.
+    let every = CrashOptions { recover_one_in: 1, enough: 1, threads: true, ..mutated.clone() };
+    if H::all(&every).violations > 0 {
         return true;
     }
-    // Perhaps only the recovery of certain images gets there, or threads that meet within a call: crash every recovery.
-    let every = CrashOptions { recover_one_in: 1, enough: 1, threads: true, ..mutated };
-    H::all(&every).violations > 0
+    // Perhaps a later fence of the same call nearly always does what this one should have done, or it takes luck.
+    let more = CrashOptions { seed: !options.seed, states: options.states * MORE, ..mutated };
+    let histories = options.histories * MORE;
+    mutation.applied() > 0
+        && (judge_histories::<H>(&more, histories, |dry, _| dry.lasting > 0)
+            || judge_histories::<H>(&more, histories, changes))
 }
 
 /// Judges histories until enough images were, or none is left; whether something was noticed. Only those that are worth
