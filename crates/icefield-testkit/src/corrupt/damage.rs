@@ -59,7 +59,7 @@ impl Files for Directory {
 const COPY_BYTES: usize = 1024;
 const COPY_BODY: usize = 1016;
 /// The session words.
-const SESSION: std::ops::Range<usize> = 3072..3096;
+const SESSION: std::ops::Range<usize> = 3072..3088;
 /// The design's root words.
 const ROOT: std::ops::Range<usize> = 4096..4608;
 

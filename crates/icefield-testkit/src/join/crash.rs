@@ -138,13 +138,26 @@ impl Watch {
         }
     }
 
-    /// Opens an image and compares it; what is in the index, if there is one.
+    /// Opens an image and compares it; what is in the index, if there is one. Now and then as a reader first, who settles
+    /// nothing.
     fn judge(&self, image: &Image) -> Result<Option<Pairs>, String> {
+        if self.states.is_multiple_of(4) {
+            let looked = self.judge_as(image, |sim| options(self.variant).look_on(sim));
+            looked.map_err(|what| format!("for a reader: {what}"))?;
+        }
+        self.judge_as(image, |sim| options(self.variant).open_on(sim))
+    }
+
+    fn judge_as(
+        &self,
+        image: &Image,
+        open: impl FnOnce(Sim) -> icefield::Result<JoinIndex<u64, Sim>>,
+    ) -> Result<Option<Pairs>, String> {
         let sim = Sim::from_image(image, self.options(false));
         if self.closed.is_some() {
             named_twice(&sim)?;
         }
-        match options(self.variant).open_on(sim) {
+        match open(sim) {
             Err(Error::NotFound { .. }) if self.may_be_absent => Ok(None),
             Err(error) => Err(format!("does not open: {error}")),
             Ok(index) => {

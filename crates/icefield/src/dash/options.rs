@@ -30,7 +30,7 @@ const CHAIN_SHARE: u64 = 16;
 /// The superblock parameters that belong to the directory policy.
 const POLICY: std::ops::Range<usize> = 6..9;
 /// What a clean shutdown writes when nobody has counted the records.
-const UNCOUNTED: u64 = u64::MAX;
+const UNCOUNTED: u64 = superblock::MOST_RECORDS;
 
 /// What a table of these types stands on.
 type CoreOf<K, V, P, M> = Core<Of<K, V, M, <P as Directory>::Ablation>>;

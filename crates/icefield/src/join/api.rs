@@ -416,7 +416,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// # Errors
     /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`]; [`Error::Unsupported`] for an index in memory.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
-        self.core.while_still(|view| {
+        self.core.while_still(|view, _| {
             let started = Instant::now();
             let bytes = view.frame.pm.backup_to(path.as_ref())?;
             Ok(BackupReport { bytes, pause: started.elapsed() })

@@ -244,10 +244,13 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Runs `copy` while nobody changes anything.
-    pub(super) fn while_still<T>(&self, copy: impl FnOnce(&View<M>) -> Result<T>) -> Result<T> {
-        let _still = self.writer();
-        copy(&self.view())
+    /// Runs `look` while nobody changes anything here; it is told whether anybody has.
+    pub(super) fn while_still<T>(
+        &self,
+        look: impl FnOnce(&View<M>, bool) -> Result<T>,
+    ) -> Result<T> {
+        let still = self.writer();
+        look(&self.view(), still.is_some())
     }
 }
 

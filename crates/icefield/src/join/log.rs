@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// Records that are persisted by one fence.
 pub(super) const WINDOW: usize = 1024;
 /// Bytes of a record.
-const RECORD_BYTES: u64 = 32;
+pub(super) const RECORD_BYTES: u64 = 32;
 /// The log grows by at least, and at most, so much at a time.
 const GROWTH: (u64, u64) = (4096, 16 << 20);
 

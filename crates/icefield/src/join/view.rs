@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
 use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES};
-use super::layout::{Root, Watermark, watermark};
-use super::log::{self, Log, Tail};
+use super::layout::{Root, Watermark, corrupt, watermark};
+use super::log::{self, Log, RECORD_BYTES, Tail};
 use super::placed::Placed;
 use super::plan::FilterBits;
 use crate::base::hash::{Hash, HashKind};
@@ -106,10 +106,8 @@ impl<M: Medium> View<M> {
     pub(super) fn load(frame: &Arc<Frame<M>>, root: Root) -> Result<(Self, Region, Tail)> {
         let view = Self::fresh(frame, root)?;
         let pm = &frame.pm;
-        let closed = match superblock::session_end(pm, &frame.table)? {
-            SessionEnd::Clean(records) => records,
-            SessionEnd::Open | SessionEnd::Odd => 0,
-        };
+        let end = superblock::session_end(pm, &frame.table)?;
+        let closed = if let SessionEnd::Clean(records) = end { records } else { 0 };
         let kept = match watermark(pm, &frame.table, &frame.sums, root.generation)? {
             Watermark::Records(records) => records,
             Watermark::Odd => 0,
@@ -125,6 +123,11 @@ impl<M: Medium> View<M> {
             let effect = view.effect(change)?;
             view.apply(&[(change, effect)])
         })?;
+        if end == SessionEnd::Odd && tail.stray > 0 {
+            let detail = "what follows on the delta log's records is no record, and whether the index was closed cannot \
+                          be told: the words of the last session are damaged";
+            return Err(corrupt(pm, &region, tail.records * RECORD_BYTES, detail));
+        }
         Ok((view, region, tail))
     }
 

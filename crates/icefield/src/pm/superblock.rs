@@ -10,7 +10,7 @@
 //!             184  design (96 bytes)            280  key type (256)                 536  value type (256)
 //!             792  zero                        1016  CRC-64/XZ of bytes 0..1016
 //!
-//! session       0  generation                    8  seal of a clean close, or 0    16  records at the last clean close
+//! session       0  generation                    8  records at a clean close, 40 bits, and a seal; or 0
 //! ```
 //!
 //! All numbers are little-endian. Later formats keep the places of magic, version and checksum, so that an older build
@@ -23,8 +23,8 @@
 //!   on its own.
 //! - P3: a session's first persist stores `clean = 0` and the next generation. Either order of the two words is right:
 //!   nothing else has been changed yet, but for a copy of the identity that was not whole.
-//! - P4: closing stores the record count and a seal over count and generation. Torn apart they do not fit, on any
-//!   medium: the session counts as not closed.
+//! - P4: closing stores one word, the record count and a seal over count and generation. A seal of the generation before
+//!   is what a crash leaves of P3 on a disk. One that fits neither is damage, on any medium.
 
 use std::sync::atomic::Ordering;
 
@@ -47,6 +47,10 @@ const COPY_BYTES: usize = 1024;
 const COPY_WORDS: usize = COPY_BYTES / 8;
 const COPIES: [u64; 2] = [0, COPY_BYTES as u64];
 const SESSION_OFFSET: u64 = 3072;
+/// Bits of the number of records in the word that a clean close leaves; above is its seal.
+const RECORDS_BITS: u32 = 40;
+/// The largest number of records that a closed table tells; of more it tells as many.
+pub const MOST_RECORDS: u64 = (1 << RECORDS_BITS) - 1;
 
 const VERSION_AT: usize = 8;
 const HASH_AT: usize = 12;
@@ -89,7 +93,6 @@ type Copy = [Cell64; COPY_WORDS];
 struct Session {
     generation: Cell64,
     clean: Cell64,
-    records: Cell64,
 }
 
 // SAFETY: repr(C), cells only.
@@ -202,7 +205,7 @@ pub enum SessionEnd {
     Clean(u64),
     /// Not yet, or by a crash.
     Open,
-    /// The words fit no session at all: they are damaged, or were torn apart when the session was ended.
+    /// The words fit no session at all: they are damaged.
     Odd,
 }
 
@@ -212,12 +215,14 @@ pub enum SessionEnd {
 /// [`Error::Corrupt`] when the region is too short.
 pub fn session_end(pm: &impl Medium, region: &Region) -> Result<SessionEnd> {
     let session = session(pm, region)?;
-    // Relaxed: words that their seal holds together.
-    let records = session.records.load(pm, Ordering::Relaxed);
+    // Relaxed: a former session's words, or words that the seal holds together.
     let generation = session.generation.load(pm, Ordering::Relaxed);
-    Ok(match session.clean.load(pm, Ordering::Relaxed) {
+    let clean = session.clean.load(pm, Ordering::Relaxed);
+    let records = clean & MOST_RECORDS;
+    Ok(match clean {
         0 => SessionEnd::Open,
-        seal if seal == clean_seal(generation, records) => SessionEnd::Clean(records),
+        _ if clean == clean_word(generation, records) => SessionEnd::Clean(records),
+        _ if clean == clean_word(generation.wrapping_sub(1), records) => SessionEnd::Open,
         _ => SessionEnd::Odd,
     })
 }
@@ -255,10 +260,12 @@ pub fn check(pm: &impl Medium, region: &Region) -> Result<Vec<String>> {
 /// # Errors
 /// [`Error::Corrupt`] when the region is too short, [`Error::Poisoned`] when the medium could not be synced.
 pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> {
+    let (was_clean, records) = match session_end(pm, region)? {
+        SessionEnd::Clean(records) => (true, records),
+        SessionEnd::Open | SessionEnd::Odd => (false, 0),
+    };
     let session = session(pm, region)?;
-    let records = session.records.load(pm, Ordering::Relaxed);
     let last = session.generation.load(pm, Ordering::Relaxed);
-    let was_clean = session.clean.load(pm, Ordering::Relaxed) == clean_seal(last, records);
     // Zero is what a fresh file holds: no session has that number, whatever the word said.
     let generation = last.wrapping_add(1).max(1);
     session.clean.store(pm, 0, Ordering::Relaxed);
@@ -300,27 +307,27 @@ fn mend(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> 
     Ok(mended)
 }
 
-/// Ends a session cleanly. Everything else is durable before.
+/// Ends a session cleanly, with so many records, or [`MOST_RECORDS`] of them. Everything else is durable before.
 ///
 /// # Errors
 /// As [`begin_session`].
 pub fn end_session(pm: &impl Medium, region: &Region, records: u64) -> Result<()> {
     let session = session(pm, region)?;
     let generation = session.generation.load(pm, Ordering::Relaxed);
-    session.records.store(pm, records, Ordering::Relaxed);
-    // Release: not before the count that it seals, which is in the same line.
-    session.clean.store(pm, clean_seal(generation, records), Ordering::Release);
+    let clean = clean_word(generation, records.min(MOST_RECORDS));
+    // Relaxed: one word, and all else is durable.
+    session.clean.store(pm, clean, Ordering::Relaxed);
     // P4, commit point: the next opening finds the table closed, and the count.
     pm.persist(session);
     sound(pm)
 }
 
 /// What the word `clean` holds after a clean close: never 0, and fitting no other session or count.
-fn clean_seal(generation: u64, records: u64) -> u64 {
+fn clean_word(generation: u64, records: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&generation.to_le_bytes());
     bytes[8..].copy_from_slice(&records.to_le_bytes());
-    checksum(&bytes).max(1)
+    (checksum(&bytes) >> RECORDS_BITS).max(1) << RECORDS_BITS | records
 }
 
 /// Fails when a sync failed. Read-only media store to private pages and have nothing to sync.
