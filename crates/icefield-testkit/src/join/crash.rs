@@ -139,9 +139,9 @@ impl Watch {
     }
 
     /// Opens an image and compares it; what is in the index, if there is one. Now and then as a reader first, who settles
-    /// nothing.
+    /// nothing: of an index that was made, for on files one in the making has no name yet.
     fn judge(&self, image: &Image) -> Result<Option<Pairs>, String> {
-        if self.states.is_multiple_of(4) {
+        if !self.may_be_absent && self.states.is_multiple_of(4) {
             let looked = self.judge_as(image, |sim| options(self.variant).look_on(sim));
             looked.map_err(|what| format!("for a reader: {what}"))?;
         }
