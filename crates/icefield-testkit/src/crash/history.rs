@@ -1,7 +1,7 @@
 //! Runs one history, each of its steps as if by a thread of its own, and judges the images of its crash points as it
 //! goes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use icefield::pm::sim::{CrashPoint, CrashSpace, EventKind, Image, Mutation, Pick, Sim};
 
@@ -12,6 +12,7 @@ use super::judge::Court;
 use super::machine::Machine;
 use super::step::Step;
 use crate::call::{Action, Call, Reply};
+use crate::pool::lock;
 use crate::reference::Reference;
 use crate::rng::mix;
 
@@ -161,10 +162,6 @@ pub(super) fn run<M: Machine>(
     counts.states += done.states;
     counts.lasting += done.lasting;
     result
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Judges every crash point of `sim`.

@@ -7,11 +7,12 @@ use icefield::pm::sim::{Sim, SimOptions};
 
 use super::Plan;
 use super::expect::Expect;
-use super::history::{Bench, Counts, lock};
+use super::history::{Bench, Counts};
 use super::machine::Machine;
 use super::step::{Draw, Step};
 use crate::call::{Action, Call, Reply, Rule};
 use crate::failure::panic_text;
+use crate::pool::lock;
 
 /// One write, from its call to its return.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 //! before or after the step in flight (a batch: any part of it from its beginning), and be clean; what a crash during
 //! that opening leaves, too. Some steps end in a crash, and the history goes on with what it has left.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use icefield::pm::sim::{
     CrashPoint, EventKind, Image, Model, Mutation, Pick, Pool, Sim, SimOptions, SiteLog,
@@ -15,6 +15,7 @@ use crate::crash::capture::Capture;
 use crate::crash::judge::named_twice;
 use crate::crash::{CrashOptions, CrashReport, NAME};
 use crate::failure::{Failure, guarded};
+use crate::pool::lock;
 use crate::rng::{Rng, mix};
 
 /// Keys of a history.
@@ -51,10 +52,6 @@ struct Watch {
     image: Image,
     capture: Option<Capture<Image>>,
     found: Option<String>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watch {

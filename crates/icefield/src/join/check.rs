@@ -152,6 +152,7 @@ fn check_delta<M: Medium>(
     let region = pm.region(DELTAS[view.root.slot()], *limit)?;
     let tail = log::replay(pm, &region, sums, view.root.generation, view.changes(), |_| Ok(()));
     match tail {
+        // A reader may be older than the log, whoever has closed it since.
         Ok(tail) if tail.records > view.changes() && writes => {
             faults.push("I5: the delta log has records that the delta store does not have".into());
         }

@@ -83,7 +83,8 @@
 //!
 //! A log's records know the generation, their numbers and which of them were persisted together: so none is taken for
 //! another's, and a gap that a crash cannot have left is damage, told as such. The watermark, a word that is stored but
-//! not flushed when records are durable, tells damage of the last ones from a crash, unless that was a power cut. The
+//! not flushed when records are durable, tells damage of the last ones from a crash, unless that was a power cut. So does
+//! the number in the word of a clean close; where that word is damaged, nothing may follow on the log. The
 //! files of the generation before are removed after P4, at the latest by the next writer. Recovery repeats: it
 //! publishes the second copy, clears what follows on the log, and removes files.
 //!

@@ -114,7 +114,7 @@ impl<M: Medium> Site<'_, M> {
             }
             Ok(())
         })?;
-        // This thread's, too: those that wrote them would need a fence each.
+        // By this thread, whose next fence is P3's: the threads that wrote them would need a fence each.
         self.flush(region, layout.sums_at(), layout.sums_bytes());
         Ok(self.sums.bytes(self.read(region, layout.sums_at(), layout.sums_bytes())?))
     }

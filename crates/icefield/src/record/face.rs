@@ -820,11 +820,7 @@ macro_rules! public_face {
                 self.sync()
             }
             fn check(&self) -> Result<CheckReport> {
-                let mut report = self.check_all()?;
-                let core = &self.core;
-                let named = crate::pm::superblock::check(&core.pm, &core.table)?;
-                named.into_iter().for_each(|fault| report.fault(fault));
-                Ok(report)
+                self.check()
             }
             fn salvage(&self, path: &Path) -> Result<SalvageReport> {
                 self.salvage_to(path)

@@ -25,10 +25,11 @@
 //! no different.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [commits](Allocator::commit). Of the two a crash before that fence leaves neither, and the block is not out; or `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above
-//! `bump`. So recovery first [raises](Allocator::raise) `bump` above such blocks. That puts others below it, too, which
-//! had been handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and
-//! they are settled like any others.
+//! [commits](Allocator::commit). Of the two a crash before that fence leaves neither, and the block is not out; or
+//! `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above `bump`. So
+//! recovery first [raises](Allocator::raise) `bump` above such blocks. That puts others below it, too, which had been
+//! handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and they are
+//! settled like any others.
 //!
 //! # Ordering
 //! The words, `bump`, `skip`, `free`, `count`, `intents`, `intent`, are stored Release and loaded Acquire where the mutex does not do
