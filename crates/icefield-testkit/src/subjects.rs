@@ -212,17 +212,20 @@ fn plush_shape(variant: u64) -> Shape {
         [0, 0, 1, 2, 0, 3, 2],
         [2, 0, 1, 1, 1, 2, 2],
         [1, 1, 2, 2, 1, 2, 8],
-    ][(variant % 7) as usize];
+        [1, 2, 2, 2, 1, 4, 4],
+        [0, 3, 2, 4, 0, 4, 8],
+    ][(variant % 9) as usize];
     Shape { root_bits, first_bits, fan_bits, slots, log_bits, log_chunks, log_records }
 }
 
 /// Tiny and small tables, and the real ones: for scenarios with hundreds of records.
 fn plush_file_shape(variant: u64) -> Shape {
-    match variant % 4 {
+    match variant % 5 {
         0 => Shape { root_bits: 1, slots: 4, log_bits: 1, log_records: 40, ..Shape::default() },
         1 => Shape { root_bits: 2, fan_bits: 2, log_records: 64, ..Shape::default() },
         2 => Shape::default(),
-        _ => plush_shape(variant / 4),
+        3 => Shape { root_bits: 2, first_bits: 3, log_records: 256, ..Shape::default() },
+        _ => plush_shape(variant / 5),
     }
 }
 

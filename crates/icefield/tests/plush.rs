@@ -10,6 +10,7 @@ mod plush {
 }
 
 use icefield::base::hash::HashKind;
+use icefield::pm::Medium;
 use icefield::pm::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Occupied, Plush, Shape};
 
@@ -264,30 +265,93 @@ fn shrinking_drops_what_is_stale() -> Check {
     Ok(())
 }
 
+/// How many of so many writes moved no records, up to 64, and more, and how many set off a second migration.
+fn writes_by_moves(
+    table: &Plush<u64, u64>,
+    writes: u64,
+) -> Result<([u64; 3], u64), Box<dyn std::error::Error>> {
+    let mut writes_by_moves = [0_u64; 3];
+    let mut cascades = 0;
+    let mut before = [0; 2];
+    for key in 0..writes {
+        table.put(key, key)?;
+        let now = ["moves", "migrations"].map(|name| detail(table, name));
+        writes_by_moves[(now[0] - before[0]).div_ceil(64).min(2) as usize] += 1;
+        cascades += u64::from(now[1] - before[1] > 1);
+        before = now;
+    }
+    println!("{:?}", table.stats());
+    println!("writes by moves: {writes_by_moves:?}, cascades: {cascades}");
+    Ok((writes_by_moves, cascades))
+}
+
+fn detail<M: Medium>(table: &Plush<u64, u64, M>, name: &str) -> u64 {
+    let stats = table.stats();
+    stats.details.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
+}
+
 /// Migrations are taken in steps, one a write, not as a whole or in cascades through the levels.
 #[test]
 fn a_write_takes_a_part_of_a_migration() -> Check {
     let shape = Shape { root_bits: 0, log_bits: 0, log_records: 1 << 10, ..Shape::default() };
     let table = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]).in_memory()?;
-    let detail = |name| {
-        let stats = table.stats();
-        stats.details.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
-    };
-    // None, up to 64, more: an entry that another one continues, or few writes before its room is needed.
-    let mut writes_by_moves = [0_u64; 3];
-    let mut cascades = 0;
-    let mut before = [0; 2];
-    for key in 0..300_000_u64 {
-        table.put(key, key)?;
-        let now = ["moves", "migrations"].map(detail);
-        writes_by_moves[(now[0] - before[0]).div_ceil(64).min(2) as usize] += 1;
-        cascades += u64::from(now[1] - before[1] > 1);
-        before = now;
-    }
-    let levels = detail("levels");
-    println!("{levels} levels, writes by moves: {writes_by_moves:?}, cascades: {cascades}");
-    assert_eq!(levels, 4);
+    let (writes_by_moves, cascades) = writes_by_moves(&table, 300_000)?;
+    assert_eq!(detail(&table, "levels"), 4);
+    // More: an entry that another one continues, or few writes before its room is needed.
     assert!(writes_by_moves[1] > 20_000 && writes_by_moves[2] <= 900 && cascades <= 10);
+    Ok(())
+}
+
+/// Such a table has one level, each record moves once, and none of the writes moves many.
+#[test]
+fn a_table_that_was_made_for_its_records_moves_them_once() -> Check {
+    let options = Plush::<u64, u64>::options().capacity(130_000).hash_seed([1, 2]);
+    let table = options.in_memory()?;
+    let (writes_by_moves, cascades) = writes_by_moves(&table, 130_000)?;
+    let [levels, moves] = ["levels", "moves"].map(|name| detail(&table, name));
+    assert_eq!(levels, 1);
+    assert!((114_000..=130_000).contains(&moves), "{moves}");
+    assert!(writes_by_moves[1] > 3_500 && writes_by_moves[2] + cascades == 0);
+    for key in 0..130_000 {
+        assert_eq!(table.get(key)?, Some(key));
+    }
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+/// What is there while a root entry's records depart: all of them, and those that came since; nothing after a `clear`.
+#[test]
+fn records_may_depart_while_others_come_and_all_are_cleared() -> Check {
+    let shape = Shape { root_bits: 0, first_bits: 3, log_bits: 0, ..Shape::default() };
+    let options = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]);
+    let mut departing = 0;
+    for keys in 240..270 {
+        let sim = Sim::new(SimOptions { recording: false, ..SimOptions::default() });
+        let table = options.clone().create_on(sim.clone())?;
+        (0..keys).try_for_each(|key| table.put(key, key))?;
+        // As after a crash.
+        let options = SimOptions { recording: false, ..SimOptions::default() };
+        let reopened =
+            Plush::<u64, u64>::options().open_on(Sim::from_image(&sim.image(), options))?;
+        for table in [&table, &reopened] {
+            for round in 0..2 {
+                assert_eq!(table.len()?, keys);
+                assert!(
+                    (0..keys).all(|key| matches!(table.get(key), Ok(Some(value)) if value == key))
+                );
+                assert!(table.check()?.is_clean());
+                departing += u64::from((1..keys).contains(&detail(table, "moves")));
+                table.clear()?;
+                assert_eq!((table.len()?, table.get(3)?), (0, None));
+                // Not those that have just departed.
+                (0..keys).rev().skip(round).try_for_each(|key| table.put(key, key))?;
+                (0..keys).try_for_each(|key| table.put(key, key))?;
+            }
+        }
+    }
+    println!("{departing} tables were looked at while records departed");
+    assert!(departing >= 20);
     Ok(())
 }
 

@@ -4,11 +4,14 @@
 //! What level 1 holds for a root entry must leave before that entry's next migration, and it is known from the last one
 //! on. So each write to the entry, from a quarter of its room on, takes one step: a part of the migration of one entry,
 //! the first on the way down below which nothing overflows. The migrations are those that would come anyway, only
-//! sooner, and fill as much of each entry as they would. When level 1 holds nothing any more, the root entry's own
-//! records go there a quarter at a time.
+//! sooner, and fill as much of each entry as they would. The root entry's own records follow. Where level 1 has one
+//! entry for them, they go there a quarter at a time when it holds nothing any more. Where it has several, the root
+//! entry's records begin to depart when it is nearly full: a first step puts them in the order of these entries, each
+//! later one moves those for the next of them, and the last one makes room for what has come meanwhile.
 //!
 //! An entry of which a part has left still has all its records, until the last part has: what is there twice is hidden
-//! once. Nothing else comes to it or leaves it meanwhile, as the next migration of the root entry takes the steps that
+//! once. So is a root entry; what comes to it while records depart belongs to the next epoch, so an entry of level 1 is
+//! told theirs with its part. Nothing else comes to it or leaves it meanwhile, as the next migration of the root entry takes the steps that
 //! are left.
 
 use super::core::Core;
@@ -19,6 +22,8 @@ use crate::pm::Medium;
 
 /// From which part of a root entry's room on its writes take steps, and which part of it leaves in one.
 const PARTS: usize = 4;
+/// In how many steps records leave for all entries below.
+const STEPS: usize = 8;
 
 /// How much a step may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +54,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.step_together(&[held]);
         } else if !self.root.is_relieved(held.entry) {
             self.step_below(held, pace);
-        } else if pace == Pace::Parts && self.portion_is_due(held, size) {
+        } else if pace == Pace::Parts && self.departure_is_due(held, size) {
             self.step_down(held);
         }
     }
@@ -77,18 +82,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Whether a part of a root entry's records can go to level 1, where there is one entry for them that has nothing
-    /// else.
+    /// Whether some of a root entry's records can go to level 1: the oldest where there is one entry for them that has
+    /// nothing else, those for the next of several entries otherwise, when as few writes are left as there are steps.
     #[inline]
-    fn portion_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
-        let due = (size - self.root.moved(held.entry)) * PARTS >= self.shape.records();
-        due && self.shape.step(0) == 0 && self.root.is_sole(held.entry)
+    fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
+        let room = self.shape.records();
+        if self.shape.step(0) > 0 {
+            // One step more to begin with.
+            return size + (STEPS + 1).min(room / PARTS) >= room
+                || self.root.departing(held.entry).is_some();
+        }
+        (size - self.root.moved(held.entry)) * PARTS >= room && self.root.is_sole(held.entry)
     }
 
     #[cold]
     fn step_down(&self, held: &Held<'_, M>) {
         let portion = (self.shape.records() / PARTS).max(1);
-        if self.migrate_portion(held, portion).is_err() {
+        let step = match 1 << self.shape.step(0) {
+            1 => self.migrate_portion(held, portion),
+            fan_out => self.depart(held, (fan_out / STEPS).max(1)),
+        };
+        if step.is_err() {
             // As above.
             self.root.note_relief(held.entry, Relief::Room);
         }
@@ -170,8 +184,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn targets_of_a_step(&self, held: &Held<'_, M>, fan_out: usize, pace: Pace) -> usize {
         let quarters = self.root.size(held.entry) * 4 / self.shape.records();
         match (pace, quarters) {
-            (Pace::Parts, 0 | 1) => (fan_out / 8).max(1),
-            (Pace::Parts, 2) => (fan_out / 4).max(1),
+            (Pace::Parts, 0 | 1) => (fan_out / STEPS).max(1),
+            (Pace::Parts, 2) => (fan_out * 2 / STEPS).max(1),
             _ => fan_out,
         }
     }

@@ -90,15 +90,21 @@ pub(super) struct EntryRef<'a> {
 pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
     let mut rounds = 0;
     loop {
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            // What these mutexes guard is whole after any panic, or a crash could have left it so.
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                pm.wait(rounds);
-                rounds = rounds.saturating_add(1);
-            }
+        if let Some(guard) = try_lock(mutex) {
+            return guard;
         }
+        pm.wait(rounds);
+        rounds = rounds.saturating_add(1);
+    }
+}
+
+/// Locks such a mutex unless another thread has it.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        // What these mutexes guard is whole after any panic, or a crash could have left it so.
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

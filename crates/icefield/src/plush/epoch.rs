@@ -37,6 +37,11 @@ impl LogEpoch {
         Self(((self.0 + 1) & MASK).max(Self::FIRST.0))
     }
 
+    #[inline]
+    pub(super) fn previous(self) -> Self {
+        if self.0 <= Self::FIRST.0 { Self(MASK) } else { Self(self.0 - 1) }
+    }
+
     /// Whether it is later than another one; every epoch is later than none.
     #[inline]
     pub(super) fn is_after(self, other: Self) -> bool {
@@ -68,6 +73,7 @@ mod tests {
         for _ in 0..8 {
             let next = epoch.next();
             assert!(next.is_after(epoch) && !epoch.is_after(next) && !next.is_after(next));
+            assert_eq!(next.previous(), epoch);
             assert!(next.is_after(LogEpoch::NONE) && !LogEpoch::NONE.is_after(next));
             assert_eq!((epoch.or_later(next), next.or_later(epoch)), (next, next));
             epoch = next;

@@ -31,6 +31,8 @@ pub(super) const MAX_PREFIX: u32 = 30;
 pub(super) const JOURNALS: usize = 4;
 /// Two to this power are the most recovery logs.
 pub(super) const MAX_LOG_BITS: u32 = 6;
+/// Two to this power are the most entries of level 1 for one of the root.
+pub(super) const MAX_FIRST_BITS: u32 = 4;
 /// The most chunks of a recovery log.
 pub(super) const MAX_LOG_CHUNKS: usize = 64;
 /// The most records of a recovery log's chunk.
@@ -278,7 +280,7 @@ impl Shape {
     /// Whether the fields are within their bounds.
     pub(super) fn is_valid(self) -> bool {
         self.root_bits <= 20
-            && self.first_bits <= 4
+            && self.first_bits <= MAX_FIRST_BITS
             && (1..=4).contains(&self.fan_bits)
             && (1..=SLOTS as u32).contains(&self.slots)
             && self.log_bits <= self.root_bits

@@ -14,7 +14,7 @@ use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
 use super::level::{Moving, MovingOf, Provided};
 use super::newest::Newest;
-use super::root::{Held, Underway};
+use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
@@ -71,6 +71,8 @@ struct Migration<'h, M: Medium, R> {
     held: &'h Held<'h, M>,
     level: usize,
     first: u64,
+    /// To which of the entries there.
+    places: Range<usize>,
     groups: Groups<R>,
     /// What level 1 is told that it has all of, then.
     epoch: Option<LogEpoch>,
@@ -129,10 +131,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut migrations = Vec::with_capacity(all.len());
         for &held in all {
             self.finish_underway(held)?;
+            self.finish_departing(held)?;
             let (moved, size) = (self.root.moved(held.entry), self.root.size(held.entry));
             if size > 0 {
+                let places = 0..1 << self.shape.step(0);
                 let epoch = self.root.epoch(held.entry);
-                migrations.push(self.of_root(held, moved..size, Some(epoch))?);
+                migrations.push(self.of_root(held, moved..size, places, Some(epoch))?);
             }
         }
         self.distribute(&mut migrations)?;
@@ -150,16 +154,60 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// counts them as arrived when all of the entry have.
     pub(super) fn migrate_portion(&self, held: &Held<'_, M>, portion: usize) -> Result<()> {
         let from = self.root.moved(held.entry);
-        self.distribute(&mut [self.of_root(held, from..from + portion, None)?])?;
+        self.distribute(&mut [self.of_root(held, from..from + portion, 0..1, None)?])?;
         self.root.note_moved(held.entry, from + portion);
         Ok(())
     }
 
-    /// Records of a root entry on their way to level 1, which is told up to which epoch it has all of them.
+    /// A step of the migration of a root entry's records to the entries of level 1, of which a step reaches so many. The
+    /// first one puts the records in their order. They stay in the root until the last of the entries has its own; what
+    /// comes meanwhile belongs to the next epoch.
+    pub(super) fn depart(&self, held: &Held<'_, M>, targets: usize) -> Result<()> {
+        self.finish_underway(held)?;
+        let (root, entry) = (&self.root, held.entry);
+        let (place_below, fan_out) = (self.shape.place_below(0), 1 << self.shape.step(0));
+        let place_of = |record| place_below(self.hash_of(record));
+        let Some(Departing { records, place }) = root.departing(entry) else {
+            held.begin_change();
+            root.sort(entry, fan_out, place_of);
+            held.end_change();
+            root.note_mixed(entry);
+            root.set_epoch(entry, root.epoch(entry).next());
+            root.set_departing(entry, Some(Departing { records: root.size(entry), place: 0 }));
+            return Ok(());
+        };
+        let (first, end) = (root.moved(entry), fan_out.min(place + targets));
+        let is_behind = |&at: &usize| place_of(root.record(entry, at)) >= end;
+        let moved = (first..records).find(is_behind).unwrap_or(records);
+        let epoch = root.epoch(entry).previous();
+        self.distribute(&mut [self.of_root(held, first..moved, place..end, Some(epoch))?])?;
+        if end < fan_out {
+            root.note_moved(entry, moved);
+            root.set_departing(entry, Some(Departing { records, place: end }));
+            return Ok(());
+        }
+        self.counts.migrations.add(1);
+        held.begin_change();
+        root.drop_first(entry, records);
+        held.end_change();
+        Ok(())
+    }
+
+    /// Moves what is left of the records that have begun to leave a root entry.
+    pub(super) fn finish_departing(&self, held: &Held<'_, M>) -> Result<()> {
+        while self.root.departing(held.entry).is_some() {
+            self.depart(held, MAX_BUCKETS)?;
+        }
+        Ok(())
+    }
+
+    /// Records of a root entry on their way to some entries of level 1, which are told up to which epoch they have all
+    /// of them.
     fn of_root<'h>(
         &self,
         held: &'h Held<'h, M>,
         records: Range<usize>,
+        places: Range<usize>,
         epoch: Option<LogEpoch>,
     ) -> Result<MigrationOf<'h, K, V, M>> {
         if self.payloads.is_some() {
@@ -169,7 +217,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let newest_first = records.rev().map(|at| self.root.record(held.entry, at)).collect();
         let groups = self.group(0, &self.merge(newest_first)?);
         let first = (held.entry as u64) << self.shape.step(0);
-        Ok(Migration { held, level: 1, first, groups, epoch })
+        Ok(Migration { held, level: 1, first, places, groups, epoch })
     }
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
@@ -240,10 +288,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Underway { level, index, .. }: Underway,
         places: Range<usize>,
     ) -> Result<MigrationOf<'h, K, V, M>> {
-        let Leaving { groups, dropped } = self.leaving(level, index, places)?;
+        let Leaving { groups, dropped } = self.leaving(level, index, places.clone())?;
         self.estimate.add(dropped);
         let first = index << self.shape.step(level);
-        Ok(Migration { held, level: level + 1, first, groups, epoch: None })
+        Ok(Migration { held, level: level + 1, first, places, groups, epoch: None })
     }
 
     /// Empties levels' entries, and what continues them, all of whose records are in the next level.
@@ -315,11 +363,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The entries that get something of a migration, be it an epoch.
     fn places_of(&self, migration: &mut MigrationOf<'_, K, V, M>) -> Result<Vec<usize>> {
-        let Migration { level, first, groups, epoch, .. } = migration;
+        let Migration { level, first, places, groups, epoch, .. } = migration;
         let tells_all = epoch.is_some_and(|epoch| epoch.is_round() || groups.left.len() == 1);
-        let mut places: Vec<usize> = (0..groups.left.len())
-            .filter(|&place| tells_all || !groups.left[place].is_empty())
-            .collect();
+        let mut places: Vec<usize> =
+            places.clone().filter(|&place| tells_all || !groups.left[place].is_empty()).collect();
         if *level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
             for &place in &places {
                 self.drop_needless(*level, *first + place as u64, groups, place)?;
@@ -340,7 +387,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
         let mut left = Vec::with_capacity(places.len());
         for &(number, place) in places {
-            let Migration { held, level, first, groups, epoch } = &mut migrations[number];
+            let Migration { held, level, first, groups, epoch, .. } = &mut migrations[number];
             let index = *first + place as u64;
             while self.make_room(held, *level, index, groups.portion(place, self.shape))? {
                 groups.left[place].start += groups.portion(place, self.shape).len();

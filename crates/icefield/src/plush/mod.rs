@@ -20,6 +20,8 @@
 //!   references do and an entry of few records takes little space. Another 256 bits say which records are tombstones:
 //!   every value can be stored. Keys and values of 16, 32 or 64 bytes are in the slots, as words are (`words`): a
 //!   bucket has the first words of its keys side by side, which is all that a search reads of other records.
+//!   Level 1 of a table that is told its capacity holds it: a root entry has up to 16 entries there, and no record
+//!   moves twice before the table outgrows it. Of others level 1 is as wide as the root, which makes its moves cheap.
 //! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of them, and *all* buckets that they name are
 //!   searched, newest first (Listing 3 searches one: a false positive would hide the key). Rows are turned by the hash,
 //!   so that all buckets of an entry share a line's bits.
@@ -95,9 +97,9 @@
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
-//! | E3 | words of a slot but the first (Release) | the same (Acquire) | the payload behind a reference |
+//! | E3 | words of a slot but the first, in the root, too (Release) | the same (Acquire) | the payload behind a reference |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
-//! | E5 | `epoch` of a root entry (Release) | the same (Acquire) | that former records are durable below |
+//! | E5 | `epoch` and `mixed` of a root entry (Release) | the same (Acquire) | that former records are durable below |
 //! | E6 | relief of a root entry, `relieved` (Release) | the same (Acquire) | that level 1 holds nothing more for it |
 //! | E7 | words of entries, `state`, `runs`, `next`, of free lists, `link`, and of chunks, `word` (Release) | the same (Acquire) | what they count or lead to |
 //! | E7 | words of logs and journals, `turn`, `seal` (Release) | the same (Acquire) | what they close |
@@ -139,7 +141,8 @@
 //!
 //! A migration leaves nothing to settle: what is there twice is hidden once. One that is taken in steps leaves more of
 //! it: an entry keeps all its records until P8, and what level 1 has of a root entry before the last portion tells it
-//! the epoch (P7) is replayed, too. So are records that an entry has taken over
+//! the epoch (P7) is replayed, too. Of records that depart from a root entry to several entries those are replayed whose
+//! entries have not been told, and those of the next epoch that came meanwhile. So are records that an entry has taken over
 //! when it was compacted (P10), as they stay where they came from until P8, and in the log until P7. Recovery replays,
 //! per log, what has not arrived in level 1; an entry of the root has never more than fits.
 //!
@@ -154,11 +157,12 @@
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
 //! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates. A write takes
-//! a part of one migration, of some 30 to 60 records: ahead of time below its root entry, or of the root entry's own; a
+//! a part of one migration, of some 30 to 60 records: ahead of time below its root entry, or of the root entry's own (one
+//! in 250 puts these in order); a
 //! whole one when few writes are left before the root entry is full, and in batches and without a log, where writes
 //! share it; on disks those of up to 32 other root entries, too, which share the syncs; a cascade through the levels only where updates kept a root entry's log from lasting, or most of a
-//! table's entries overflow together in more than three levels. A new level is one growth of a file for whoever comes first. Who finds a log full makes a chunk ready while
-//! others of that log wait; it then waits for those who write their last records there, and they wait for nobody. Locks
+//! table's entries overflow together in more than three levels. A new level is one growth of a file for whoever comes first. Who finds the last chunk of a log half full makes the next
+//! one ready (at four chunks, as by default; on disks, and with fewer, who finds it full, while others of that log wait); it then waits for those who write their last records there, and they wait for nobody. Locks
 //! are taken in this order: collecting, recycling, root entry (one; a window's and those of `together` are tried only),
 //! journal, allocator.
 //! Who settles waits for one sync at most besides its own. A thread syncs for those who have none of their own
@@ -167,8 +171,9 @@
 //! # 9. Costs
 //!
 //! Lines of the medium written, flushes, fences; outside migrations; of words, and of *w* words in all. With migrations,
-//! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1) up to three levels; with four, 3.02 in
-//! place of the 3. A filter in DRAM
+//! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1): of a table made for its records, with
+//! eight entries of level 1 for one of the root, as of others up to three levels; with four, 3.02 in place of the 3. With
+//! sixteen (beyond 11 M records, whose logs would be too long with eight) each move is 3.6, as it is from level 1 on. A filter in DRAM
 //! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it. After a crash it
 //! also samples 64 entries a level for `len_estimate`, 128 lines a level at most.
 //! `tests/costs.rs` asserts all of this from the simulator's counters.

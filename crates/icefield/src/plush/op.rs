@@ -118,8 +118,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         value: V::Words,
         mode: ModeOf<V>,
     ) -> Result<WroteOf<V>> {
+        let entry = self.root_entry(probe.hash);
+        self.root.prefetch_to_write(entry);
         loop {
-            self.make_log_ready(self.logs.log_of(self.root_entry(probe.hash)))?;
+            self.make_log_ready(self.logs.log_of(entry))?;
             let held = self.hold(probe.hash);
             match self.try_write(&held, probe, value, mode)? {
                 Attempt::Done(wrote) => return Ok(wrote),
@@ -140,6 +142,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(Attempt::Done(Wrote { before, done: false }));
         }
         let record = mode.record(self.key_words(probe), value);
+        // While the log record is on its way: another thread may have had these lines.
+        self.root.prefetch_push(held.entry, 0);
         Ok(match self.log(held, record)? {
             Attempt::Done(place) => {
                 // P2, commit point: from here on a crash keeps the record.
@@ -251,13 +255,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Sees to it that a log can be written to. Holds no lock of a root entry.
     pub(super) fn make_log_ready(&self, log: usize) -> Result<()> {
-        if !self.logs.is_exhausted(&self.pm, log) {
+        let Some(_recycling) = self.logs.lock_recycling(&self.pm, log) else {
             return Ok(());
-        }
-        let _recycling = self.logs.lock_recycling(&self.pm, log);
-        if !self.logs.is_exhausted(&self.pm, log) {
-            return Ok(());
-        }
+        };
         // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
         // ones of the same keys).
         let mut needed = Vec::new();
@@ -282,12 +282,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether a log's record has not arrived in level 1.
     fn is_needed(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
         let hash = self.hash_of(record);
-        if self.root.epoch(self.root_entry(hash)) == epoch {
+        let entry = self.root_entry(hash);
+        if self.root.epoch(entry) == epoch {
             return Ok(true);
         }
-        // Only a crash within a migration leaves records of an earlier epoch: not all targets had it. One target has it
-        // or not.
-        Ok(self.shape.first_bits > 0 && !self.has_arrived(hash, epoch)?)
+        // Within a migration, and after a crash in it, some targets have the epoch before and others do not. One target
+        // has it or not.
+        Ok(self.root.is_mixed(entry) && !self.has_arrived(hash, epoch)?)
     }
 
     /// Whether log records of an epoch have arrived in level 1.

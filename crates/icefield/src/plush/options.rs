@@ -11,8 +11,8 @@ use super::Plush;
 use super::core::{Core, Counts};
 use super::epoch::LogEpoch;
 use super::layout::{
-    ENTRY_BYTES, JOURNALS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root, Shape,
-    journal_bytes,
+    ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
+    Shape, journal_bytes,
 };
 use super::partition::{Bounds, Partition, Ranges, rank_of};
 use super::payload_log::PayloadLog;
@@ -35,13 +35,12 @@ use crate::{Error, Result};
 const DESIGN: &str = "plush";
 /// DRAM for the root, unless somebody says otherwise.
 const DRAM_LIMIT: u64 = 256 << 20;
-/// Levels whose filters are in DRAM, unless somebody says otherwise: those of the paper's measurements (§6.5).
-const DRAM_FILTERS: usize = 2;
-/// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled.
-const ROOT_SHARE: u64 = 16;
+/// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled; it
+/// holds one of the former, as long as its recovery logs take no more than [`LOG_BYTES`].
+const ROOT_SHARES: [u64; 2] = [8, 16];
 /// On disks the root of a new table holds all that it is made for, as long as its recovery logs take no more than this:
 /// what waits in memory there needs one sync a batch, what moves on needs several.
-const DISK_LOG_BYTES: u64 = 64 << 20;
+const LOG_BYTES: u64 = 64 << 20;
 /// Records that the recovery logs hold for each that the root holds, so that a chunk's root entries have moved on when
 /// it is begun anew (§4.2).
 const LOG_SHARE: u32 = 2;
@@ -63,7 +62,7 @@ pub struct PlushOptions<K: ?Sized, V: ?Sized> {
     common: Common,
     shape: Option<Shape>,
     dram_limit: u64,
-    dram_filters: usize,
+    dram_filters: Option<usize>,
     preallocated: usize,
     partition: Partition,
     bounds: Bounds,
@@ -83,7 +82,7 @@ impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
             common: Common { allows_disk: true, ..Common::default() },
             shape: None,
             dram_limit: DRAM_LIMIT,
-            dram_filters: DRAM_FILTERS,
+            dram_filters: None,
             preallocated: 0,
             partition: Partition::Hash,
             bounds: None,
@@ -143,8 +142,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// Of how many levels, from the first on, the filters are in DRAM, too (§6.5); 2 by default. A read then asks the
-    /// medium only where a filter knows its key. They take a byte and a half for each record that the levels have room
+    /// Of how many levels, from the first on, the filters are in DRAM, too (§6.5); by default 1 of a table that was made
+    /// with a [`capacity`](Self::capacity) which its level 1 holds, 2 of others. A read then asks the medium only where a
+    /// filter knows its key. They take a byte and a half for each record that the levels have room
     /// for. Levels for which [`dram_limit`](Self::dram_limit) has no room go without. Decided anew at each opening,
     /// which reads the filters of these levels.
     ///
@@ -156,7 +156,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     /// ```
     #[must_use]
     pub fn dram_filters(mut self, levels: usize) -> Self {
-        self.dram_filters = levels;
+        self.dram_filters = Some(levels);
         self
     }
 
@@ -352,12 +352,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     fn planned_shape(&self, widths: Widths, is_disk: bool) -> Shape {
         let usual = Shape::default();
         let capacity = self.common.capacity;
+        // Half of the bytes: entries come by powers of two.
+        let logged = LOG_BYTES / 2 / widths.log_bytes(LOG_SHARE);
+        let [share, smaller] = ROOT_SHARES.map(|share| capacity / share);
         let in_root = match is_disk {
-            // Half of the bytes: entries come by powers of two.
-            true => capacity.min(DISK_LOG_BYTES / 2 / widths.log_bytes(LOG_SHARE)),
-            false => 0,
+            true => capacity.min(logged).max(smaller),
+            false => share.min(logged).max(smaller),
         };
-        let in_root = in_root.max(capacity / ROOT_SHARE);
         let bits = |entries: u64| entries.max(1).ilog2();
         let wanted = bits((in_root / MAX_RECORDS as u64).next_power_of_two());
         // Slots, fingerprints and the entry's own line.
@@ -375,7 +376,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let most = MAX_LOG_BITS.min(root_bits);
         let log_bits = (fewest.min(root_bits)..most).find(fits).unwrap_or(most);
         let log_records = log_records(log_bits).min(MAX_LOG_RECORDS.into()) as u32;
-        Shape { root_bits, log_bits, log_records, ..usual }
+        // One level for all of it, if its entries are few enough for each of the root: no record moves twice.
+        let in_root = (MAX_RECORDS as u64) << root_bits;
+        let first_bits = match is_disk {
+            true => usual.first_bits,
+            false => (0..=MAX_FIRST_BITS)
+                .find(|bits| in_root << bits >= capacity)
+                .unwrap_or(usual.first_bits),
+        };
+        Shape { root_bits, first_bits, log_bits, log_records, ..usual }
+    }
+
+    /// How many levels have their filters in DRAM: those of the paper's measurements (§6.5), or the one that holds what
+    /// the table was made for.
+    fn levels_on_top(&self, shape: Shape) -> usize {
+        self.dram_filters.unwrap_or(if shape.first_bits > 0 { 1 } else { 2 })
     }
 
     fn core<M: Medium>(
@@ -404,7 +419,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             measure,
             hash: Hash::new(self.common.hash, identity.hash_seed),
             ranges: Ranges::of(identity).map_err(|()| impossible(&pm, "partition"))?,
-            top_filters: TopFilters::new(shape, self.dram_filters, left).map_err(no_memory)?,
+            top_filters: TopFilters::new(shape, self.levels_on_top(shape), left)
+                .map_err(no_memory)?,
             root,
             logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape, measure),
             table,

@@ -177,6 +177,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Err(self.corrupt(self.logs.region(), 0, detail));
         }
         self.root.push(entry, hash, record);
+        self.root.note_mixed(entry);
         self.estimate.add(if record.dead { -1 } else { 1 });
         self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
         Ok(())

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard};
 
-use super::core::lock;
+use super::core::{lock, try_lock};
 use super::epoch::LogEpoch;
 use super::layout::{ChunkHead, MAX_LOG_BITS, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, decode, encode};
@@ -26,6 +26,9 @@ use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
+/// From so many chunks on the oldest one is made ready when half of the last one that may be filled is, so that nobody
+/// waits for that. With fewer too many of its records would still be needed.
+const CHUNKS_AHEAD: u32 = 4;
 /// No table lives to see a later turn.
 const LAST_TURN: u64 = 1 << 62;
 
@@ -359,19 +362,45 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
 
     /// Whether a chunk must be made ready before anything can be written.
     #[inline]
-    pub(super) fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
+    fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
         let own = &self.logs[log];
         // Acquire (E9), all: as in `begin_chunk`. If a chunk is begun meanwhile, the one before it is full all the same.
         self.filling(pm, log).handed_out == self.shape.log_records
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
-    /// Lets one thread at a time make a chunk of a log ready. Comes before every lock of a root entry.
-    pub(super) fn lock_recycling(&self, pm: &impl Medium, log: usize) -> MutexGuard<'_, ()> {
-        lock(pm, &self.logs[log].recycling)
+    /// Whether it is time to make a chunk ready.
+    #[inline]
+    fn is_due(&self, pm: &impl Medium, log: usize) -> bool {
+        let own = &self.logs[log];
+        // On disks what is still needed costs syncs.
+        let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !pm.fence_syncs();
+        let records = self.shape.log_records;
+        // Acquire (E9), all: as in `begin_chunk`. If a chunk is begun meanwhile, it is early, no more.
+        self.filling(pm, log).handed_out >= if ahead { records / 2 } else { records }
+            && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
-    /// What the oldest chunk of an exhausted log holds, which is the next to be begun. While recycling.
+    /// Lets one thread at a time make a chunk of a log ready, when it is time to; the others wait for it if there is no
+    /// room left. Comes before every lock of a root entry.
+    #[inline]
+    pub(super) fn lock_recycling(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+    ) -> Option<MutexGuard<'_, ()>> {
+        if !self.is_due(pm, log) {
+            return None;
+        }
+        let recycling = &self.logs[log].recycling;
+        let locked = match self.is_exhausted(pm, log) {
+            true => lock(pm, recycling),
+            false => try_lock(recycling)?,
+        };
+        self.is_due(pm, log).then_some(locked)
+    }
+
+    /// What the oldest chunk of a log holds, which is the next to be begun. While recycling.
     pub(super) fn oldest(
         &self,
         pm: &impl Medium,

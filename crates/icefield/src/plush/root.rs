@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::epoch::LogEpoch;
-use super::layout::{LINE_WORDS, MAX_RECORDS, Shape};
+use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_RECORDS, Shape};
 use super::words::{Measure, RecordOf};
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
@@ -33,6 +33,15 @@ pub(super) struct Underway {
     pub(super) level: usize,
     pub(super) index: u64,
     /// Which of the entries below comes next.
+    pub(super) place: usize,
+}
+
+/// A migration of an entry's first records of which some parts have been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Departing {
+    /// How many they are. Those that came later belong to the next epoch, which the entry is in.
+    pub(super) records: usize,
+    /// Which of the entries of level 1 comes next.
     pub(super) place: usize,
 }
 
@@ -64,11 +73,18 @@ struct Head {
     relieved: AtomicU8,
     /// How many of the first records are in level 1, too.
     moved: AtomicU16,
+    /// [`Departing`]; of no records there is none.
+    departing: AtomicU16,
+    departing_place: AtomicU8,
+    /// Whether there may be records of former epochs.
+    mixed: AtomicBool,
     /// [`Underway`]; of level 0 there is none.
     underway_index: AtomicU32,
     underway_level: AtomicU8,
     underway_place: AtomicU8,
 }
+
+const _: () = assert!(size_of::<Head>() == 64);
 
 /// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
 pub(super) struct Latch<'a, M> {
@@ -227,6 +243,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.heads[entry].epoch.store(epoch.bits(), Release);
     }
 
+    /// Whether an entry may have records of epochs before its own.
+    #[inline]
+    pub(super) fn is_mixed(&self, entry: usize) -> bool {
+        // Acquire (E5): whoever finds that the entry has none any more finds them durable below.
+        self.heads[entry].mixed.load(Acquire)
+    }
+
+    /// Says so before the epoch changes. Under the lock, or before anybody else knows the table.
+    pub(super) fn note_mixed(&self, entry: usize) {
+        // Relaxed: `set_epoch` follows.
+        self.heads[entry].mixed.store(true, Relaxed);
+    }
+
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
         // Relaxed: asked under the lock.
         self.heads[entry].unlogged.load(Relaxed)
@@ -268,6 +297,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.heads[entry].moved.store(moved as u16, Relaxed);
     }
 
+    /// The migration of an entry's first records that has begun.
+    #[inline]
+    pub(super) fn departing(&self, entry: usize) -> Option<Departing> {
+        // Relaxed: asked under the lock.
+        let records = self.heads[entry].departing.load(Relaxed).into();
+        let place = self.heads[entry].departing_place.load(Relaxed).into();
+        (records > 0).then_some(Departing { records, place })
+    }
+
+    /// Under the lock.
+    pub(super) fn set_departing(&self, entry: usize, departing: Option<Departing>) {
+        let Departing { records, place } = departing.unwrap_or(Departing { records: 0, place: 0 });
+        self.heads[entry].departing.store(records as u16, Relaxed);
+        self.heads[entry].departing_place.store(place as u8, Relaxed);
+    }
+
     /// The migration below an entry that has begun.
     pub(super) fn underway(&self, entry: usize) -> Option<Underway> {
         let head = &self.heads[entry];
@@ -291,27 +336,83 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
     #[inline]
     pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<K, V>) {
-        let head = &self.heads[entry];
-        let at = head.size.load(Relaxed) as usize;
-        let slot = self.slot(entry, at);
-        // Relaxed (E4): published by the size.
-        self.measure.each_word(&record, |word, content| slot[word].store(content, Relaxed));
-        set_bits(
-            &self.fingerprints[entry * self.words + at / 8],
-            at % 8 * 8,
-            0xFF,
-            fingerprint(hash).into(),
-        );
-        set_bits(&head.dead[at / 64], at % 64, 1, record.dead.into());
+        let size = &self.heads[entry].size;
+        let at = size.load(Relaxed) as usize;
+        self.store(entry, at, fingerprint(hash), record);
         // Release (E4): the linearization point of every write.
-        head.size.store(at as u32 + 1, Release);
+        size.store(at as u32 + 1, Release);
+    }
+
+    #[inline]
+    fn store(&self, entry: usize, at: usize, fingerprint: u8, record: RecordOf<K, V>) {
+        let slot = self.slot(entry, at);
+        self.measure.each_word(&record, |word, content| match word {
+            // Relaxed (E4): published by the size.
+            0 => slot[0].store(content, Relaxed),
+            // Release (E3): who has loaded the size before an earlier record left may see it here.
+            _ => slot[word].store(content, Release),
+        });
+        let fingerprints = &self.fingerprints[entry * self.words + at / 8];
+        set_bits(fingerprints, at % 8 * 8, 0xFF, fingerprint.into());
+        set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, record.dead.into());
+    }
+
+    /// Puts the records of an entry in the order of their places, of which there are so many; those of a place stay as
+    /// they are. Under the lock, readers being kept away.
+    pub(super) fn sort(
+        &self,
+        entry: usize,
+        places: usize,
+        place_of: impl Fn(RecordOf<K, V>) -> usize,
+    ) {
+        let mut ends = [0_usize; MAX_BUCKETS];
+        let all: Vec<_> = (0..self.size(entry))
+            .map(|at| {
+                let record = self.record(entry, at);
+                let place = place_of(record);
+                ends[place] += 1;
+                (record, self.fingerprint_at(entry, at), place)
+            })
+            .collect();
+        let mut next = 0;
+        for end in &mut ends[..places] {
+            next += std::mem::replace(end, next);
+        }
+        for (record, fingerprint, place) in all {
+            self.store(entry, ends[place], fingerprint, record);
+            ends[place] += 1;
+        }
+    }
+
+    #[inline]
+    fn fingerprint_at(&self, entry: usize, at: usize) -> u8 {
+        // Relaxed: as the record.
+        (self.fingerprints[entry * self.words + at / 8].load(Relaxed) >> (at % 8 * 8)) as u8
+    }
+
+    /// Drops so many of the first records of an entry: they have arrived below. Under the lock, readers being kept away.
+    pub(super) fn drop_first(&self, entry: usize, records: usize) {
+        let size = self.size(entry);
+        for at in records..size {
+            let fingerprint = self.fingerprint_at(entry, at);
+            self.store(entry, at - records, fingerprint, self.record(entry, at));
+        }
+        self.heads[entry].size.store((size - records) as u32, Relaxed);
+        // Release (E5): pairs with the Acquire in `is_mixed`.
+        self.heads[entry].mixed.store(false, Release);
+        self.note_moved(entry, 0);
+        self.set_departing(entry, None);
+        self.note_relief(entry, Relief::NotYet);
     }
 
     /// Drops all records of an entry: they have arrived below. Under the lock, readers being kept away.
     pub(super) fn empty(&self, entry: usize) {
         self.heads[entry].size.store(0, Relaxed);
+        // Release (E5): pairs with the Acquire in `is_mixed`.
+        self.heads[entry].mixed.store(false, Release);
         self.heads[entry].unlogged.store(false, Relaxed);
         self.note_moved(entry, 0);
+        self.set_departing(entry, None);
         self.set_underway(entry, None);
         self.note_relief(entry, Relief::NotYet);
     }
@@ -321,8 +422,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     pub(super) fn record(&self, entry: usize, at: usize) -> RecordOf<K, V> {
         let slot = self.slot(entry, at);
         let dead = self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1;
-        // Relaxed (E4): the size was loaded before; what a change has replaced since fails the validation.
-        self.measure.record(dead, |word| slot[word].load(Relaxed))
+        self.measure.record(dead, |word| match word {
+            // Relaxed (E4): the size was loaded before; what a change has replaced since fails the validation.
+            0 => slot[0].load(Relaxed),
+            // Acquire (E3): pairs with the Release in `store`; a payload is looked at before the validation.
+            _ => slot[word].load(Acquire),
+        })
     }
 
     /// The newest record with the fingerprint of the hash that `holds` the key.
@@ -421,6 +526,13 @@ mod tests {
             let newest = (0..256).rev().find(|n| n % 10 == key).expect("one of ten");
             let wanted = record(key, newest);
             let found = root.newest::<()>(1, key * 77, |record| Ok(record.key == wanted.key));
+            assert_eq!(found, Ok(Some(wanted)));
+        }
+        root.drop_first(1, 250);
+        assert_eq!(root.size(1), 6);
+        for n in 250..256 {
+            let wanted = record(n % 10, n);
+            let found = root.newest::<()>(1, n % 10 * 77, |record| Ok(record.key == wanted.key));
             assert_eq!(found, Ok(Some(wanted)));
         }
         root.empty(1);

@@ -39,8 +39,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Empties a full root entry, and others that soon will be.
+    /// Makes room in a full root entry, and others that soon will be.
     pub(super) fn empty_together(&self, held: &Held<'_, M>) -> Result<()> {
+        if self.root.departing(held.entry).is_some() {
+            return self.finish_departing(held);
+        }
         self.migrate_with_others(held, self.leaves_soon())
     }
 

@@ -1,15 +1,19 @@
 //! What Plush costs.
 
 use icefield::pm::sim::Sim;
-use icefield::{Arg, Plush, Shape, Value};
+use icefield::{Arg, Plush, PlushOptions, Shape, Value};
 
 use crate::{Cost, cost, counting, lines_of_reads};
 
-/// A Plush of small levels: 1024 records in the root and in level 1, 16 384 in level 2.
-fn small_plush(sim: &Sim, dram_filters: usize) -> Plush<u64, u64, Sim> {
+/// Small levels: 1024 records in the root and in level 1, 16 384 in level 2.
+fn small_levels() -> PlushOptions<u64, u64> {
     let shape = Shape { root_bits: 2, log_bits: 0, log_records: 512, ..Shape::default() };
-    let options = Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2]);
-    options.dram_filters(dram_filters).create_on(sim.clone()).expect("room")
+    Plush::<u64, u64>::options().shape(shape).hash_seed([1, 2])
+}
+
+/// A Plush of small levels.
+fn small_plush(sim: &Sim, dram_filters: usize) -> Plush<u64, u64, Sim> {
+    small_levels().dram_filters(dram_filters).create_on(sim.clone()).expect("room")
 }
 
 fn detail_of(stats: &icefield::Stats, name: &str) -> u64 {
@@ -78,9 +82,12 @@ fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
 /// §6.1, with the log's records at 25.6 bytes each: 10 in a media block.
 #[test]
 fn media_writes_of_a_plush_follow_its_moves() {
-    for (records, levels) in [(1_800, 1), (100_000, 3)] {
+    let made_for = |records| Plush::<u64, u64>::options().capacity(records).hash_seed([1, 2]);
+    for (options, records, levels) in
+        [(small_levels(), 1_800, 1), (small_levels(), 100_000, 3), (made_for(130_000), 130_000, 1)]
+    {
         let sim = counting();
-        let table = small_plush(&sim, 2);
+        let table = options.create_on(sim.clone()).expect("room");
         let before = sim.counters().media_writes;
         for key in 0..records {
             table.put(key, key).expect("room");
@@ -94,6 +101,19 @@ fn media_writes_of_a_plush_follow_its_moves() {
         assert_eq!(detail_of(&stats, "levels"), levels);
         assert!(each <= bound, "{each} bytes a record are more than {bound}");
     }
+}
+
+/// A table that is made for its records has filters of the level that holds them in DRAM.
+#[test]
+fn reads_of_a_plush_that_was_made_for_its_records_are_short() {
+    let sim = counting();
+    let options = Plush::<u64, u64>::options().capacity(130_000).hash_seed([1, 2]);
+    let table = options.create_on(sim.clone()).expect("room");
+    (0..130_000).for_each(|key| table.put(key, key).expect("room"));
+    let lines = lines_of_reads(&sim, &table, 20_000);
+    let [hit, miss] = lines.map(|lines| lines as f64 / 20_000.0);
+    println!("{hit} lines a hit, {miss} a miss; {:?}", table.stats());
+    assert!(hit <= 4.0 && miss <= 0.3, "{hit} lines a hit, {miss} a miss");
 }
 
 /// Lines that a hit and a miss read on average, in a table of so many records and levels.
