@@ -1,4 +1,4 @@
-//! Looking after a table: `check`, `salvage`, `backup`, `stats`, room.
+//! Looking after a table: `check`, `salvage`, `backup`, `stats`; all buckets from the start.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -28,33 +28,6 @@ struct Checking {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// How many records fit before the table needs another level.
-    pub(super) fn capacity(&self) -> u64 {
-        let entries: u64 = (0..=self.level_count()).map(|level| self.shape.entries(level)).sum();
-        entries * self.shape.records() as u64
-    }
-
-    /// Adds levels until so many records fit.
-    pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
-        let _growing = lock(&self.pm, &self.growing);
-        while self.capacity() < records && self.level_count() < self.shape.max_levels() {
-            self.add_level(self.level_count())?;
-        }
-        Ok(())
-    }
-
-    /// Adds a level below the last one, which is `level`. One thread at a time.
-    pub(super) fn add_level(&self, level: usize) -> Result<()> {
-        let entries = self.shape.entries_above(level + 2);
-        self.pm.grow(&self.levels, entries * ENTRY_BYTES)?;
-        let cell = &self.root_words()?.levels;
-        cell.store(&self.pm, level as u64 + 1, Release);
-        // P9: the level is there.
-        self.pm.persist(cell);
-        self.level_count.store(level + 1, Release);
-        Ok(())
-    }
-
     /// Gives every entry of the first levels all its buckets. Nobody else knows the table yet.
     pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
         for level in 1..=levels.min(self.shape.max_levels()) {

@@ -6,10 +6,10 @@
 //! the next migration merges them.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::compact::Worth;
-use super::core::{Core, EntryRef, lock};
+use super::core::{Core, EntryRef};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
 use super::level::{Moving, MovingOf, Provided};
@@ -23,16 +23,8 @@ use crate::{Error, Result};
 /// Targets that share their fences. What they write, 30 blocks, stays in the medium's buffer (16 KiB on Optane) until
 /// their states follow: with all 16 together their entries were written twice.
 const TOGETHER: usize = 8;
-/// Entries that are looked at to find out how full a level is.
-const SAMPLES: u64 = 64;
 /// An entry of the last level is looked through for stale records early when this part of what comes is known to it.
 const UPDATES_PART: usize = 4;
-/// A level is added when the last one, whose entries are continued where they overflow, holds so many quarters of what
-/// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
-/// costs searches more.
-const DUE_QUARTERS: u64 = 5;
-/// Entries of a chain that count for that: where keys crowd, more levels do not help.
-const COUNTED: usize = 3;
 
 /// How many records are for each entry of the next level.
 pub(super) type CountsBelow = [usize; MAX_BUCKETS];
@@ -592,57 +584,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let extended = self.extend(self.tail_of(first)?);
         held.end_change();
         extended
-    }
-
-    /// Adds a level below the last one when that is more than full. Whether there is one now.
-    fn add_level_if_due(&self, level: usize) -> Result<bool> {
-        let _growing = lock(&self.pm, &self.growing);
-        if level < self.level_count() {
-            return Ok(true);
-        }
-        if level == self.shape.max_levels() || !self.is_more_than_full(level)? {
-            return Ok(false);
-        }
-        self.add_level(level)?;
-        Ok(true)
-    }
-
-    /// Whether the last level holds a good part more than fits without continuations, by a sample.
-    fn is_more_than_full(&self, level: usize) -> Result<bool> {
-        let (records, samples) = self.sampled(level)?;
-        Ok(records * 4 >= samples * self.shape.records() as u64 * DUE_QUARTERS)
-    }
-
-    /// About how many records a level holds, stale ones included.
-    fn records_of_level(&self, level: usize) -> Result<u64> {
-        let (records, samples) = self.sampled(level)?;
-        Ok((u128::from(records) * u128::from(self.shape.entries(level)) / u128::from(samples))
-            as u64)
-    }
-
-    /// About how many records all levels hold, stale ones included.
-    pub(super) fn records_of_levels(&self) -> Result<u64> {
-        (1..=self.level_count()).map(|level| self.records_of_level(level)).sum()
-    }
-
-    /// How many records some entries of a level hold, and how many entries these are.
-    fn sampled(&self, level: usize) -> Result<(u64, u64)> {
-        let entries = self.shape.entries(level);
-        let samples = entries.min(SAMPLES);
-        let mut records = 0;
-        for sample in 0..samples {
-            let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
-            // A peek: the number decides about space only.
-            self.pm.peek(|| {
-                for _ in 0..COUNTED {
-                    let Some(entry) = next else { break };
-                    let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
-                    records += state.size.min(self.shape.records());
-                    next = self.next_of(entry).unwrap_or(None);
-                }
-            });
-        }
-        Ok((records as u64, samples))
     }
 }
 

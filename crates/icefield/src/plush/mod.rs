@@ -195,6 +195,7 @@ mod batch;
 mod collect;
 mod compact;
 mod core;
+mod deepen;
 mod epoch;
 mod filter;
 mod layout;

@@ -38,7 +38,7 @@ const DRAM_LIMIT: u64 = 256 << 20;
 /// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled; it
 /// holds one of the former, as long as its recovery logs take no more than [`LOG_BYTES`].
 const ROOT_SHARES: [u64; 2] = [8, 16];
-/// On disks the root of a new table holds all that it is made for, as long as its recovery logs take no more than this:
+/// On disks the root of a new table holds all that it is made for, as long as its recovery logs take no more than these:
 /// what waits in memory there needs one sync a batch, what moves on needs several.
 const LOG_BYTES: u64 = 64 << 20;
 /// Records that the recovery logs hold for each that the root holds, so that a chunk's root entries have moved on when

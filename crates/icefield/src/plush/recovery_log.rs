@@ -360,24 +360,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.logs[place.log as usize].written[place.chunk as usize].fetch_add(1, Release);
     }
 
-    /// Whether a chunk must be made ready before anything can be written.
+    /// Whether a log fills the last chunk that it may, and so many of its records were handed out.
     #[inline]
-    fn is_exhausted(&self, pm: &impl Medium, log: usize) -> bool {
+    fn is_at_last(&self, pm: &impl Medium, log: usize, handed_out: u32) -> bool {
         let own = &self.logs[log];
         // Acquire (E9), all: as in `begin_chunk`. If a chunk is begun meanwhile, the one before it is full all the same.
-        self.filling(pm, log).handed_out == self.shape.log_records
-            && own.turn.load(Acquire) == own.ready.load(Acquire)
-    }
-
-    /// Whether it is time to make a chunk ready.
-    #[inline]
-    fn is_due(&self, pm: &impl Medium, log: usize) -> bool {
-        let own = &self.logs[log];
-        // On disks what is still needed costs syncs.
-        let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !pm.fence_syncs();
-        let records = self.shape.log_records;
-        // Acquire (E9), all: as in `begin_chunk`. If a chunk is begun meanwhile, it is early, no more.
-        self.filling(pm, log).handed_out >= if ahead { records / 2 } else { records }
+        self.filling(pm, log).handed_out >= handed_out
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
@@ -389,15 +377,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         pm: &impl Medium,
         log: usize,
     ) -> Option<MutexGuard<'_, ()>> {
-        if !self.is_due(pm, log) {
+        // On disks what is still needed costs syncs.
+        let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !pm.fence_syncs();
+        let all = self.shape.log_records;
+        let due = if ahead { all / 2 } else { all };
+        if !self.is_at_last(pm, log, due) {
             return None;
         }
         let recycling = &self.logs[log].recycling;
-        let locked = match self.is_exhausted(pm, log) {
+        let locked = match self.is_at_last(pm, log, all) {
             true => lock(pm, recycling),
             false => try_lock(recycling)?,
         };
-        self.is_due(pm, log).then_some(locked)
+        self.is_at_last(pm, log, due).then_some(locked)
     }
 
     /// What the oldest chunk of a log holds, which is the next to be begun. While recycling.

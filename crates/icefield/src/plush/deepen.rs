@@ -1,0 +1,98 @@
+//! How many levels there are: when another one is added, and how full they are.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::core::{Core, lock};
+use super::layout::{ENTRY_BYTES, State};
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::Medium;
+
+/// Entries that are looked at to find out how full a level is.
+const SAMPLES: u64 = 64;
+/// A level is added when the last one, whose entries are continued where they overflow, holds so many quarters of what
+/// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
+/// costs searches more.
+const DUE_QUARTERS: u64 = 5;
+/// Entries of a chain that count for that: where keys crowd, more levels do not help.
+const COUNTED: usize = 3;
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// How many records fit before the table needs another level.
+    pub(super) fn capacity(&self) -> u64 {
+        let entries: u64 = (0..=self.level_count()).map(|level| self.shape.entries(level)).sum();
+        entries * self.shape.records() as u64
+    }
+
+    /// Adds levels until so many records fit.
+    pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
+        let _growing = lock(&self.pm, &self.growing);
+        while self.capacity() < records && self.level_count() < self.shape.max_levels() {
+            self.add_level(self.level_count())?;
+        }
+        Ok(())
+    }
+
+    /// Adds a level below the last one, which is `level`. One thread at a time.
+    pub(super) fn add_level(&self, level: usize) -> Result<()> {
+        let entries = self.shape.entries_above(level + 2);
+        self.pm.grow(&self.levels, entries * ENTRY_BYTES)?;
+        let cell = &self.root_words()?.levels;
+        cell.store(&self.pm, level as u64 + 1, Release);
+        // P9: the level is there.
+        self.pm.persist(cell);
+        self.level_count.store(level + 1, Release);
+        Ok(())
+    }
+
+    /// Adds a level below the last one when that is more than full. Whether there is one now.
+    pub(super) fn add_level_if_due(&self, level: usize) -> Result<bool> {
+        let _growing = lock(&self.pm, &self.growing);
+        if level < self.level_count() {
+            return Ok(true);
+        }
+        if level == self.shape.max_levels() || !self.is_more_than_full(level)? {
+            return Ok(false);
+        }
+        self.add_level(level)?;
+        Ok(true)
+    }
+
+    /// Whether the last level holds a good part more than fits without continuations, by a sample.
+    fn is_more_than_full(&self, level: usize) -> Result<bool> {
+        let (records, samples) = self.sampled(level)?;
+        Ok(records * 4 >= samples * self.shape.records() as u64 * DUE_QUARTERS)
+    }
+
+    /// About how many records a level holds, stale ones included.
+    fn records_of_level(&self, level: usize) -> Result<u64> {
+        let (records, samples) = self.sampled(level)?;
+        Ok((u128::from(records) * u128::from(self.shape.entries(level)) / u128::from(samples))
+            as u64)
+    }
+
+    /// About how many records all levels hold, stale ones included.
+    pub(super) fn records_of_levels(&self) -> Result<u64> {
+        (1..=self.level_count()).map(|level| self.records_of_level(level)).sum()
+    }
+
+    /// How many records some entries of a level hold, and how many entries these are.
+    fn sampled(&self, level: usize) -> Result<(u64, u64)> {
+        let entries = self.shape.entries(level);
+        let samples = entries.min(SAMPLES);
+        let mut records = 0;
+        for sample in 0..samples {
+            let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
+            // A peek: the number decides about space only.
+            self.pm.peek(|| {
+                for _ in 0..COUNTED {
+                    let Some(entry) = next else { break };
+                    let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
+                    records += state.size.min(self.shape.records());
+                    next = self.next_of(entry).unwrap_or(None);
+                }
+            });
+        }
+        Ok((records as u64, samples))
+    }
+}
