@@ -104,9 +104,10 @@ common_options! {
 
 impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     /// The most DRAM that a table's root and filters may take, in bytes; 256 MiB by default. The root is sized for
-    /// [`capacity`](Self::capacity) when the table is made, and stays as it is; filters take what it leaves. On disks it
-    /// then holds so many records itself, as long as its recovery logs, which are written when the table is made, take no
-    /// more than 64 MiB: puts cost one sync a call or batch until it is full.
+    /// [`capacity`](Self::capacity) when the table is made, and stays as it is: it holds an eighth of it to a quarter, or
+    /// half as much where its recovery logs would take more than 64 MiB, at 17 bytes a record of words; filters take what
+    /// it leaves. On disks it then holds so many records itself, as long as its recovery logs, which are written when the
+    /// table is made, take no more than 64 MiB: puts cost one sync a call or batch until it is full.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
