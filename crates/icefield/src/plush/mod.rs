@@ -173,7 +173,7 @@
 //! Lines of the medium written, flushes, fences; outside migrations; of words, and of *w* words in all. With migrations,
 //! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1): of a table made for its records, with
 //! eight entries of level 1 for one of the root, as of others up to three levels; with four, 3.02 in place of the 3. With
-//! sixteen (beyond 11 M records, whose logs would be too long with eight) each move is 3.6, as it is from level 1 on. A filter in DRAM
+//! sixteen (beyond 8 M records, whose logs would be too long with eight) each move is 3.6, as it is from level 1 on. A filter in DRAM
 //! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it. After a crash it
 //! also samples 64 entries a level for `len_estimate`, 128 lines a level at most.
 //! `tests/costs.rs` asserts all of this from the simulator's counters.
