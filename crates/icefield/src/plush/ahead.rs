@@ -10,9 +10,9 @@
 //! later one moves those for the next of them, and the last one makes room for what has come meanwhile.
 //!
 //! An entry of which a part has left still has all its records, until the last part has: what is there twice is hidden
-//! once. So is a root entry; what comes to it while records depart belongs to the next epoch, so an entry of level 1 is
-//! told theirs with its part. Nothing else comes to it or leaves it meanwhile, as the next migration of the root entry takes the steps that
-//! are left.
+//! once. Nothing else comes to it or leaves it meanwhile, as the next migration of the root entry takes the steps that
+//! are left. A root entry keeps its records likewise. What comes to it while they depart belongs to the next epoch, so an
+//! entry of level 1 is told theirs with its part.
 
 use super::core::Core;
 use super::root::{Held, Relief, Underway};
@@ -97,9 +97,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     #[cold]
     fn step_down(&self, held: &Held<'_, M>) {
-        let portion = (self.shape.records() / PARTS).max(1);
         let step = match 1 << self.shape.step(0) {
-            1 => self.migrate_portion(held, portion),
+            1 => self.migrate_portion(held, (self.shape.records() / PARTS).max(1)),
             fan_out => self.depart(held, (fan_out / STEPS).max(1)),
         };
         if step.is_err() {

@@ -161,7 +161,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let place_of = |record| place_below(self.hash_of(record));
         let Some(Departing { records, place }) = root.departing(entry) else {
             held.begin_change();
-            root.sort(entry, fan_out, place_of);
+            root.sort(entry, place_of);
             held.end_change();
             root.note_mixed(entry);
             root.set_epoch(entry, root.epoch(entry).next());

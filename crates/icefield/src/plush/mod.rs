@@ -141,10 +141,10 @@
 //!
 //! A migration leaves nothing to settle: what is there twice is hidden once. One that is taken in steps leaves more of
 //! it: an entry keeps all its records until P8, and what level 1 has of a root entry before the last portion tells it
-//! the epoch (P7) is replayed, too. Of records that depart from a root entry to several entries those are replayed whose
-//! entries have not been told, and those of the next epoch that came meanwhile. So are records that an entry has taken over
+//! the epoch (P7) is replayed, too. So are records that an entry has taken over
 //! when it was compacted (P10), as they stay where they came from until P8, and in the log until P7. Recovery replays,
-//! per log, what has not arrived in level 1; an entry of the root has never more than fits.
+//! per log, what has not arrived in level 1: of records that depart from a root entry to several entries those whose
+//! entries have not been told, and what came meanwhile. An entry of the root has never more than fits.
 //!
 //! On disks a fence is a sync, and P0 shares that of P2: a crash may leave a log record without its payload, whose
 //! checksum tells, and which opening makes a hole of. In the relaxed modes, and with `put_async`, only P2 comes later:
@@ -157,12 +157,14 @@
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores what readers follow: a
 //! few fences. Writers of one root entry exclude one another, also for as long as one of them migrates. A write takes
-//! a part of one migration, of some 30 to 60 records: ahead of time below its root entry, or of the root entry's own (one
-//! in 250 puts these in order); a
-//! whole one when few writes are left before the root entry is full, and in batches and without a log, where writes
-//! share it; on disks those of up to 32 other root entries, too, which share the syncs; a cascade through the levels only where updates kept a root entry's log from lasting, or most of a
-//! table's entries overflow together in more than three levels. A new level is one growth of a file for whoever comes first. Who finds the last chunk of a log half full makes the next
-//! one ready (at four chunks, as by default; on disks, and with fewer, who finds it full, while others of that log wait); it then waits for those who write their last records there, and they wait for nobody. Locks
+//! a part of one migration, of some 30 to 60 records: ahead of time below its root entry, or of the root entry's own,
+//! which the write before the first of these parts puts in order; a whole one when few writes are left before the root
+//! entry is full, and in batches and without a log, where writes share it; on disks those of up to 32 other root
+//! entries, too, which share the syncs; a cascade through the levels only where updates kept a root entry's log from
+//! lasting, or most of a table's entries overflow together in more than three levels. A new level is one growth of a
+//! file for whoever comes first. Who finds half of the last chunk of a log filled makes another one ready; on disks, and
+//! of logs of fewer than four chunks, who finds all of it filled, while others of that log wait. It waits for those who
+//! write their last records to that one, and they wait for nobody. Locks
 //! are taken in this order: collecting, recycling, root entry (one; a window's and those of `together` are tried only),
 //! journal, allocator.
 //! Who settles waits for one sync at most besides its own. A thread syncs for those who have none of their own
@@ -171,10 +173,10 @@
 //! # 9. Costs
 //!
 //! Lines of the medium written, flushes, fences; outside migrations; of words, and of *w* words in all. With migrations,
-//! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1): of a table made for its records, with
-//! eight entries of level 1 for one of the root, as of others up to three levels; with four, 3.02 in place of the 3. With
-//! sixteen (beyond 8 M records, whose logs would be too long with eight) each move is 3.6, as it is from level 1 on. A filter in DRAM
-//! takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it. After a crash it
+//! media writes of words are at most 16 (3 moves + 1.6) bytes a record (§6.1): of a table made for its records, where
+//! level 1 has eight entries for one of the root; of one that was not told a capacity up to three levels, with four 3.02
+//! in place of the 3. It is 3.6 to 3.9, which no test asserts, with sixteen (beyond 8 M records, as the logs would be
+//! too long with eight). A filter in DRAM takes 384 bytes an entry, and its level's line from every read; opening reads seven lines of every entry for it. After a crash it
 //! also samples 64 entries a level for `len_estimate`, 128 lines a level at most.
 //! `tests/costs.rs` asserts all of this from the simulator's counters.
 //!

@@ -35,8 +35,8 @@ use crate::{Error, Result};
 const DESIGN: &str = "plush";
 /// DRAM for the root, unless somebody says otherwise.
 const DRAM_LIMIT: u64 = 256 << 20;
-/// A root that holds one of so many records, at the capacity that a table is made for, keeps migrations well filled; it
-/// holds one of the former, as long as its recovery logs take no more than [`LOG_BYTES`].
+/// A root that holds an eighth of the records that a table is made for keeps migrations well filled; where its recovery
+/// logs would take more than [`LOG_BYTES`], a sixteenth has to do.
 const ROOT_SHARES: [u64; 2] = [8, 16];
 /// On disks the root of a new table holds all that it is made for, as long as its recovery logs take no more than these:
 /// what waits in memory there needs one sync a batch, what moves on needs several.

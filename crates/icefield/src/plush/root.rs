@@ -309,6 +309,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     /// Under the lock.
     pub(super) fn set_departing(&self, entry: usize, departing: Option<Departing>) {
         let Departing { records, place } = departing.unwrap_or(Departing { records: 0, place: 0 });
+        // Relaxed: as in `departing`.
         self.heads[entry].departing.store(records as u16, Relaxed);
         self.heads[entry].departing_place.store(place as u8, Relaxed);
     }
@@ -357,14 +358,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, record.dead.into());
     }
 
-    /// Puts the records of an entry in the order of their places, of which there are so many; those of a place stay as
-    /// they are. Under the lock, readers being kept away.
-    pub(super) fn sort(
-        &self,
-        entry: usize,
-        places: usize,
-        place_of: impl Fn(RecordOf<K, V>) -> usize,
-    ) {
+    /// Puts the records of an entry in the order of the entries below to which they belong; the newest of each stay the
+    /// last. Under the lock, readers being kept away.
+    pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<K, V>) -> usize) {
         let mut ends = [0_usize; MAX_BUCKETS];
         let all: Vec<_> = (0..self.size(entry))
             .map(|at| {
@@ -375,7 +371,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
             })
             .collect();
         let mut next = 0;
-        for end in &mut ends[..places] {
+        for end in &mut ends {
             next += std::mem::replace(end, next);
         }
         for (record, fingerprint, place) in all {
@@ -397,6 +393,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
             let fingerprint = self.fingerprint_at(entry, at);
             self.store(entry, at - records, fingerprint, self.record(entry, at));
         }
+        // Relaxed: nobody reads until the lock word says that it is over (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         // Release (E5): pairs with the Acquire in `is_mixed`.
         self.heads[entry].mixed.store(false, Release);
