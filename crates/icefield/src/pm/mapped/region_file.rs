@@ -177,7 +177,8 @@ impl RegionFile {
             return Err(no_space().into());
         }
         // More than was asked for, so that growing is rare; no more than that when there is no room for more.
-        let generous = round_up(bytes, growth_step(bytes)).min(self.region.max_bytes());
+        let generous =
+            round_up(bytes, growth_step(bytes, self.is_huge)).min(self.region.max_bytes());
         let exact = round_up(bytes, page_size() as u64).min(self.region.max_bytes());
         for target in [if exactly { exact } else { generous }, exact, bytes] {
             if !budget.take(target - len) {
@@ -463,9 +464,11 @@ fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errn
 }
 
 /// In what units a region of this size grows: 1/16 of it at most, so that little is wasted, and 4 MiB at most, so that
-/// no growth takes long.
-fn growth_step(bytes: u64) -> u64 {
-    (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20)
+/// no growth takes long. One of huge pages grows by whole ones as soon as they are no more than a quarter of it: what
+/// has come in smaller steps is copied into one.
+fn growth_step(bytes: u64, is_huge: bool) -> u64 {
+    let step = (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20);
+    if is_huge && bytes >= 4 * HUGE_PAGE { step.max(HUGE_PAGE) } else { step }
 }
 
 #[cfg(test)]
@@ -475,8 +478,10 @@ mod tests {
     #[test]
     fn grows_in_sensible_steps() {
         let page = page_size() as u64;
-        assert_eq!(growth_step(1), page);
-        assert_eq!(growth_step(64 * page), 4 * page);
-        assert_eq!(growth_step(1 << 40), 4 << 20);
+        assert_eq!(growth_step(1, false), page);
+        assert_eq!(growth_step(64 * page, true), 4 * page);
+        assert_eq!(growth_step(8 << 20, false), 512 << 10);
+        assert_eq!(growth_step(8 << 20, true), 2 << 20);
+        assert_eq!(growth_step(1 << 40, true), 4 << 20);
     }
 }
