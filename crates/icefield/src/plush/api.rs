@@ -193,9 +193,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.pm.writable()?;
         let _pass = core.gate.enter();
         let probe = core.probe(key);
-        match self.write_probed(&probe, value, mode) {
+        match self.write_probed(&probe, &value, mode) {
             Err(crate::Error::NoSpace { .. }) if core.collect_in_need()? => {
-                self.write_probed(&probe, value, mode)
+                self.write_probed(&probe, &value, mode)
             }
             other => other,
         }
@@ -204,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     fn write_probed(
         &self,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<(Option<Owned<V>>, bool)> {
         let core = &self.core;

@@ -219,7 +219,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let (_, result) = self.in_order(count, ahead, |index, hash| {
             let (key, value, mode) = operation(index);
             let probe = Probe { hash, key: K::raw(key) };
-            window.run(index, &probe, value, mode, &mut answer)?;
+            window.run(index, &probe, &value, mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
         result.and_then(|()| window.commit(&mut answer))
@@ -317,7 +317,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             Op::Shadow(..) => return Ok(false),
         };
         let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);
-        window.run(index, &probe, value, mode, &mut answer).map(|done| !done)
+        window.run(index, &probe, &value, mode, &mut answer).map(|done| !done)
     }
 
     fn fill_in(&self, op: &mut Op<'_, K, V>, wrote: WroteOf<V>) -> Result<()> {

@@ -21,15 +21,9 @@ const WORTH: u64 = 50;
 /// The same when there is no space.
 const WORTH_IN_NEED: u64 = 90;
 
-/// The value's words of a record that no slot has yet, whose payload is written.
-#[derive(Clone, Copy)]
-pub(super) struct Written<B> {
-    pub(super) value: B,
-}
-
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Refuses keys and values that are too long.
-    pub(super) fn fits(&self, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+    pub(super) fn fits(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
         let (key, value) = (probe.key.bytes().len(), value.bytes().len());
         if key > MAX_BYTES {
             return Err(Error::KeyTooLong { len: key, max: MAX_BYTES });
@@ -40,28 +34,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Writes a record to the payload log; flushed. Values of fixed width are their own payload.
-    pub(super) fn write_payload(
-        &self,
-        probe: &Probe<'_>,
-        value: Raw<'_>,
-    ) -> Result<Written<V::Words>> {
-        let Some(payloads) = &self.payloads else { return Ok(Written { value: words_of(&value) }) };
+    /// Writes a record to the payload log, flushed, and gives the value's words. Values of fixed width are their own
+    /// payload.
+    #[inline]
+    pub(super) fn write_payload(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<V::Words> {
+        let Some(payloads) = &self.payloads else { return Ok(words_of(value)) };
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(&probe.key, &mut key_buffer);
-        let value = bytes_of(&value, &mut value_buffer);
-        Ok(Written { value: one_word(payloads.write(&self.pm, probe.hash, key, value)?) })
+        let value = bytes_of(value, &mut value_buffer);
+        Ok(one_word(payloads.write(&self.pm, probe.hash, key, value)?))
     }
 
-    /// A slot refers to the payload, or never will.
-    pub(super) fn finish_payload(&self, written: Written<V::Words>) {
+    /// A slot refers to the payload that a value's words stand for, or never will.
+    #[inline]
+    pub(super) fn finish_payload(&self, value: V::Words) {
         if let Some(payloads) = &self.payloads {
-            payloads.finish(&self.pm, PayloadRef::unpack(first(&written.value)).chunk);
+            payloads.finish(&self.pm, PayloadRef::unpack(first(&value)).chunk);
         }
     }
 
     /// Frees chunks when it is time to, before a record is written. The caller holds no lock.
-    pub(super) fn make_payload_room(&self, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+    pub(super) fn make_payload_room(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
         let Some(payloads) = &self.payloads else { return Ok(()) };
         if !payloads.is_collection_due(&self.pm, probe.key.bytes().len(), value.bytes().len()) {
             return Ok(());

@@ -92,8 +92,8 @@ impl Image {
     pub(super) fn add(&mut self, bucket: usize, hash: u64) {
         let (line, rows) = rows(hash);
         for (row, turn) in rows {
-            let bit = 1_u16.rotate_left(turn + bucket as u32);
-            self.0[line + row / 4] |= u64::from(bit) << (row % 4 * 16);
+            let bit = row * 16 + (turn as usize + bucket) % 16;
+            self.0[line + bit / 64] |= 1 << (bit % 64);
         }
     }
 

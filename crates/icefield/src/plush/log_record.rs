@@ -19,13 +19,13 @@ fn top_bit(word: usize) -> u64 {
 #[inline(always)]
 pub(super) fn encode<K: Key + ?Sized, V: Value + ?Sized>(
     measure: Measure<K, V>,
-    (record, epoch): (RecordOf<K, V>, LogEpoch),
+    (record, epoch): (&RecordOf<K, V>, LogEpoch),
     flag: u64,
     mut store: impl FnMut(usize, u64),
 ) {
     let words = measure.widths().words();
     let mut last = flag | epoch.bits();
-    measure.each_word(&record, |at, word| {
+    measure.each_word(record, |at, word| {
         last |= (word & FLAG) >> 1 >> at;
         store(at, word & !FLAG | flag);
     });
@@ -76,7 +76,7 @@ mod tests {
             {
                 let record = measure.record(dead, |at| if at == place { edge } else { others });
                 let mut stored = vec![0; words + 1];
-                encode(measure, (record, epoch), flag, |at, word| stored[at] = word);
+                encode(measure, (&record, epoch), flag, |at, word| stored[at] = word);
                 assert_eq!(decode(measure, flag, |at| stored[at]), Some((record, epoch)));
                 assert_eq!(decode(measure, flag ^ FLAG, |at| stored[at]), None);
                 for torn in 0..=words {

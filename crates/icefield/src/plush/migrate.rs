@@ -85,18 +85,11 @@ struct Target<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The newest record of each key of some records, newest first. The others are dropped.
-    pub(super) fn merge(&self, newest_first: Vec<RecordOf<K, V>>) -> Result<Vec<RecordOf<K, V>>> {
-        let (newest, dropped) = self.newest_of(newest_first)?;
-        self.estimate.add(dropped);
-        Ok(newest)
-    }
-
     /// The newest record of each key of some records, newest first, and what becomes of the estimate when the others
     /// are dropped.
     pub(super) fn newest_of(
         &self,
-        newest_first: Vec<RecordOf<K, V>>,
+        newest_first: impl ExactSizeIterator<Item = RecordOf<K, V>>,
     ) -> Result<(Vec<RecordOf<K, V>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
         let mut dropped = 0;
@@ -206,9 +199,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // Payloads whose records were acknowledged before, too, before a level refers to them.
             self.pm.settle();
         }
-        let newest_first = records.rev().map(|at| self.root.record(held.entry, at)).collect();
-        let groups = self.group(0, &self.merge(newest_first)?);
         let first = (held.entry as u64) << self.shape.step(0);
+        // They arrive from the medium while the records are merged.
+        places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
+        let newest_first = records.rev().map(|at| self.root.record(held.entry, at));
+        let (records, dropped) = self.newest_of(newest_first)?;
+        self.estimate.add(dropped);
+        let groups = self.group(0, &records);
         Ok(Migration { held, level: 1, first, places, groups, epoch })
     }
 
@@ -245,7 +242,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Vec::with_capacity((self.shape.records() * places.len()) >> self.shape.step(level));
         let place = self.shape.place_below(level);
         self.newest_first_where(entry, &mut newest_first, |hash| places.contains(&place(hash)))?;
-        let (records, dropped) = self.newest_of(newest_first)?;
+        let (records, dropped) = self.newest_of(newest_first.into_iter())?;
         Ok(Leaving { groups: self.group(level, &records), dropped })
     }
 
@@ -315,21 +312,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Records by the entries of the next level to which they belong.
     fn group(&self, level: usize, newest_first: &[RecordOf<K, V>]) -> Groups<MovingOf<K, V>> {
-        let oldest_first = newest_first.iter().rev();
-        let moving: Vec<MovingOf<K, V>> = oldest_first.map(|&record| self.moving(record)).collect();
         let place = self.shape.place_below(level);
-        let group = |moving: &MovingOf<K, V>| place(moving.hash);
         let mut left = vec![0..0; 1 << self.shape.step(level)];
-        moving.iter().for_each(|moving| left[group(moving)].end += 1);
+        // In any order at first, for their room.
+        let count = |&record: &RecordOf<K, V>| {
+            let moving = self.moving(record);
+            left[place(moving.hash)].end += 1;
+            moving
+        };
+        let mut records: Vec<MovingOf<K, V>> = newest_first.iter().map(count).collect();
         let mut start = 0;
         for range in &mut left {
             let count = range.end;
             *range = start..start;
             start += count;
         }
-        let mut records = moving.clone();
-        for moving in moving {
-            let end = &mut left[group(&moving)].end;
+        for &record in newest_first.iter().rev() {
+            let moving = self.moving(record);
+            let end = &mut left[place(moving.hash)].end;
             records[*end] = moving;
             *end += 1;
         }

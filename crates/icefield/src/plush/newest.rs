@@ -6,20 +6,20 @@ use crate::key::WordArray;
 /// The newest record of each key.
 pub(super) struct Newest<A, B> {
     pub(super) records: Vec<Record<A, B>>,
-    /// Places in `records` plus one, by key words.
+    /// Places in `records` plus one, by key words. Of four times as many as there are records: hardly any two meet.
     places: Vec<u32>,
 }
 
 impl<A: WordArray, B: WordArray> Newest<A, B> {
     /// Room for so many keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
-        let places = vec![0; (keys * 2).next_power_of_two().max(8)];
+        let places = vec![0; (keys * 4).next_power_of_two().max(8)];
         Self { records: Vec::with_capacity(keys), places }
     }
 
     /// Makes room for so many more keys.
     pub(super) fn reserve(&mut self, keys: usize) {
-        let wanted = ((self.records.len() + keys) * 2).next_power_of_two().max(8);
+        let wanted = ((self.records.len() + keys) * 4).next_power_of_two().max(8);
         if wanted <= self.places.len() {
             return;
         }

@@ -91,23 +91,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn write(
         &self,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<WroteOf<V>> {
         self.fits(probe, value)?;
         if self.measure.is_inline() {
-            return self.write_words(probe, words_of(&value), mode);
+            return self.write_words(probe, words_of(value), mode);
         }
         // Without a lock: whether the payload will be needed at all.
         let before = if mode.looks() { self.find(probe)? } else { None };
         if !mode.applies(before) {
             return Ok(Wrote { before, done: false });
         }
-        let written =
-            self.write_payload(probe, if mode.removes() { Raw::Slice(&[]) } else { value })?;
+        let words =
+            self.write_payload(probe, if mode.removes() { &Raw::Slice(&[]) } else { value })?;
         self.fence_payloads();
-        let wrote = self.write_words(probe, written.value, mode);
-        self.finish_payload(written);
+        let wrote = self.write_words(probe, words, mode);
+        self.finish_payload(words);
         wrote
     }
 
@@ -200,7 +200,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Attempt::Done(place) => place,
             other => return Ok(other),
         };
-        let written = self.logs.write(&self.pm, &place, record, self.root.epoch(held.entry));
+        let written = self.logs.write(&self.pm, &place, &record, self.root.epoch(held.entry));
         if let Err(error) = written {
             self.logs.finish(place);
             return Err(error);
@@ -210,6 +210,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// A place in the log for a record of a root entry for which so many are staged. When all that is in it is there to
     /// stay, a full entry is emptied.
+    #[inline(always)]
     pub(super) fn place(&self, held: &Held<'_, M>, staged: usize) -> Result<Attempt<Place>> {
         if self.root.size(held.entry) + staged == self.shape.records() {
             if staged == 0 {
@@ -225,7 +226,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn waste(&self, place: Place) {
         let nothing = self.measure.record(true, |_| 0);
         // A failure leaves a hole, as a crash would.
-        let _ = self.logs.write(&self.pm, &place, nothing, LogEpoch::NONE);
+        let _ = self.logs.write(&self.pm, &place, &nothing, LogEpoch::NONE);
         // Before the chunk can be begun anew (L2).
         self.pm.fence();
         self.logs.finish(place);
@@ -261,7 +262,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
         // ones of the same keys).
         let mut needed = Vec::new();
-        for (record, epoch) in self.logs.oldest(&self.pm, log)? {
+        for (record, epoch) in self.logs.oldest(&self.pm, log)?.into_iter().flatten() {
             if self.is_needed(record, epoch)? {
                 needed.push((self.root_entry(self.hash_of(record)), record, epoch));
             }

@@ -99,10 +99,23 @@ impl Filling {
 #[must_use = "a place that is never written holds its chunk up for ever"]
 pub(super) struct Place {
     log: u32,
-    chunk: u32,
-    record: u32,
-    /// Whether the flag is set in this turn's records.
-    flag: bool,
+    /// How far the log was filled before, without the turn: it is moved about in one register.
+    filling: u32,
+}
+
+const _: () = assert!(HANDED_OUT_BITS + 1 + CHUNK_BITS <= u32::BITS);
+
+impl Place {
+    #[inline]
+    fn new(log: usize, filling: Filling) -> Self {
+        Self { log: log as u32, filling: filling.pack() as u32 }
+    }
+
+    /// Which record of which chunk it is, and by which flag that counts.
+    #[inline]
+    fn filling(&self) -> Filling {
+        Filling::unpack(self.filling.into())
+    }
 }
 
 /// Records that follow one another in a chunk.
@@ -241,8 +254,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
                 Err(now) => filling = Filling::unpack(now),
             }
         }
-        let Filling { handed_out: record, chunk, flag, .. } = filling;
-        Ok(Some(Place { log: log as u32, chunk, record, flag }))
+        Ok(Some(Place::new(log, filling)))
     }
 
     /// Begins the next chunk of a log, unless that has been done or there is none: whether one has room.
@@ -287,7 +299,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         pm: &impl Medium,
         place: &Place,
-        record: RecordOf<K, V>,
+        record: &RecordOf<K, V>,
         epoch: LogEpoch,
     ) -> Result<()> {
         let slot = self.store(pm, place, record, epoch)?;
@@ -295,18 +307,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn store(
         &self,
         pm: &impl Medium,
         place: &Place,
-        record: RecordOf<K, V>,
+        record: &RecordOf<K, V>,
         epoch: LogEpoch,
     ) -> Result<&[Cell64]> {
-        let (log, chunk) = (place.log as usize, place.chunk as usize);
+        let Filling { handed_out: at, chunk, flag, .. } = place.filling();
         let words = self.log_words();
-        let slot = &self.words(pm, log, chunk)?[place.record as usize * words..][..words];
-        let flag = if place.flag { FLAG } else { 0 };
+        let all = self.words(pm, place.log as usize, chunk as usize)?;
+        let slot = &all[at as usize * words..][..words];
+        let flag = if flag { FLAG } else { 0 };
         // Relaxed: each word says by its flag whether it is there.
         encode(self.measure, (record, epoch), flag, |at, word| slot[at].store(pm, word, Relaxed));
         Ok(slot)
@@ -314,18 +327,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
 
     /// As [`RecoveryLogs::write`] of many records, with their epochs, each line flushed once. `spans` tells where they
     /// are, for [`RecoveryLogs::finish_all`], also after an error.
+    #[inline]
     pub(super) fn write_all<'p>(
         &self,
         pm: &impl Medium,
-        records: impl Iterator<Item = (&'p Place, RecordOf<K, V>, LogEpoch)>,
+        records: impl Iterator<Item = (&'p Place, &'p RecordOf<K, V>, LogEpoch)> + Clone,
         spans: &mut Vec<Span>,
-    ) -> Result<()> {
-        let mut stored = Ok(());
+    ) -> Result<()>
+    where
+        K: 'p,
+        V: 'p,
+    {
         // A log's places come in order: each is behind the log's last span, or begins one.
         let mut last_spans = [usize::MAX; 1 << MAX_LOG_BITS];
-        for (place, record, epoch) in records {
-            stored = stored.and(self.store(pm, place, record, epoch).map(|_| ()));
-            let &Place { log, chunk, record: first, .. } = place;
+        for (place, ..) in records.clone() {
+            let (log, Filling { handed_out: first, chunk, .. }) = (place.log, place.filling());
             let last = &mut last_spans[log as usize];
             match spans.get_mut(*last) {
                 Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += 1,
@@ -335,7 +351,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
                 }
             }
         }
-        stored?;
+        for (place, record, epoch) in records {
+            self.store(pm, place, record, epoch)?;
+        }
         for span in spans {
             let words = self.words(pm, span.log as usize, span.chunk as usize)?;
             let [first, end] = [span.first, span.end].map(|at| at as usize * self.log_words());
@@ -357,7 +375,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     pub(super) fn finish(&self, place: Place) {
         // Release: pairs with the Acquire in `oldest`.
-        self.logs[place.log as usize].written[place.chunk as usize].fetch_add(1, Release);
+        let chunk = place.filling().chunk as usize;
+        self.logs[place.log as usize].written[chunk].fetch_add(1, Release);
     }
 
     /// Whether a log fills the last chunk that it may, and so many of its records were handed out.
@@ -397,11 +416,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self,
         pm: &impl Medium,
         log: usize,
-    ) -> Result<Vec<(RecordOf<K, V>, LogEpoch)>> {
+    ) -> Result<Option<impl Iterator<Item = (RecordOf<K, V>, LogEpoch)>>> {
         // Relaxed: only who recycles changes it.
         let turn = self.logs[log].ready.load(Relaxed) + 1;
         let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
-            return Ok(Vec::new());
+            return Ok(None);
         };
         let chunk = self.chunk_of(turn);
         let mut rounds = 0;
@@ -411,7 +430,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             rounds = rounds.saturating_add(1);
         }
         let flag = flag_of(past, self.chunks());
-        Ok(self.slots(pm, log, chunk)?.filter_map(|slot| self.read(pm, slot, flag)).collect())
+        let slots = self.slots(pm, log, chunk)?;
+        Ok(Some(slots.filter_map(move |slot| self.read(pm, slot, flag))))
     }
 
     /// None of the records of [`RecoveryLogs::oldest`] is needed any more.

@@ -335,7 +335,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     }
 
     /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<K, V>) {
         let size = &self.heads[entry].size;
         let at = size.load(Relaxed) as usize;
@@ -344,7 +344,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         size.store(at as u32 + 1, Release);
     }
 
-    #[inline]
+    #[inline(always)]
     fn store(&self, entry: usize, at: usize, fingerprint: u8, record: RecordOf<K, V>) {
         let slot = self.slot(entry, at);
         self.measure.each_word(&record, |word, content| match word {

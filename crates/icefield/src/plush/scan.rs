@@ -50,7 +50,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let hash = self.hash_of(record);
             hash >= from && self.shape.index(levels, hash) == index
         });
-        let (mut records, _) = self.newest_of(all)?;
+        let (mut records, _) = self.newest_of(all.into_iter())?;
         records.retain(|record| !record.dead);
         Ok((records, self.range_after(levels, from)))
     }

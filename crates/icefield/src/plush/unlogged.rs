@@ -16,17 +16,16 @@ const ENTRIES_AT_A_TIME: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Writes one record to the root only.
-    fn write_unlogged(&self, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+    fn write_unlogged(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
         self.fits(probe, value)?;
-        let written = self.write_payload(probe, value)?;
+        let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
             // Whoever moves the record on fences for itself only, and settles.
             self.pm.fence_later();
         }
-        let record =
-            RecordOf::<K, V> { key: self.key_words(probe), value: written.value, dead: false };
+        let record = RecordOf::<K, V> { key: self.key_words(probe), value, dead: false };
         let admitted = self.admit_unlogged(probe.hash, record);
-        self.finish_payload(written);
+        self.finish_payload(value);
         admitted
     }
 
@@ -88,9 +87,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.pm.writable()?;
         let _pass = core.gate.enter();
         let (probe, value) = (core.probe(key), V::raw(value));
-        core.make_payload_room(&probe, value)?;
+        core.make_payload_room(&probe, &value)?;
         let _pin = core.pin();
-        core.write_unlogged(&probe, value)
+        core.write_unlogged(&probe, &value)
     }
 
     /// Makes everything durable that was put without a log before, on so many threads. Root entries without such

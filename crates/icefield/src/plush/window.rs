@@ -6,7 +6,6 @@
 //! there are any), each line once, fences, and lets the root entries have them.
 
 use super::ahead::Pace;
-use super::collect::Written;
 use super::core::Core;
 use super::op::{Attempt, Mode, ModeOf, Wrote, WroteOf};
 use super::recovery_log::{Place, Span};
@@ -37,7 +36,6 @@ struct Write<K: Key + ?Sized, V: Value + ?Sized> {
     hash: u64,
     record: RecordOf<K, V>,
     place: Place,
-    written: Written<V::Words>,
 }
 
 /// What became of an attempt to stage an operation.
@@ -67,7 +65,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M>
     fn drop(&mut self) {
         for write in self.writes.drain(..) {
             self.core.waste(write.place);
-            self.core.finish_payload(write.written);
+            self.core.finish_payload(write.record.value);
         }
     }
 }
@@ -86,7 +84,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         &mut self,
         index: usize,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         mode: ModeOf<V>,
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<bool> {
@@ -119,7 +117,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     }
 
     /// What must be done while nothing is held.
-    fn begin(&mut self, probe: &Probe<'_>, value: Raw<'_>) -> Result<()> {
+    fn begin(&mut self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
         let core = self.core;
         if self.pass.is_none() {
             self.pass = Some(core.gate.enter());
@@ -131,11 +129,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(())
     }
 
+    #[inline(always)]
     fn stage(
         &mut self,
         index: usize,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<Step> {
         let core = self.core;
@@ -167,7 +166,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         &mut self,
         at: usize,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<bool> {
         let (core, (held, staged)) = (self.core, &mut self.held[at]);
@@ -175,9 +174,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             Attempt::Done(place) => place,
             Attempt::LogFull | Attempt::Emptied => return Ok(false),
         };
-        let value = if mode.removes() { Raw::Word(0) } else { value };
-        let written = match core.write_payload(probe, value) {
-            Ok(written) => written,
+        let value = if mode.removes() { &Raw::Word(0) } else { value };
+        let value = match core.write_payload(probe, value) {
+            Ok(value) => value,
             Err(error) => {
                 core.waste(place);
                 return Err(error);
@@ -188,8 +187,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             core.root.prefetch_push(held.entry, *staged);
         }
         *staged += 1;
-        let record = mode.record(core.key_words(probe), written.value);
-        self.writes.push(Write { at, hash: probe.hash, record, place, written });
+        let record = mode.record(core.key_words(probe), value);
+        self.writes.push(Write { at, hash: probe.hash, record, place });
         Ok(true)
     }
 
@@ -201,7 +200,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         core.fence_payloads();
         let records = writes.iter().map(|write| {
-            (&write.place, write.record, core.root.epoch(self.held[write.at].0.entry))
+            (&write.place, &write.record, core.root.epoch(self.held[write.at].0.entry))
         });
         let logged = core.logs.write_all(&core.pm, records, spans);
         // P2, commit point of all of them.
@@ -220,13 +219,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let mut writes = std::mem::take(&mut self.writes);
         let logged = self.log_all(&writes, &mut spans);
         let (mut written, mut records) = (0, 0);
-        for Write { at, hash, record, written: payload, .. } in writes.drain(..) {
+        for Write { at, hash, record, .. } in writes.drain(..) {
             if logged.is_ok() {
                 core.root.push(self.held[at].0.entry, hash, record);
                 written += 1;
                 records += if record.dead { -1 } else { 1 };
             }
-            core.finish_payload(payload);
+            core.finish_payload(record.value);
         }
         core.note_written(written, records);
         core.logs.finish_all(&spans);
