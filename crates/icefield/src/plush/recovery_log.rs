@@ -351,9 +351,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
                 }
             }
         }
+        let mut stored = Ok(());
         for (place, record, epoch) in records {
-            self.store(pm, place, record, epoch)?;
+            // The others are written all the same: in a hole is what counted two rounds ago (L2).
+            if let Err(error) = self.store(pm, place, record, epoch) {
+                stored = Err(error);
+            }
         }
+        stored?;
         for span in spans {
             let words = self.words(pm, span.log as usize, span.chunk as usize)?;
             let [first, end] = [span.first, span.end].map(|at| at as usize * self.log_words());
