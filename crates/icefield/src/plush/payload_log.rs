@@ -4,13 +4,17 @@
 //! up, and moved (`collect`). A reference holds the chunk's epoch, which steps when the chunk is freed: what led into
 //! it before leads nowhere then. A record that is longer than a chunk has chunks of its own.
 //!
-//! - Y1: a chunk's word says that it is used before anything is written to it, and that it is free after everything
-//!   needed has moved, durably.
+//! - Y1: a chunk's word says that it is used, durably, before anything is written to it, and that it is free after
+//!   everything needed has moved, durably. That it is free need not be durable: a crash may show it used again, with
+//!   the records that it had, as nobody writes to it before it is taken.
 //! - Y2: an epoch is never used twice. A chunk with the last one is not used again.
 //! - Y3: a reader is pinned before it compares epochs. A chunk is written again when all have left who were pinned when
 //!   its epoch stepped: whoever found a word to be current may read behind it until it leaves.
 //! - Y4: whoever finds that the epoch has stepped has also the newer record of that key before it, or fails its
 //!   validation: the version of the root entry steps in between (`collect`).
+//! - Y5: of a run that was freed the first chunk is taken before the others, or with them: as long as a crash can show
+//!   it used, its record is whole. Chunks are therefore taken from the lowest on, and the others' words still say that
+//!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -81,6 +85,15 @@ impl ChunkWord {
     }
 }
 
+/// What a chunk turns out to be when a table is opened, with those that continue it.
+enum Found {
+    /// The first chunk of its run.
+    Full(u32),
+    Free,
+    /// Its epochs are used up.
+    Spent,
+}
+
 /// The payload log of a table.
 pub(super) struct PayloadLog {
     region: Region,
@@ -99,6 +112,7 @@ pub(super) struct PayloadLog {
 struct Space {
     /// The chunk that takes records, and from which byte on.
     current: Option<(u32, u64)>,
+    /// Taken from the lowest on (Y5).
     free: BTreeSet<u32>,
     /// Chunks that are full, the oldest first; the first of each run.
     full: VecDeque<u32>,
@@ -176,34 +190,27 @@ impl PayloadLog {
         })
     }
 
-    /// Finds out what the chunks are, after a crash or not. The caller fences.
+    /// Finds out what the chunks are, after a crash or not.
     pub(super) fn resume(&self, pm: &impl Medium) -> Result<()> {
         let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
         let mut space = lock(pm, &self.space);
         space.chunks = chunks as u32;
-        let mut first = None;
+        let mut found = Found::Free;
         for chunk in 0..chunks as u32 {
-            let cell = self.word(pm, chunk)?;
-            let word = ChunkWord::unpack(cell.load(pm, Acquire));
-            match (word.used, word.continues, first) {
-                (false, ..) => {
-                    if word.epoch < LAST_EPOCH {
-                        space.free.insert(chunk);
-                    }
-                    first = None;
-                }
-                (true, true, Some(run)) => *space.runs.entry(run).or_insert(1) += 1,
-                (true, true, None) => {
-                    // The chunk that it belonged to was freed before.
-                    let free = ChunkWord { used: false, continues: false, ..word };
-                    cell.store(pm, free.pack(), Release);
-                    pm.flush_object(cell);
+            let word = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire));
+            found = match (word.used, word.continues) {
+                (_, true) => found,
+                (true, false) => Found::Full(chunk),
+                (false, false) if word.epoch < LAST_EPOCH => Found::Free,
+                (false, false) => Found::Spent,
+            };
+            match found {
+                Found::Full(first) if first == chunk => space.full.push_back(chunk),
+                Found::Full(first) => *space.runs.entry(first).or_insert(1) += 1,
+                Found::Free => {
                     space.free.insert(chunk);
                 }
-                (true, false, _) => {
-                    space.full.push_back(chunk);
-                    first = Some(chunk);
-                }
+                Found::Spent => {}
             }
         }
         Ok(())
@@ -454,34 +461,23 @@ impl PayloadLog {
         Ok(payload.filter(|payload| self.is_record(pm, at, word, payload)).map(|_| bytes))
     }
 
-    /// Frees a chunk that nothing needed refers to, durably. It is used again when everybody has left.
+    /// Frees a chunk that nothing needed refers to, durably, or the run that begins with it. It is used again when
+    /// everybody has left.
     pub(super) fn release(&self, pm: &impl Medium, guard: &Guard<'_>, chunk: u32) -> Result<()> {
-        let freed = self.step_epochs(pm, chunk)?;
-        let returned = Arc::clone(&self.returned);
-        // The holder of this mutex only takes them out.
-        guard.retire(move || unwaiting(&returned).extend(freed));
+        let cell = self.word(pm, chunk)?;
+        let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
+        // Durable when the chunk is taken (Y1); those that continue it stay as they are (Y5).
+        cell.store(pm, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
         let mut space = lock(pm, &self.space);
         space.next_patience = 0;
-        space.runs.remove(&chunk);
-        Ok(())
-    }
-
-    /// Steps the epochs of a run, and tells which of its chunks can be used again.
-    fn step_epochs(&self, pm: &impl Medium, chunk: u32) -> Result<Vec<u32>> {
-        let run = lock(pm, &self.space).runs.get(&chunk).copied().unwrap_or(1);
-        let mut freed = Vec::new();
-        for chunk in chunk..chunk + run {
-            let cell = self.word(pm, chunk)?;
-            let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
-            let free = ChunkWord { epoch, used: false, continues: false };
-            cell.store(pm, free.pack(), Release);
-            // Y1; the first of a run before those that continue it.
-            pm.persist(cell);
-            if epoch < LAST_EPOCH {
-                freed.push(chunk);
-            }
+        let run = space.runs.remove(&chunk).unwrap_or(1);
+        // A run whose first chunk is never taken again is not, either.
+        if epoch < LAST_EPOCH {
+            let returned = Arc::clone(&self.returned);
+            // The holder of this mutex only takes them out.
+            guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
         }
-        Ok(freed)
+        Ok(())
     }
 
     /// Frees all chunks: the table is empty. Nobody writes.

@@ -3,6 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
+use std::collections::BTreeMap;
+
+use icefield::pm::Medium;
+use icefield::pm::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{Error, Plush, Shape};
 
 use super::{Check, TINY};
@@ -59,6 +63,92 @@ fn payloads_take_bounded_space() -> Check {
     let report = table.check()?;
     assert!(report.is_clean(), "{report:?}");
     Ok(())
+}
+
+/// What a crash may leave of the chunks that a long key's records take: whole records, whatever was written since to
+/// the chunks that were freed, by this session or by one after a crash.
+#[test]
+fn a_crash_leaves_long_keys_whole() -> Check {
+    let (mut images, mut sessions) = (0, 0);
+    for seed in 0..12_u64 {
+        let sim = Sim::new(SimOptions { seed, ..SimOptions::default() });
+        let table = chunky().create_on(sim.clone())?;
+        let mut known = BTreeMap::new();
+        for round in 0..24 {
+            write_round(&table, seed, round, &mut known)?;
+            for image in crashes(&sim, seed << 8 | round) {
+                let again = Sim::from_image(&image, SimOptions { seed, ..SimOptions::default() });
+                let table = expect_whole(&again, &known)?;
+                images += 1;
+                if round % 4 != 0 {
+                    continue;
+                }
+                let mut known = known.clone();
+                for round in 24..32 {
+                    write_round(&table, seed, round, &mut known)?;
+                    for image in crashes(&again, seed << 8 | round) {
+                        expect_whole(&Sim::from_image(&image, SimOptions::default()), &known)?;
+                        images += 1;
+                    }
+                }
+                sessions += 1;
+            }
+        }
+    }
+    println!("{images} images, {sessions} sessions after crashes");
+    Ok(())
+}
+
+fn chunky() -> icefield::PlushOptions<[u8], [u8]> {
+    Plush::<[u8], [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10)
+}
+
+/// A few records: the same long key, which takes three chunks, and short ones, which share theirs. Every now and then one
+/// of the keys goes.
+fn write_round<M: Medium>(
+    table: &Plush<[u8], [u8], M>,
+    seed: u64,
+    round: u64,
+    known: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+) -> icefield::Result<()> {
+    let turn = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(round as u32 * 7) % 64;
+    let long = vec![1; 2_500];
+    if turn % 4 == 0 {
+        table.delete(&long)?;
+        known.remove(&long);
+    } else {
+        table.put(&long, &[round as u8; 100])?;
+        known.insert(long, vec![round as u8; 100]);
+    }
+    for key in 0..turn % 7 {
+        let (key, value) = (vec![2, key as u8], vec![round as u8; 300]);
+        table.put(&key, &value)?;
+        known.insert(key, value);
+    }
+    Ok(())
+}
+
+/// Images of crashes at this moment.
+fn crashes(sim: &Sim, seed: u64) -> Vec<Image> {
+    let mut images = Vec::new();
+    for n in 0..4 {
+        let mut image = sim.image();
+        sim.crash_point(|point| point.space().image(Pick::sample(n, seed), &mut image));
+        images.push(image);
+    }
+    images
+}
+
+fn expect_whole(
+    sim: &Sim,
+    known: &BTreeMap<Vec<u8>, Vec<u8>>,
+) -> Result<Plush<[u8], [u8], Sim>, Box<dyn std::error::Error>> {
+    let table = chunky().open_on(sim.clone())?;
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    let found = table.iter().collect::<icefield::Result<BTreeMap<_, _>>>()?;
+    assert!(found == *known, "{} records, not {}", found.len(), known.len());
+    Ok(table)
 }
 
 /// Keys that are always there are always found, each with its newest value, and writers are told the values that they
