@@ -356,7 +356,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The entries that get something of a migration, be it an epoch.
     fn places_of(&self, migration: &mut MigrationOf<'_, K, V, M>) -> Result<Vec<usize>> {
         let Migration { level, first, places, groups, epoch, .. } = migration;
-        let tells_all = epoch.is_some_and(|epoch| epoch.is_round() || groups.left.len() == 1);
+        // What is in the payload log may have been for an entry, dangle now, and be in no group: it has arrived, too.
+        let tells_all = epoch.is_some_and(|epoch| {
+            epoch.is_round() || groups.left.len() == 1 || self.payloads.is_some()
+        });
         let mut places: Vec<usize> =
             places.clone().filter(|&place| tells_all || !groups.left[place].is_empty()).collect();
         if *level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
