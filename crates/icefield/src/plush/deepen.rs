@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::core::{Core, lock};
-use super::layout::{ENTRY_BYTES, State};
+use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
+use crate::pm::alloc::Blocks;
 
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
@@ -29,6 +30,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let _growing = lock(&self.pm, &self.growing);
         while self.capacity() < records && self.level_count() < self.shape.max_levels() {
             self.add_level(self.level_count())?;
+        }
+        Ok(())
+    }
+
+    /// Gives a new table the space of the buckets that so many records take, when level 1 will hold them all: else the
+    /// writes that fill it would wait for the files to grow.
+    pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
+        let entries = self.shape.entries(1);
+        if self.level_count() > 1 {
+            return Ok(());
+        }
+        let each = records.div_ceil(entries) as usize;
+        for class in 0..CLASSES {
+            let runs = (0..self.runs_for(each)).filter(|&run| class_of(run) == class).count();
+            self.run_blocks(class).reserve(entries * runs as u64)?;
         }
         Ok(())
     }

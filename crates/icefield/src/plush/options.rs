@@ -260,6 +260,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         core.set_phase(Phase::Stable { set: 0 })?;
         (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, self.first_epoch));
         core.make_room_for(self.common.capacity)?;
+        if !core.pm.fence_syncs() {
+            core.reserve_buckets(self.common.capacity)?;
+        }
         core.preallocate(self.preallocated)?;
         core.tell_together(core.writes_together())?;
         superblock::seal(&core.pm, &table, &identity)?;
