@@ -1,6 +1,7 @@
 //! Plush end to end: words, wide records and bytes, every key and value, levels, reopening, equal hashes, batches, threads.
 
 mod plush {
+    mod full_logs;
     mod payloads;
     mod ranges;
     mod sync;

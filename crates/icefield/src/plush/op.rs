@@ -208,18 +208,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Attempt::Done(place))
     }
 
-    /// A place in the log for a record of a root entry for which so many are staged. When all that is in it is there to
-    /// stay, a full entry is emptied.
+    /// A place in the log for a record of a root entry for which so many are staged.
     #[inline(always)]
     pub(super) fn place(&self, held: &Held<'_, M>, staged: usize) -> Result<Attempt<Place>> {
-        if self.root.size(held.entry) + staged == self.shape.records() {
-            if staged == 0 {
-                self.empty_together(held)?;
-            }
+        if !self.has_room(held, staged)? {
             return Ok(Attempt::Emptied);
         }
-        let place = self.logs.hand_out(&self.pm, self.logs.log_of(held.entry))?;
-        Ok(place.map_or(Attempt::LogFull, Attempt::Done))
+        let mut places = self.logs.hand_out(&self.pm, self.logs.log_of(held.entry), 1)?;
+        Ok(places.next().map_or(Attempt::LogFull, Attempt::Done))
+    }
+
+    /// Whether a root entry for which so many records are staged has room for another one. When all that is in it is
+    /// there to stay, a full entry is emptied.
+    #[inline(always)]
+    pub(super) fn has_room(&self, held: &Held<'_, M>, staged: usize) -> Result<bool> {
+        let has_room = self.root.size(held.entry) + staged < self.shape.records();
+        if !has_room && staged == 0 {
+            self.empty_together(held)?;
+        }
+        Ok(has_room)
     }
 
     /// Fills a place that was handed out in vain with a record that nobody needs.

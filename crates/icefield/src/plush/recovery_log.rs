@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::core::{lock, try_lock};
 use super::epoch::LogEpoch;
-use super::layout::{ChunkHead, MAX_LOG_BITS, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
+use super::layout::{ChunkHead, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
 use super::log_record::{FLAG, decode, encode};
 use super::words::{Measure, RecordOf};
 use crate::key::{Key, Value};
@@ -106,15 +106,60 @@ pub(super) struct Place {
 const _: () = assert!(HANDED_OUT_BITS + 1 + CHUNK_BITS <= u32::BITS);
 
 impl Place {
-    #[inline]
-    fn new(log: usize, filling: Filling) -> Self {
-        Self { log: log as u32, filling: filling.pack() as u32 }
+    #[inline(always)]
+    pub(super) fn as_places(&self) -> Places {
+        Places { log: self.log, filling: self.filling, left: 1 }
     }
 
     /// Which record of which chunk it is, and by which flag that counts.
     #[inline]
     fn filling(&self) -> Filling {
         Filling::unpack(self.filling.into())
+    }
+}
+
+/// Places that follow one another in a chunk, handed out to one thread.
+#[must_use = "places that are never written hold their chunk up for ever"]
+pub(super) struct Places {
+    log: u32,
+    /// How far the log was filled before the next of them.
+    filling: u32,
+    left: u32,
+}
+
+impl Places {
+    pub(super) const NONE: Self = Self { log: 0, filling: 0, left: 0 };
+
+    /// Adds the places to the last span of their log, the number of which is `last`, or behind all spans.
+    #[inline(always)]
+    pub(super) fn note(&self, spans: &mut Vec<Span>, last: &mut usize) {
+        let Filling { handed_out: first, chunk, .. } = Filling::unpack(self.filling.into());
+        match spans.get_mut(*last) {
+            Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += self.left,
+            _ => {
+                *last = spans.len();
+                spans.push(Span { log: self.log, chunk, first, end: first + self.left });
+            }
+        }
+    }
+}
+
+impl ExactSizeIterator for Places {}
+
+impl Iterator for Places {
+    type Item = Place;
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Place> {
+        self.left = self.left.checked_sub(1)?;
+        let filling = self.filling;
+        // One more was handed out: the lowest bits say how many.
+        self.filling += 1;
+        Some(Place { log: self.log, filling })
     }
 }
 
@@ -233,28 +278,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Error::corrupt(pm.path().join(self.region.name()), offset, detail)
     }
 
-    /// Hands out the next record of a log; `None` when a chunk must be made ready first.
+    /// Hands out the next records of a log, at most so many, as far as they are in one chunk; none when a chunk must be
+    /// made ready first.
     #[inline]
-    pub(super) fn hand_out(&self, pm: &impl Medium, log: usize) -> Result<Option<Place>> {
+    pub(super) fn hand_out(&self, pm: &impl Medium, log: usize, wanted: u32) -> Result<Places> {
         let word = &self.logs[log].filling;
         let mut filling = self.filling(pm, log);
         loop {
             if filling.handed_out == self.shape.log_records {
                 if !self.begin_chunk(pm, log)? {
-                    return Ok(None);
+                    return Ok(Places::NONE);
                 }
                 filling = self.filling(pm, log);
                 continue;
             }
-            let next = Filling { handed_out: filling.handed_out + 1, ..filling };
+            let left = wanted.min(self.shape.log_records - filling.handed_out);
+            let next = Filling { handed_out: filling.handed_out + left, ..filling };
             pm.beside();
             // Acquire (E9): pairs with the Release in `fill`; the turn is durable.
             match word.compare_exchange_weak(filling.pack(), next.pack(), Acquire, Acquire) {
-                Ok(_) => break,
+                Ok(_) => {
+                    // Without the turn.
+                    let filling = filling.pack() as u32;
+                    return Ok(Places { log: log as u32, filling, left });
+                }
                 Err(now) => filling = Filling::unpack(now),
             }
         }
-        Ok(Some(Place::new(log, filling)))
     }
 
     /// Begins the next chunk of a log, unless that has been done or there is none: whether one has room.
@@ -325,32 +375,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(slot)
     }
 
-    /// As [`RecoveryLogs::write`] of many records, with their epochs, each line flushed once. `spans` tells where they
-    /// are, for [`RecoveryLogs::finish_all`], also after an error.
+    /// As [`RecoveryLogs::write`] of many records, with their epochs, each line of a span flushed once. Their places are
+    /// those of the spans, which are for [`RecoveryLogs::finish_all`] also after an error.
     #[inline]
     pub(super) fn write_all<'p>(
         &self,
         pm: &impl Medium,
-        records: impl Iterator<Item = (&'p Place, &'p RecordOf<K, V>, LogEpoch)> + Clone,
-        spans: &mut Vec<Span>,
+        records: impl Iterator<Item = (&'p Place, &'p RecordOf<K, V>, LogEpoch)>,
+        spans: &[Span],
     ) -> Result<()>
     where
         K: 'p,
         V: 'p,
     {
-        // A log's places come in order: each is behind the log's last span, or begins one.
-        let mut last_spans = [usize::MAX; 1 << MAX_LOG_BITS];
-        for (place, ..) in records.clone() {
-            let (log, Filling { handed_out: first, chunk, .. }) = (place.log, place.filling());
-            let last = &mut last_spans[log as usize];
-            match spans.get_mut(*last) {
-                Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += 1,
-                _ => {
-                    *last = spans.len();
-                    spans.push(Span { log, chunk, first, end: first + 1 });
-                }
-            }
-        }
         let mut stored = Ok(());
         for (place, record, epoch) in records {
             // The others are written all the same: in a hole is what counted two rounds ago (L2).

@@ -1,14 +1,18 @@
 //! Batches of writes (the paper has none): windows of up to 32 records that share a fence, 512 where it is a sync.
 //!
-//! Each operation of a window locks its root entry and gets a place in its log. Only the first lock of a window is
-//! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
-//! something, so no order of locking is needed. Closing writes all log records (after a fence for the payloads, where
-//! there are any), each line once, fences, and lets the root entries have them.
+//! Each operation of a window locks its root entry. Only the first lock of a window is waited for; every other one is
+//! tried, and a failure closes the window: a thread never waits while it holds something, so no order of locking is
+//! needed. Closing gets all places in a log at once, writes all log records (after a fence for the payloads, where
+//! there are any), each line once, fences, and lets the root entries have them. What a full log has no places for comes
+//! into the next window, which is closed, too, before anything is told. That may only be said of blind writes; those
+//! that look have told already whether they do anything, and get their places at once.
+
+use std::collections::VecDeque;
 
 use super::ahead::Pace;
 use super::core::Core;
 use super::op::{Attempt, Mode, ModeOf, Wrote, WroteOf};
-use super::recovery_log::{Place, Span};
+use super::recovery_log::{Place, Places, Span};
 use super::root::Held;
 use super::words::RecordOf;
 use crate::Result;
@@ -35,7 +39,22 @@ struct Write<K: Key + ?Sized, V: Value + ?Sized> {
     at: usize,
     hash: u64,
     record: RecordOf<K, V>,
-    place: Place,
+    /// None yet for blind ones.
+    place: Option<Place>,
+}
+
+/// What a window has of a log.
+struct Share {
+    /// Records that have no place yet.
+    due: u32,
+    /// Places that no record has yet; none between commits.
+    places: Places,
+    /// The last of its spans.
+    last_span: usize,
+}
+
+impl Share {
+    const NONE: Self = Self { due: 0, places: Places::NONE, last_span: usize::MAX };
 }
 
 /// What became of an attempt to stage an operation.
@@ -52,6 +71,10 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     room: usize,
     staged: Vec<Staged<V::Words>>,
     writes: Vec<Write<K, V>>,
+    /// Of each log.
+    shares: Box<[Share]>,
+    /// Those that found a full log, for the next window; empty between commits.
+    left: VecDeque<Write<K, V>>,
     /// Root entries, and how many records each of them will get.
     held: Vec<(Held<'t, M>, usize)>,
     /// Where log records have been written; empty between commits.
@@ -63,8 +86,8 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M> {
     /// Gives back what was handed out for operations that will not come to pass: a panic only leads here.
     fn drop(&mut self) {
-        for write in self.writes.drain(..) {
-            self.core.waste(write.place);
+        for write in self.writes.drain(..).chain(self.left.drain(..)) {
+            write.place.into_iter().for_each(|place| self.core.waste(place));
             self.core.finish_payload(write.record.value);
         }
     }
@@ -75,7 +98,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let room = if core.pm.fence_syncs() { SYNC_WINDOW } else { WINDOW };
         let (staged, writes) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let held = Vec::with_capacity(WINDOW);
-        Self { core, room, staged, writes, held, spans: Vec::new(), pass: None }
+        let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
+        let (left, spans) = (VecDeque::new(), Vec::new());
+        Self { core, room, staged, writes, shares, left, held, spans, pass: None }
     }
 
     /// Runs one write: in the open window or in a new one. `answer` gets what became of it and of earlier ones, in
@@ -95,7 +120,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         loop {
             if self.held.is_empty() {
-                self.begin(probe, value)?;
+                let core = self.core;
+                self.pass.get_or_insert_with(|| core.gate.enter());
+                core.make_payload_room(probe, value)?;
+                self.hold_first(core.root_entry(probe.hash))?;
             }
             match self.stage(index, probe, value, mode) {
                 Ok(Step::Staged) => break,
@@ -116,17 +144,25 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         self.writes.iter().any(|write| write.record.key == wanted)
     }
 
-    /// What must be done while nothing is held.
-    fn begin(&mut self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
+    /// Locks the first root entry of a window, after what must be done while nothing is held.
+    fn hold_first(&mut self, entry: usize) -> Result<()> {
         let core = self.core;
-        if self.pass.is_none() {
-            self.pass = Some(core.gate.enter());
-        }
-        core.make_payload_room(probe, value)?;
-        let entry = core.root_entry(probe.hash);
         core.make_log_ready(core.logs.log_of(entry))?;
         self.held.push((core.root.lock(&core.pm, entry), 0));
         Ok(())
+    }
+
+    /// Locks another root entry, unless it is held: which one of those held it is. `None` when somebody else has it.
+    #[inline(always)]
+    fn hold(&mut self, entry: usize) -> Option<usize> {
+        // Who gets the lock did not have it: few operations meet an entry again.
+        match self.core.root.try_lock(&self.core.pm, entry) {
+            Some(held) => {
+                self.held.push((held, 0));
+                Some(self.held.len() - 1)
+            }
+            None => self.held.iter().position(|(held, _)| held.entry == entry),
+        }
     }
 
     #[inline(always)]
@@ -138,19 +174,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         mode: ModeOf<V>,
     ) -> Result<Step> {
         let core = self.core;
-        let entry = core.root_entry(probe.hash);
-        // Who gets the lock did not have it: few operations meet an entry again.
-        let at = match core.root.try_lock(&core.pm, entry) {
-            Some(held) => {
-                self.held.push((held, 0));
-                self.held.len() - 1
-            }
-            None => match self.held.iter().position(|(held, _)| held.entry == entry) {
-                Some(_) if mode.looks() && self.has(probe) => return Ok(Step::Later),
-                Some(at) => at,
-                None => return Ok(Step::Later),
-            },
-        };
+        let Some(at) = self.hold(core.root_entry(probe.hash)) else { return Ok(Step::Later) };
+        if mode.looks() && self.held[at].1 > 0 && self.has(probe) {
+            return Ok(Step::Later);
+        }
         let before = core.present(&self.held[at].0, probe, mode)?;
         let done = mode.applies(before);
         if done && !self.prepare(at, probe, value, mode)? {
@@ -160,8 +187,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(Step::Staged)
     }
 
-    /// Takes a record, its place in the log and its payload into the window; not, when there is no room while others
-    /// are staged.
+    /// Takes a record with its payload into the window, and a place in the log if it needs that now; not, when there is
+    /// no room while others are staged.
     fn prepare(
         &mut self,
         at: usize,
@@ -169,16 +196,23 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         value: &Raw<'_>,
         mode: ModeOf<V>,
     ) -> Result<bool> {
-        let (core, (held, staged)) = (self.core, &mut self.held[at]);
-        let place = match core.place(held, *staged)? {
-            Attempt::Done(place) => place,
-            Attempt::LogFull | Attempt::Emptied => return Ok(false),
+        let (core, (held, staged)) = (self.core, &self.held[at]);
+        let place = if !mode.looks() {
+            if !core.has_room(held, *staged)? {
+                return Ok(false);
+            }
+            None
+        } else {
+            match core.place(held, *staged)? {
+                Attempt::Done(place) => Some(place),
+                Attempt::LogFull | Attempt::Emptied => return Ok(false),
+            }
         };
         let value = if mode.removes() { &Raw::Word(0) } else { value };
         let value = match core.write_payload(probe, value) {
             Ok(value) => value,
             Err(error) => {
-                core.waste(place);
+                place.into_iter().for_each(|place| core.waste(place));
                 return Err(error);
             }
         };
@@ -186,21 +220,89 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             // Else the ring has asked for it.
             core.root.prefetch_push(held.entry, *staged);
         }
-        *staged += 1;
         let record = mode.record(core.key_words(probe), value);
-        self.writes.push(Write { at, hash: probe.hash, record, place });
+        self.take(Write { at, hash: probe.hash, record, place });
         Ok(true)
     }
 
-    /// Writes the log records of a window and makes them durable; `spans` tells where they are.
-    fn log_all(&self, writes: &[Write<K, V>], spans: &mut Vec<Span>) -> Result<()> {
+    #[inline(always)]
+    fn take(&mut self, write: Write<K, V>) {
+        let (held, staged) = &mut self.held[write.at];
+        *staged += 1;
+        if write.place.is_none() {
+            self.shares[self.core.logs.log_of(held.entry)].due += 1;
+        }
+        self.writes.push(write);
+    }
+
+    /// Takes records that found a full log into a new window, in their order, as far as it has room for them.
+    #[cold]
+    fn take_left(&mut self) -> Result<()> {
+        let core = self.core;
+        while let Some(write) = self.left.front() {
+            let entry = core.root_entry(write.hash);
+            if self.held.is_empty() {
+                self.hold_first(entry)?;
+            }
+            let Some(at) = self.hold(entry) else { break };
+            let (held, staged) = &self.held[at];
+            if !core.has_room(held, *staged)? {
+                break;
+            }
+            if let Some(write) = self.left.pop_front() {
+                self.take(Write { at, ..write });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the records places that have none yet, each log's at once. Those that a full log has none for are left;
+    /// after an error also those of that log. Places that were handed out are given in any case, and `spans` tells of
+    /// all of them.
+    fn place_all(&mut self, writes: &mut Vec<Write<K, V>>, spans: &mut Vec<Span>) -> Result<()> {
+        let core = self.core;
+        self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
+        let (mut placed, mut is_left) = (Ok(()), false);
+        for write in writes.iter_mut() {
+            let log = core.logs.log_of(self.held[write.at].0.entry);
+            let Share { due, places, last_span } = &mut self.shares[log];
+            if let Some(place) = &write.place {
+                place.as_places().note(spans, last_span);
+                continue;
+            }
+            if places.len() == 0 && *due > 0 {
+                match core.logs.hand_out(&core.pm, log, *due) {
+                    Ok(more) => *places = more,
+                    Err(error) => placed = Err(error),
+                }
+                if places.len() > 0 {
+                    *due -= places.len() as u32;
+                    places.note(spans, last_span);
+                } else {
+                    // Of a full log nobody gets a place who comes behind one without: they may have the same key.
+                    *due = 0;
+                }
+            }
+            write.place = places.next();
+            is_left |= write.place.is_none();
+        }
+        if is_left {
+            let left: Vec<_> = writes.extract_if(.., |write| write.place.is_none()).collect();
+            left.into_iter().rev().for_each(|write| self.left.push_front(write));
+        }
+        placed
+    }
+
+    /// Writes the log records of a window, whose places are those of `spans`, and makes them durable.
+    fn log_all(&self, writes: &[Write<K, V>], spans: &[Span]) -> Result<()> {
         let core = self.core;
         if writes.is_empty() {
             return Ok(());
         }
         core.fence_payloads();
-        let records = writes.iter().map(|write| {
-            (&write.place, &write.record, core.root.epoch(self.held[write.at].0.entry))
+        let records = writes.iter().filter_map(|write| {
+            let epoch = core.root.epoch(self.held[write.at].0.entry);
+            Some((write.place.as_ref()?, &write.record, epoch))
         });
         let logged = core.logs.write_all(&core.pm, records, spans);
         // P2, commit point of all of them.
@@ -214,10 +316,30 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         &mut self,
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<()> {
+        let mut committed = self.commit_placed();
+        while committed.is_ok() && !self.left.is_empty() {
+            let taken = self.take_left();
+            committed = taken.and(self.commit_placed());
+        }
+        if committed.is_err() {
+            self.left.drain(..).for_each(|write| self.core.finish_payload(write.record.value));
+        }
+        self.pass = None;
+        let mut staged = std::mem::take(&mut self.staged);
+        committed?;
+        staged.drain(..).try_for_each(|staged| answer(staged.index, staged.wrote))?;
+        self.staged = staged;
+        Ok(())
+    }
+
+    /// Makes what has a place in a log durable and visible, and lets go of the locks.
+    fn commit_placed(&mut self) -> Result<()> {
         let core = self.core;
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
-        let logged = self.log_all(&writes, &mut spans);
+        let placed = self.place_all(&mut writes, &mut spans);
+        // What has a place is written also after a failure: others' records may be behind it.
+        let logged = placed.and(self.log_all(&writes, &spans));
         let (mut written, mut records) = (0, 0);
         for Write { at, hash, record, .. } in writes.drain(..) {
             if logged.is_ok() {
@@ -239,11 +361,6 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         self.writes = writes;
         self.held.clear();
-        self.pass = None;
-        let mut staged = std::mem::take(&mut self.staged);
-        logged?;
-        staged.drain(..).try_for_each(|staged| answer(staged.index, staged.wrote))?;
-        self.staged = staged;
-        Ok(())
+        logged
     }
 }

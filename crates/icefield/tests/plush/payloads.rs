@@ -154,7 +154,7 @@ fn write_round<M: Medium>(
 ) -> icefield::Result<()> {
     let turn = mixed(seed << 8 | round);
     let long = vec![1; 2_500];
-    if turn % 4 == 0 {
+    if turn.is_multiple_of(4) {
         table.delete(&long)?;
         known.remove(&long);
     } else {
