@@ -314,21 +314,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn group(&self, level: usize, newest_first: &[RecordOf<K, V>]) -> Groups<MovingOf<K, V>> {
         let place = self.shape.place_below(level);
         let mut left = vec![0..0; 1 << self.shape.step(level)];
-        // In any order at first, for their room.
         let count = |&record: &RecordOf<K, V>| {
             let moving = self.moving(record);
             left[place(moving.hash)].end += 1;
             moving
         };
-        let mut records: Vec<MovingOf<K, V>> = newest_first.iter().map(count).collect();
+        let oldest_first: Vec<MovingOf<K, V>> = newest_first.iter().rev().map(count).collect();
         let mut start = 0;
         for range in &mut left {
             let count = range.end;
             *range = start..start;
             start += count;
         }
-        for &record in newest_first.iter().rev() {
-            let moving = self.moving(record);
+        // In any order at first, for their room.
+        let mut records = oldest_first.clone();
+        for moving in oldest_first {
             let end = &mut left[place(moving.hash)].end;
             records[*end] = moving;
             *end += 1;
@@ -569,8 +569,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether a good part of some records seems to replace what an entry has. Where few do, a fifth of the
     /// entry can hardly be stale.
     fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> bool {
-        let known = records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0);
-        known.count() * UPDATES_PART >= records.len()
+        let known = |records: &[MovingOf<K, V>]| {
+            records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0).count()
+        };
+        // Half as many among the first half: else it is not worth looking at the others.
+        let (some, others) = records.split_at(records.len() / 2);
+        let first = known(some);
+        first * UPDATES_PART * 2 >= some.len()
+            && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
     /// Makes room where an entry of the last level has none, below it or behind it.

@@ -357,8 +357,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
+    /// As [`RecoveryLogs::write`], not flushed.
     #[inline(always)]
-    fn store(
+    pub(super) fn store(
         &self,
         pm: &impl Medium,
         place: &Place,
@@ -375,27 +376,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(slot)
     }
 
-    /// As [`RecoveryLogs::write`] of many records, with their epochs, each line of a span flushed once. Their places are
-    /// those of the spans, which are for [`RecoveryLogs::finish_all`] also after an error.
+    /// Flushes what has been stored to the places of some spans, each line of a span once.
     #[inline]
-    pub(super) fn write_all<'p>(
-        &self,
-        pm: &impl Medium,
-        records: impl Iterator<Item = (&'p Place, &'p RecordOf<K, V>, LogEpoch)>,
-        spans: &[Span],
-    ) -> Result<()>
-    where
-        K: 'p,
-        V: 'p,
-    {
-        let mut stored = Ok(());
-        for (place, record, epoch) in records {
-            // The others are written all the same: in a hole is what counted two rounds ago (L2).
-            if let Err(error) = self.store(pm, place, record, epoch) {
-                stored = Err(error);
-            }
-        }
-        stored?;
+    pub(super) fn flush_all(&self, pm: &impl Medium, spans: &[Span]) -> Result<()> {
         for span in spans {
             let words = self.words(pm, span.log as usize, span.chunk as usize)?;
             let [first, end] = [span.first, span.end].map(|at| at as usize * self.log_words());

@@ -55,6 +55,30 @@ struct Share {
 
 impl Share {
     const NONE: Self = Self { due: 0, places: Places::NONE, last_span: usize::MAX };
+
+    /// The next place in the log, out of those that its records still need, which are handed out at once; `None` when
+    /// it is full.
+    #[inline(always)]
+    fn place<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
+        &mut self,
+        core: &Core<K, V, M>,
+        log: usize,
+        spans: &mut Vec<Span>,
+    ) -> Result<Option<Place>> {
+        if let Some(place) = self.places.next() {
+            return Ok(Some(place));
+        }
+        // Of a full log nobody gets a place who comes behind one without: they may have the same key.
+        let due = std::mem::take(&mut self.due);
+        if due > 0 {
+            self.places = core.logs.hand_out(&core.pm, log, due)?;
+            if self.places.len() > 0 {
+                self.due = due - self.places.len() as u32;
+                self.places.note(spans, &mut self.last_span);
+            }
+        }
+        Ok(self.places.next())
+    }
 }
 
 /// What became of an attempt to stage an operation.
@@ -256,59 +280,45 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(())
     }
 
-    /// Gives the records places that have none yet, each log's at once. Those that a full log has none for are left;
-    /// after an error also those of that log. Places that were handed out are given in any case, and `spans` tells of
-    /// all of them.
-    fn place_all(&mut self, writes: &mut Vec<Write<K, V>>, spans: &mut Vec<Span>) -> Result<()> {
-        let core = self.core;
-        self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
-        let (mut placed, mut is_left) = (Ok(()), false);
-        for write in writes.iter_mut() {
-            let log = core.logs.log_of(self.held[write.at].0.entry);
-            let Share { due, places, last_span } = &mut self.shares[log];
-            if let Some(place) = &write.place {
-                place.as_places().note(spans, last_span);
-                continue;
-            }
-            if places.len() == 0 && *due > 0 {
-                match core.logs.hand_out(&core.pm, log, *due) {
-                    Ok(more) => *places = more,
-                    Err(error) => placed = Err(error),
-                }
-                if places.len() > 0 {
-                    *due -= places.len() as u32;
-                    places.note(spans, last_span);
-                } else {
-                    // Of a full log nobody gets a place who comes behind one without: they may have the same key.
-                    *due = 0;
-                }
-            }
-            write.place = places.next();
-            is_left |= write.place.is_none();
-        }
-        if is_left {
-            let left: Vec<_> = writes.extract_if(.., |write| write.place.is_none()).collect();
-            left.into_iter().rev().for_each(|write| self.left.push_front(write));
-        }
-        placed
-    }
-
-    /// Writes the log records of a window, whose places are those of `spans`, and makes them durable.
-    fn log_all(&self, writes: &[Write<K, V>], spans: &[Span]) -> Result<()> {
+    /// Writes the log records of a window, whose places become those of `spans`, and makes them durable. Those that a full
+    /// log has no place for are left. What has a place is written also after a failure: others' records may be behind it.
+    fn log_all(&mut self, writes: &mut Vec<Write<K, V>>, spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
         if writes.is_empty() {
             return Ok(());
         }
         core.fence_payloads();
-        let records = writes.iter().filter_map(|write| {
-            let epoch = core.root.epoch(self.held[write.at].0.entry);
-            Some((write.place.as_ref()?, &write.record, epoch))
-        });
-        let logged = core.logs.write_all(&core.pm, records, spans);
+        self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
+        let (mut logged, mut is_left) = (Ok(()), false);
+        for write in writes.iter_mut() {
+            let entry = self.held[write.at].0.entry;
+            let log = core.logs.log_of(entry);
+            match &write.place {
+                Some(place) => place.as_places().note(spans, &mut self.shares[log].last_span),
+                None => match self.shares[log].place(core, log, spans) {
+                    Ok(place) => write.place = place,
+                    Err(error) => logged = Err(error),
+                },
+            }
+            let Some(place) = &write.place else {
+                is_left = true;
+                continue;
+            };
+            if let Err(error) =
+                core.logs.store(&core.pm, place, &write.record, core.root.epoch(entry))
+            {
+                logged = Err(error);
+            }
+        }
+        if is_left {
+            let left: Vec<_> = writes.extract_if(.., |write| write.place.is_none()).collect();
+            left.into_iter().rev().for_each(|write| self.left.push_front(write));
+        }
+        let flushed = core.logs.flush_all(&core.pm, spans);
         // P2, commit point of all of them.
         core.commit(Mode::Put);
         // What could not be made durable nobody may see.
-        logged.and_then(|()| core.pm.writable())
+        logged.and(flushed).and_then(|()| core.pm.writable())
     }
 
     /// Makes the window durable and visible, lets go of everything, and gives the answers.
@@ -337,9 +347,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let core = self.core;
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
-        let placed = self.place_all(&mut writes, &mut spans);
-        // What has a place is written also after a failure: others' records may be behind it.
-        let logged = placed.and(self.log_all(&writes, &spans));
+        let logged = self.log_all(&mut writes, &mut spans);
         let (mut written, mut records) = (0, 0);
         for Write { at, hash, record, .. } in writes.drain(..) {
             if logged.is_ok() {
