@@ -20,8 +20,9 @@
 //!   references do and an entry of few records takes little space. Another 256 bits say which records are tombstones:
 //!   every value can be stored. Keys and values of 16, 32 or 64 bytes are in the slots, as words are (`words`): a
 //!   bucket has the first words of its keys side by side, which is all that a search reads of other records.
-//!   Level 1 of a table that is told its capacity holds it: a root entry has up to 16 entries there, and no record
-//!   moves twice before the table outgrows it. Of others level 1 is as wide as the root, which makes its moves cheap.
+//!   Level 1 of a table that is told its capacity holds it, in files that have their length from the start: a root entry
+//!   has up to 16 entries there, and no record moves twice before the table outgrows it. Of others level 1 is as wide as
+//!   the root, which makes its moves cheap.
 //! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of them, and *all* buckets that they name are
 //!   searched, newest first (Listing 3 searches one: a false positive would hide the key). Rows are turned by the hash,
 //!   so that all buckets of an entry share a line's bits.

@@ -106,9 +106,23 @@ pub(super) struct Place {
 const _: () = assert!(HANDED_OUT_BITS + 1 + CHUNK_BITS <= u32::BITS);
 
 impl Place {
+    #[inline]
+    fn new(log: usize, filling: Filling) -> Self {
+        Self { log: log as u32, filling: filling.pack() as u32 }
+    }
+
+    /// Adds it, and those that follow it, so many in all, to the last span of its log, the number of which is `last`, or
+    /// behind all spans.
     #[inline(always)]
-    pub(super) fn as_places(&self) -> Places {
-        Places { log: self.log, filling: self.filling, left: 1 }
+    pub(super) fn note(&self, count: u32, spans: &mut Vec<Span>, last: &mut usize) {
+        let Filling { handed_out: first, chunk, .. } = self.filling();
+        match spans.get_mut(*last) {
+            Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += count,
+            _ => {
+                *last = spans.len();
+                spans.push(Span { log: self.log, chunk, first, end: first + count });
+            }
+        }
     }
 
     /// Which record of which chunk it is, and by which flag that counts.
@@ -121,25 +135,18 @@ impl Place {
 /// Places that follow one another in a chunk, handed out to one thread.
 #[must_use = "places that are never written hold their chunk up for ever"]
 pub(super) struct Places {
-    log: u32,
-    /// How far the log was filled before the next of them.
-    filling: u32,
+    next: Place,
     left: u32,
 }
 
 impl Places {
-    pub(super) const NONE: Self = Self { log: 0, filling: 0, left: 0 };
+    pub(super) const NONE: Self = Self { next: Place { log: 0, filling: 0 }, left: 0 };
 
-    /// Adds the places to the last span of their log, the number of which is `last`, or behind all spans.
+    /// As [`Place::note`] of all of them, if there are any.
     #[inline(always)]
     pub(super) fn note(&self, spans: &mut Vec<Span>, last: &mut usize) {
-        let Filling { handed_out: first, chunk, .. } = Filling::unpack(self.filling.into());
-        match spans.get_mut(*last) {
-            Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += self.left,
-            _ => {
-                *last = spans.len();
-                spans.push(Span { log: self.log, chunk, first, end: first + self.left });
-            }
+        if self.left > 0 {
+            self.next.note(self.left, spans, last);
         }
     }
 }
@@ -156,10 +163,10 @@ impl Iterator for Places {
     #[inline(always)]
     fn next(&mut self) -> Option<Place> {
         self.left = self.left.checked_sub(1)?;
-        let filling = self.filling;
-        // One more was handed out: the lowest bits say how many.
-        self.filling += 1;
-        Some(Place { log: self.log, filling })
+        let Place { log, filling } = self.next;
+        // The lowest bits say how many were handed out.
+        self.next.filling += 1;
+        Some(Place { log, filling })
     }
 }
 
@@ -298,9 +305,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             // Acquire (E9): pairs with the Release in `fill`; the turn is durable.
             match word.compare_exchange_weak(filling.pack(), next.pack(), Acquire, Acquire) {
                 Ok(_) => {
-                    // Without the turn.
-                    let filling = filling.pack() as u32;
-                    return Ok(Places { log: log as u32, filling, left });
+                    return Ok(Places { next: Place::new(log, filling), left });
                 }
                 Err(now) => filling = Filling::unpack(now),
             }

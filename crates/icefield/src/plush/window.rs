@@ -72,9 +72,9 @@ impl Share {
         let due = std::mem::take(&mut self.due);
         if due > 0 {
             self.places = core.logs.hand_out(&core.pm, log, due)?;
+            self.places.note(spans, &mut self.last_span);
             if self.places.len() > 0 {
                 self.due = due - self.places.len() as u32;
-                self.places.note(spans, &mut self.last_span);
             }
         }
         Ok(self.places.next())
@@ -294,7 +294,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             let entry = self.held[write.at].0.entry;
             let log = core.logs.log_of(entry);
             match &write.place {
-                Some(place) => place.as_places().note(spans, &mut self.shares[log].last_span),
+                Some(place) => place.note(1, spans, &mut self.shares[log].last_span),
                 None => match self.shares[log].place(core, log, spans) {
                     Ok(place) => write.place = place,
                     Err(error) => logged = Err(error),
