@@ -37,10 +37,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Gives a new table the space of the buckets that so many records take, when level 1 will hold them all: else the
     /// writes that fill it would wait for the files to grow.
     pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
-        let entries = self.shape.entries(1);
         if self.level_count() > 1 {
             return Ok(());
         }
+        let entries = self.shape.entries(1);
         let each = records.div_ceil(entries) as usize;
         for class in 0..CLASSES {
             let runs = (0..self.runs_for(each)).filter(|&run| class_of(run) == class).count();

@@ -221,16 +221,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         mode: ModeOf<V>,
     ) -> Result<bool> {
         let (core, (held, staged)) = (self.core, &self.held[at]);
-        let place = if !mode.looks() {
-            if !core.has_room(held, *staged)? {
-                return Ok(false);
-            }
-            None
-        } else {
+        let place = if mode.looks() {
             match core.place(held, *staged)? {
                 Attempt::Done(place) => Some(place),
                 Attempt::LogFull | Attempt::Emptied => return Ok(false),
             }
+        } else if core.has_room(held, *staged)? {
+            None
+        } else {
+            return Ok(false);
         };
         let value = if mode.removes() { &Raw::Word(0) } else { value };
         let value = match core.write_payload(probe, value) {
@@ -334,6 +333,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         if committed.is_err() {
             self.left.drain(..).for_each(|write| self.core.finish_payload(write.record.value));
         }
+        // Not before: a `clear` would free the payloads of those that were left.
         self.pass = None;
         let mut staged = std::mem::take(&mut self.staged);
         committed?;

@@ -40,8 +40,8 @@ fn the_last_of_equal_keys_stays() -> Check {
     Ok(())
 }
 
-/// Three threads put batches into the same small logs while a fourth clears the table: no record refers to a payload
-/// that the clearing has freed.
+/// Three threads put batches into the same small logs while a fourth clears the table: nobody waits for ever, readers
+/// see whole values, and the table is whole in the end.
 #[test]
 fn batches_and_clears_meet_at_full_logs() -> Check {
     let table = Plush::<u64, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10).in_memory()?;

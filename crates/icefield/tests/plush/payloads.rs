@@ -1,13 +1,13 @@
 //! Keys and values in the payload log.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
-
-use std::collections::BTreeMap;
 
 use icefield::pm::Medium;
 use icefield::pm::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{Error, Plush, Shape};
+use icefield_testkit::rng::mix;
 
 use super::{Check, TINY};
 
@@ -114,7 +114,7 @@ fn a_crash_counts_departed_records_whose_payloads_moved() -> Check {
         let table = options().create_on(sim.clone())?;
         let mut known = BTreeMap::new();
         for round in 0..60_u64 {
-            let turn = mixed(seed << 8 | round);
+            let turn = mix(seed << 8 | round);
             let key = vec![(turn % 12) as u8];
             if turn >> 8 & 3 == 0 {
                 table.delete(&key)?;
@@ -135,11 +135,6 @@ fn a_crash_counts_departed_records_whose_payloads_moved() -> Check {
     Ok(())
 }
 
-fn mixed(n: u64) -> u64 {
-    let n = (n ^ n >> 31).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (n ^ n >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 16
-}
-
 fn chunky() -> icefield::PlushOptions<[u8], [u8]> {
     Plush::<[u8], [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10)
 }
@@ -152,7 +147,7 @@ fn write_round<M: Medium>(
     round: u64,
     known: &mut BTreeMap<Vec<u8>, Vec<u8>>,
 ) -> icefield::Result<()> {
-    let turn = mixed(seed << 8 | round);
+    let turn = mix(seed << 8 | round);
     let long = vec![1; 2_500];
     if turn.is_multiple_of(4) {
         table.delete(&long)?;
