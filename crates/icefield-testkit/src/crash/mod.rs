@@ -124,7 +124,7 @@ struct Plan {
     exhaustive: u64,
     samples: u64,
     recover_one_in: u64,
-    /// Look only at crash points after the mutation has changed something in the history.
+    /// Look only at crash points that the mutation has changed something about.
     only_mutated: bool,
     /// Writes are acknowledged before they are durable: each key may fall back to what it was since the last sync.
     relaxed: bool,
@@ -222,11 +222,7 @@ pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
                 one_history::<M>(&plan, seed, &steps, &mut counts, shorten)
             }
             Kind::Row => crashes_in_a_row::<M>(&plan, seed, &mut counts),
-            Kind::Threads(threads) => guarded(NAME, seed, || {
-                threads::run::<M>(&plan, seed, threads, &mut counts).map_err(|what| {
-                    Failure::new(NAME, seed, format!("{}, {threads} threads: {what}", M::NAME))
-                })
-            }),
+            Kind::Threads(threads) => some_threads::<M>(&plan, seed, threads, &mut counts),
         };
         report.histories += 1;
         report.operations += counts.operations;
@@ -239,6 +235,19 @@ pub fn run_machine<M: Machine>(options: &CrashOptions) -> CrashReport {
         seed = mix(seed);
     }
     report
+}
+
+fn some_threads<M: Machine>(
+    plan: &Plan,
+    seed: u64,
+    threads: u64,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    guarded(NAME, seed, || {
+        threads::run::<M>(plan, seed, threads, counts).map_err(|what| {
+            Failure::new(NAME, seed, format!("{}, {threads} threads: {what}", M::NAME))
+        })
+    })
 }
 
 fn one_history<M: Machine>(

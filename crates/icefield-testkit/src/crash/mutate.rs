@@ -10,7 +10,7 @@ use super::blobs::BlobMap;
 use super::blocks::BlockMap;
 use super::history::Counts;
 use super::machine::{Machine, Whole};
-use super::{CrashOptions, CrashReport, Plan, one_history, run_machine};
+use super::{CrashOptions, CrashReport, Plan, one_history, run_machine, some_threads};
 use crate::failure::Failure;
 use crate::rng::mix;
 use crate::subject::Subject;
@@ -78,6 +78,11 @@ pub(crate) trait Histories {
     /// Runs the history of a seed, which looks only at crash points after the mutation has changed something; without
     /// samples at none.
     fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
+    /// The same of a history of several threads, each of which gives way to the others while what it has left out is
+    /// missing; of nothing where there are none.
+    fn together(_seed: u64, _options: &CrashOptions) -> Result<Judged, Failure> {
+        Ok(Judged { states: 0, lasting: 0 })
+    }
     /// Runs histories until enough images were judged.
     fn all(options: &CrashOptions) -> CrashReport;
 }
@@ -88,6 +93,13 @@ impl<M: Machine> Histories for M {
         let steps = plan.draw::<M>(seed).history(plan.length);
         let mut counts = Counts::default();
         one_history::<M>(&plan, seed, &steps, &mut counts, false)?;
+        Ok(Judged { states: counts.states, lasting: counts.lasting })
+    }
+
+    fn together(seed: u64, options: &CrashOptions) -> Result<Judged, Failure> {
+        let plan = Plan { only_mutated: true, ..Plan::new::<M>(options) };
+        let mut counts = Counts::default();
+        some_threads::<M>(&plan, seed, 2 + seed % 2, &mut counts)?;
         Ok(Judged { states: counts.states, lasting: counts.lasting })
     }
 
@@ -193,9 +205,13 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     if mutation.site().kind == SiteKind::Store {
         return false;
     }
-    // Perhaps only the recovery of certain images gets there, or threads that meet within a call.
-    let every = CrashOptions { recover_one_in: 1, enough: 1, threads: true, ..mutated.clone() };
+    // Perhaps only the recovery of certain images gets there.
+    let every = CrashOptions { recover_one_in: 1, enough: 1, ..mutated.clone() };
     if H::all(&every).violations > 0 {
+        return true;
+    }
+    // Or threads that meet within a call, each time in another way.
+    if judge_threads::<H>(&mutated, options.histories) {
         return true;
     }
     // Perhaps a later fence of the same call nearly always does what this one should have done, or it takes luck.
@@ -204,6 +220,22 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     mutation.applied() > 0
         && (judge_histories::<H>(&more, histories, |dry, _| dry.lasting > 0)
             || judge_histories::<H>(&more, histories, changes))
+}
+
+/// Judges histories of several threads until enough images were, or none is left; whether something was noticed.
+fn judge_threads<H: Histories>(mutated: &CrashOptions, histories: u64) -> bool {
+    let (mut states, mut seed) = (0, mutated.seed);
+    for _ in 0..histories {
+        if states >= mutated.states {
+            break;
+        }
+        seed = mix(seed);
+        match H::together(seed, mutated) {
+            Ok(judged) => states += judged.states,
+            Err(_) => return true,
+        }
+    }
+    false
 }
 
 /// Judges histories until enough images were, or none is left; whether something was noticed. Only those that are worth

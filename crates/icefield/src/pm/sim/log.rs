@@ -224,12 +224,17 @@ impl State {
         };
         let dirty: usize = lines.clone().filter(is_dirty).count();
         let skipped = self.mutator.flush(site, dirty > 0);
+        if skipped {
+            self.forget_made_up();
+        }
         for line in lines {
             let id = LineId { region: slot as u8, line: line as u32 };
             if self.line(id).is_some_and(|line| line.first != NONE) {
-                let into =
-                    if skipped { &mut self.left_out } else { &mut self.threads[thread].flushed };
-                into.push((id, self.seq));
+                if skipped {
+                    self.left_out.push((thread, id, self.seq));
+                } else {
+                    self.threads[thread].flushed.push((id, self.seq));
+                }
             }
         }
         self.event(EventKind::Flush, thread, site);
@@ -245,7 +250,7 @@ impl State {
         self.event(EventKind::Fence, thread, site);
         let skipped = self.mutator.fence(site, !self.threads[thread].flushed.is_empty());
         if skipped {
-            self.left_out.extend_from_slice(&self.threads[thread].flushed);
+            self.leave_out(thread);
             return;
         }
         if self.mutator.wants_swap() && !self.threads[thread].flushed.is_empty() {
@@ -258,11 +263,28 @@ impl State {
     }
 
     /// Whether something that the mutation left out is still not durable.
-    pub(super) fn is_left_out(&mut self) -> bool {
+    pub(super) fn is_left_out(&self) -> bool {
+        self.left_out.iter().any(|&(_, id, seq)| self.is_pending(id, seq))
+    }
+
+    /// Whether the calling thread is about to make up, by a later fence, for what the mutation had it leave out.
+    pub(super) fn makes_up(&mut self) -> bool {
+        let thread = self.thread();
+        self.left_out.iter().any(|&(by, id, seq)| by == thread && self.is_pending(id, seq))
+    }
+
+    /// Forgets what was left out and is durable by now.
+    fn forget_made_up(&mut self) {
         let mut left_out = std::mem::take(&mut self.left_out);
-        left_out.retain(|&(id, seq)| self.is_pending(id, seq));
+        left_out.retain(|&(_, id, seq)| self.is_pending(id, seq));
         self.left_out = left_out;
-        !self.left_out.is_empty()
+    }
+
+    /// What the thread has flushed stays as it is.
+    fn leave_out(&mut self, thread: usize) {
+        self.forget_made_up();
+        let flushed = self.threads[thread].flushed.iter();
+        self.left_out.extend(flushed.map(|&(id, seq)| (thread, id, seq)));
     }
 
     fn persist_all(&mut self, flushed: &[(LineId, u64)]) {
@@ -280,7 +302,7 @@ impl State {
             return;
         }
         if self.mutator.fence(site, !self.threads[thread].flushed.is_empty()) {
-            self.left_out.extend_from_slice(&self.threads[thread].flushed);
+            self.leave_out(thread);
         } else {
             let flushed = std::mem::take(&mut self.threads[thread].flushed);
             self.left.extend(flushed);
@@ -296,7 +318,7 @@ impl State {
         self.cost.fence();
         self.event(EventKind::Fence, thread, site);
         if self.mutator.fence(site, true) {
-            self.left_out.extend_from_slice(&self.left);
+            self.left_out.extend(self.left.iter().map(|&(id, seq)| (thread, id, seq)));
         } else {
             let left = std::mem::take(&mut self.left);
             self.persist_all(&left);

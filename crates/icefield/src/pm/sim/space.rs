@@ -133,6 +133,13 @@ impl<'a> CrashPoint<'a> {
         self.state.published
     }
 
+    /// Whether a flush or fence that the mutation left out is still missed: without that, every image is possible without
+    /// the mutation, too.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.state.is_left_out()
+    }
+
     /// Whether more than one image is possible.
     #[must_use]
     pub fn is_open(&self) -> bool {

@@ -179,8 +179,8 @@ pub(super) struct State {
     pub(super) threads: Vec<Thread>,
     /// Lines that some thread's fence has left to the next `settle`.
     pub(super) left: Vec<(LineId, u64)>,
-    /// Lines that would be durable, or on their way, but for the mutation.
-    pub(super) left_out: Vec<(LineId, u64)>,
+    /// Lines that would be durable, or on their way, but for the mutation, each with the thread that left it out.
+    pub(super) left_out: Vec<(usize, LineId, u64)>,
     pub(super) sync: SyncMode,
     pub(super) free_fences: bool,
     pub(super) seq: u64,

@@ -368,6 +368,32 @@ fn mutations_add_exactly_the_images_that_the_site_forbids() {
 }
 
 #[test]
+fn who_has_left_something_out_stands_back_before_the_fence_that_makes_up_for_it() {
+    static GAVE_WAY: AtomicU64 = AtomicU64::new(0);
+    let sites = SiteLog::default();
+    let (sim, region) =
+        sim_with(SimOptions { sites: Some(sites.clone()), ..SimOptions::default() }, 4096);
+    publish(&sim, &region);
+    let fences = sites.sites().into_iter().filter(|(site, _)| site.kind == SiteKind::Fence);
+    let gave_way: Vec<u64> = fences
+        .map(|(site, _)| {
+            let options = SimOptions {
+                mutation: Some(Mutation::of(site)),
+                yield_one_in: u32::MAX,
+                give_way: || _ = GAVE_WAY.fetch_add(1, Relaxed),
+                ..SimOptions::default()
+            };
+            let (sim, region) = sim_with(options, 4096);
+            GAVE_WAY.store(0, Relaxed);
+            publish(&sim, &region);
+            GAVE_WAY.load(Relaxed)
+        })
+        .collect();
+    assert!(gave_way[0] > 0, "{gave_way:?}");
+    assert_eq!(gave_way[1..], [0], "the last fence has none behind it");
+}
+
+#[test]
 fn space_is_limited_and_lengths_are_published() {
     let options = SimOptions { space_bytes: 8192, ..SimOptions::default() };
     let (sim, region) = sim_with(options, 100);
