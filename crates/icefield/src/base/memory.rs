@@ -81,6 +81,16 @@ impl<T: Zeroable> ZeroedArray<T> {
         Ok(Self { start: start.cast(), len, mapped_bytes: bytes })
     }
 
+    /// Has all pages there at once, so that no first touch waits for one.
+    pub fn populate(&self) {
+        if self.mapped_bytes > 0 && !cfg!(miri) {
+            // SAFETY: our own mapping; what it holds stays. Only advice: before Linux 5.14 the first touches do it.
+            let _ = unsafe {
+                madvise(self.start.as_ptr().cast(), self.mapped_bytes, Advice::LinuxPopulateWrite)
+            };
+        }
+    }
+
     /// Gives back all but the first `len` elements.
     pub fn shorten(&mut self, len: usize) {
         self.len = self.len.min(len);

@@ -10,10 +10,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef, lock};
 use super::layout::{EntryId, Journal, MAX_RECORDS, State, journal_bytes};
-use super::level::MovingOf;
+use super::level::{Moving, MovingOf};
 use super::newest::Newest;
 use super::root::Held;
-use super::words::RecordOf;
 use crate::Result;
 use crate::base::hash::{Hash, HashKind};
 use crate::key::{Key, Value};
@@ -48,7 +47,7 @@ struct Sifted<R> {
 }
 
 /// An entry of a table of `K -> V` and its records.
-type LiveOf<'a, K, V> = (EntryRef<'a>, Sifted<RecordOf<K, V>>);
+type LiveOf<'a, K, V> = (EntryRef<'a>, Sifted<MovingOf<K, V>>);
 
 /// A journal: its head, and the words of its records.
 #[derive(Clone, Copy)]
@@ -77,7 +76,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for (entry, Sifted { needed, dropped }) in live {
             if !dropped.is_empty() {
                 self.rewrite(held, entry, &needed)?;
-                dropped.into_iter().for_each(|record| self.note_dropped(record));
+                dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
             }
         }
         held.begin_change();
@@ -104,16 +103,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn sift(
         &self,
         newest: &mut Newest<K::Words, V::Words>,
-        newest_first: &[RecordOf<K, V>],
-    ) -> Result<Sifted<RecordOf<K, V>>> {
+        newest_first: &[MovingOf<K, V>],
+    ) -> Result<Sifted<MovingOf<K, V>>> {
         let (mut needed, mut dropped) = (Vec::with_capacity(newest_first.len()), Vec::new());
-        for &record in newest_first {
-            let is_newest =
-                !self.dangles(record)? && newest.add(record, |a, b| self.same_key(a, b))?;
-            if is_newest && !record.dead {
-                needed.push(record);
+        for &moving in newest_first {
+            if self.is_newest(newest, moving)? && !moving.record.dead {
+                needed.push(moving);
             } else {
-                dropped.push(record);
+                dropped.push(moving);
             }
         }
         needed.reverse();
@@ -134,7 +131,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let before = self.state(entry)?.size + coming.len();
         let mut newest_first = Vec::with_capacity(before);
-        newest_first.extend(coming.iter().rev().map(|moving| moving.record));
+        newest_first.extend(coming.iter().rev());
         self.read_entry(entry, &mut newest_first, |_| true)?;
         let Sifted { needed, dropped } =
             self.sift(&mut Newest::with_capacity(before), &newest_first)?;
@@ -148,7 +145,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.counts.compactions.add(1);
         // They are still above, too: what is there twice is hidden once.
         self.rewrite(held, entry, &needed)?;
-        dropped.into_iter().for_each(|record| self.note_dropped(record));
+        dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
         Ok(true)
     }
 
@@ -183,7 +180,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         held: &Held<'_, M>,
         entry: EntryRef<'_>,
-        records: &[RecordOf<K, V>],
+        records: &[MovingOf<K, V>],
     ) -> Result<()> {
         let (journal, _lock) = self.take_journal()?;
         self.write_journal(journal, entry.id, records);
@@ -202,11 +199,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Stores all that an entry shall hold, and makes it durable.
-    fn replace(&self, entry: EntryRef<'_>, records: &[RecordOf<K, V>]) -> Result<()> {
+    fn replace(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> Result<()> {
         let State { epoch, .. } = self.state(entry)?;
         if !records.is_empty() {
-            let moving: Vec<_> = records.iter().map(|&record| self.moving(record)).collect();
-            self.write_records(entry, 0, &moving)?;
+            self.write_records(entry, 0, records)?;
         }
         self.store_state(entry, State { size: records.len(), epoch });
         // P11: the entry needs its journal no more.
@@ -238,17 +234,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    fn write_journal(&self, journal: JournalRef<'_>, id: EntryId, records: &[RecordOf<K, V>]) {
+    fn write_journal(&self, journal: JournalRef<'_>, id: EntryId, records: &[MovingOf<K, V>]) {
         let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
         let slots = words.chunks_exact(self.measure.widths().words());
         journal.entry.store(pm, id.pack().into(), Relaxed);
         journal.records.store(pm, records.len() as u64, Relaxed);
-        for (slot, record) in slots.zip(records) {
+        for (slot, moving) in slots.zip(records) {
+            let record = &moving.record;
             self.measure.each_word(record, |at, word| slot[at].store(pm, word, Relaxed));
         }
         for (number, word) in journal.dead.iter().enumerate() {
             let bits = (0..64).map(|bit| {
-                u64::from(records.get(number * 64 + bit).is_some_and(|record| record.dead)) << bit
+                let moving = records.get(number * 64 + bit);
+                u64::from(moving.is_some_and(|moving| moving.record.dead)) << bit
             });
             word.store(pm, bits.sum(), Relaxed);
         }
@@ -259,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// What a valid journal says.
-    fn read_journal(&self, journal: JournalRef<'_>) -> Option<(EntryId, Vec<RecordOf<K, V>>)> {
+    fn read_journal(&self, journal: JournalRef<'_>) -> Option<(EntryId, Vec<MovingOf<K, V>>)> {
         let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
         let sealed = journal.seal.load(pm, Acquire);
         let count = journal.records.load(pm, Relaxed);
@@ -270,7 +268,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let slots = words.chunks_exact(self.measure.widths().words()).take(count as usize);
         let record = |(at, slot): (usize, &[Cell64])| {
             let dead = journal.dead[at / 64].load(pm, Relaxed) >> (at % 64) & 1 == 1;
-            self.measure.record(dead, |word| slot[word].load(pm, Relaxed))
+            self.moving(self.measure.record(dead, |word| slot[word].load(pm, Relaxed)))
         };
         let records: Vec<_> = slots.enumerate().map(record).collect();
         (self.seal(id, &records) == sealed).then_some((id, records))
@@ -294,11 +292,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The checksum of a journal; never 0.
-    fn seal(&self, id: EntryId, records: &[RecordOf<K, V>]) -> u64 {
+    fn seal(&self, id: EntryId, records: &[MovingOf<K, V>]) -> u64 {
         let record_bytes = self.measure.widths().words() * size_of::<u64>() + 1;
         let mut bytes = Vec::with_capacity(16 + records.len() * record_bytes);
         bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());
-        for record in records {
+        for Moving { record, .. } in records {
             self.measure.each_word(record, |_, word| bytes.extend_from_slice(&word.to_le_bytes()));
             bytes.push(record.dead.into());
         }

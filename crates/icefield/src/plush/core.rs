@@ -9,6 +9,7 @@ use super::layout::{
     Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape,
     State, class_of, run_buckets, run_of,
 };
+use super::level::{Moving, MovingOf};
 use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
@@ -451,7 +452,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The records of an entry and of those that continue it, newest first.
-    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<RecordOf<K, V>>> {
+    pub(super) fn newest_first(&self, first: EntryRef<'_>) -> Result<Vec<MovingOf<K, V>>> {
         let mut records = Vec::with_capacity(self.shape.records());
         self.newest_first_where(first, &mut records, |_| true)?;
         Ok(records)
@@ -462,7 +463,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn newest_first_where(
         &self,
         first: EntryRef<'_>,
-        records: &mut Vec<RecordOf<K, V>>,
+        records: &mut Vec<MovingOf<K, V>>,
         mut wanted: impl FnMut(u64) -> bool,
     ) -> Result<()> {
         for entry in self.chain_of(first)?.into_iter().rev() {
@@ -476,7 +477,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn read_entry(
         &self,
         entry: EntryRef<'_>,
-        records: &mut Vec<RecordOf<K, V>>,
+        records: &mut Vec<MovingOf<K, V>>,
         mut wanted: impl FnMut(u64) -> bool,
     ) -> Result<()> {
         let (size, slots) = (self.state(entry)?.size, self.shape.slots as usize);
@@ -489,14 +490,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for (number, bucket) in buckets.iter().enumerate().rev() {
             let Some(bucket) = *bucket else { continue };
             // Without a branch for each record, as few may be wanted.
+            let mut hashes = [0; SLOTS];
             let mut found = (0..slots.min(size - number * slots)).fold(0_u32, |found, slot| {
                 let key = self.measure.key(|word| self.word_in(bucket, slot, word));
-                found | u32::from(wanted(self.hash_of_words(&key))) << slot
+                hashes[slot] = self.hash_of_words(&key);
+                found | u32::from(wanted(hashes[slot])) << slot
             });
-            while let Some(slot) = found.checked_ilog2() {
+            while let Some(slot) = found.checked_ilog2().map(|slot| slot as usize) {
                 found &= !(1 << slot);
-                let dead = self.is_dead(entry.entry, number * slots + slot as usize);
-                records.push(self.record_in(bucket, slot as usize, dead));
+                let dead = self.is_dead(entry.entry, number * slots + slot);
+                let record = self.record_in(bucket, slot, dead);
+                records.push(Moving { record, hash: hashes[slot] });
             }
         }
         Ok(())

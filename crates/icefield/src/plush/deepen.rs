@@ -37,6 +37,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Gives a new table the space of the buckets that so many records take, when level 1 will hold them all: else the
     /// writes that fill it would wait for the files to grow.
     pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
+        if records >= (self.root.entries() * self.shape.records()) as u64 {
+            self.root.populate();
+            self.top_filters.populate();
+        }
         if self.level_count() > 1 {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! An entry of a level: how it gets buckets, takes records and gives buckets back.
 
 use std::mem::offset_of;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef};
@@ -79,16 +80,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Gives entries the runs that each needs for so many records, durably.
     pub(super) fn provide_now(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<()> {
-        let provided = self.provide(needs)?;
+        let provided = self.provide(needs.iter().copied())?;
         self.settle_runs(&provided)
     }
 
     /// Gives entries the runs that each needs for so many records. Flushed, to be settled by [`Core::settle_runs`], or
     /// by [`Core::end_runs`] after a fence. Runs of a class share their fences.
-    pub(super) fn provide(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<Provided> {
+    pub(super) fn provide<'a>(
+        &self,
+        needs: impl Iterator<Item = (EntryRef<'a>, usize)> + Clone,
+    ) -> Result<Provided> {
         let mut provided = Provided::default();
         for class in 0..CLASSES {
-            match self.provide_class(class, needs) {
+            match self.provide_class(class, needs.clone()) {
                 Ok(claims) => provided[class] = claims,
                 Err(error) => return self.settle_runs(&provided).and(Err(error)),
             }
@@ -96,9 +100,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(provided)
     }
 
-    fn provide_class(&self, class: usize, needs: &[(EntryRef<'_>, usize)]) -> Result<Vec<Claim>> {
+    fn provide_class<'a>(
+        &self,
+        class: usize,
+        needs: impl Iterator<Item = (EntryRef<'a>, usize)>,
+    ) -> Result<Vec<Claim>> {
         let mut missing = Vec::new();
-        for &(entry, records) in needs {
+        for (entry, records) in needs {
             let of_class = (0..self.runs_for(records)).filter(|&run| class_of(run) == class);
             let cells = of_class.map(|run| (&entry.entry.runs[run], entry.id.pack()));
             missing.extend(cells.filter(|(cell, _)| cell.load(&self.pm, Acquire) == 0));
@@ -285,16 +293,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.filter.iter().step_by(LINE_WORDS).for_each(|word| prefetch_write(word));
     }
 
-    /// Asks for the slots behind an entry's records, up to so many records, for which it has the runs.
-    pub(super) fn prefetch_slots(&self, entry: EntryRef<'_>, records: usize) {
-        let Ok(State { size, .. }) = self.state(entry) else { return };
-        let mut at = size;
-        while at < records {
-            let (number, slot) = self.slot_of(at);
-            let end = (slot + records - at).min(self.shape.slots as usize);
+    /// Asks for slots of an entry, for which it has the runs.
+    pub(super) fn prefetch_slots(&self, entry: EntryRef<'_>, mut slots: Range<usize>) {
+        while !slots.is_empty() {
+            let (number, slot) = self.slot_of(slots.start);
+            let end = (slot + slots.len()).min(self.shape.slots as usize);
             let Ok(bucket) = self.bucket(entry, number) else { return };
             bucket.prefetch_write(slot..end);
-            at += end - slot;
+            slots.start += end - slot;
         }
     }
 

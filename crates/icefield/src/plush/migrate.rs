@@ -78,10 +78,24 @@ type Place = (usize, usize);
 
 /// Where a group of records goes.
 struct Target<'a> {
+    place: Place,
     first: EntryRef<'a>,
     tail: EntryRef<'a>,
-    state: State,
+    /// Records that the tail has, and that come to it.
+    size: usize,
     added: usize,
+    /// What the first entry is told.
+    epoch: LogEpoch,
+}
+
+impl Target<'_> {
+    fn is_chained(&self) -> bool {
+        self.first.id != self.tail.id
+    }
+
+    fn tells_log(&self) -> bool {
+        self.epoch != LogEpoch::NONE
+    }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
@@ -89,16 +103,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// are dropped.
     pub(super) fn newest_of(
         &self,
-        newest_first: impl ExactSizeIterator<Item = RecordOf<K, V>>,
-    ) -> Result<(Vec<RecordOf<K, V>>, i64)> {
+        newest_first: impl ExactSizeIterator<Item = MovingOf<K, V>>,
+    ) -> Result<(Vec<MovingOf<K, V>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
         let mut dropped = 0;
-        for record in newest_first {
-            if self.dangles(record)? || !newest.add(record, |a, b| self.same_key(a, b))? {
-                dropped += change_without(record);
+        for moving in newest_first {
+            if !self.is_newest(&mut newest, moving)? {
+                dropped += change_without(moving.record);
             }
         }
         Ok((newest.records, dropped))
+    }
+
+    /// Whether a record is the newest of its key, given all that are newer.
+    #[inline(always)]
+    pub(super) fn is_newest(
+        &self,
+        newest: &mut Newest<K::Words, V::Words>,
+        moving: MovingOf<K, V>,
+    ) -> Result<bool> {
+        Ok(!self.dangles(moving.record)?
+            && newest.add(moving, |a, b| self.same_key(a.record, b.record))?)
     }
 
     /// Keeps the estimate of how many records there are.
@@ -156,7 +181,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             held.begin_change();
             root.sort(entry, place_of);
             held.end_change();
-            root.note_mixed(entry);
             root.set_epoch(entry, root.epoch(entry).next());
             root.set_departing(entry, Some(Departing { records: root.size(entry), place: 0 }));
             return Ok(());
@@ -202,10 +226,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let first = (held.entry as u64) << self.shape.step(0);
         // They arrive from the medium while the records are merged.
         places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
-        let newest_first = records.rev().map(|at| self.root.record(held.entry, at));
+        let newest_first = records.rev().map(|at| self.moving(self.root.record(held.entry, at)));
         let (records, dropped) = self.newest_of(newest_first)?;
         self.estimate.add(dropped);
-        let groups = self.group(0, &records);
+        let groups = self.group(0, records);
         Ok(Migration { held, level: 1, first, places, groups, epoch })
     }
 
@@ -242,8 +266,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Vec::with_capacity((self.shape.records() * places.len()) >> self.shape.step(level));
         let place = self.shape.place_below(level);
         self.newest_first_where(entry, &mut newest_first, |hash| places.contains(&place(hash)))?;
-        let (records, dropped) = self.newest_of(newest_first.into_iter())?;
-        Ok(Leaving { groups: self.group(level, &records), dropped })
+        let (newest, dropped) = self.newest_of(newest_first.into_iter())?;
+        Ok(Leaving { groups: self.group(level, newest), dropped })
     }
 
     /// How many records a level's entry, and those that continue it, have for each of the entries below it, stale ones
@@ -311,27 +335,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Records by the entries of the next level to which they belong.
-    fn group(&self, level: usize, newest_first: &[RecordOf<K, V>]) -> Groups<MovingOf<K, V>> {
+    fn group(&self, level: usize, newest_first: Vec<MovingOf<K, V>>) -> Groups<MovingOf<K, V>> {
         let place = self.shape.place_below(level);
         let mut left = vec![0..0; 1 << self.shape.step(level)];
-        let count = |&record: &RecordOf<K, V>| {
-            let moving = self.moving(record);
-            left[place(moving.hash)].end += 1;
-            moving
-        };
-        let oldest_first: Vec<MovingOf<K, V>> = newest_first.iter().rev().map(count).collect();
-        let mut start = 0;
+        newest_first.iter().for_each(|moving| left[place(moving.hash)].end += 1);
+        let mut end = 0;
         for range in &mut left {
-            let count = range.end;
-            *range = start..start;
-            start += count;
+            end += range.end;
+            *range = end..end;
         }
         // In any order at first, for their room.
-        let mut records = oldest_first.clone();
-        for moving in oldest_first {
-            let end = &mut left[place(moving.hash)].end;
-            records[*end] = moving;
-            *end += 1;
+        let mut records = newest_first.clone();
+        for moving in newest_first {
+            // From the last one on.
+            let start = &mut left[place(moving.hash)].start;
+            *start -= 1;
+            records[*start] = moving;
         }
         Groups { records, left }
     }
@@ -380,46 +399,45 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.prefetch_entry(level, first + place as u64);
         }
         // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
-        let mut left = Vec::with_capacity(places.len());
         for &(number, place) in places {
-            let Migration { held, level, first, groups, epoch, .. } = &mut migrations[number];
+            let Migration { held, level, first, groups, .. } = &mut migrations[number];
             let index = *first + place as u64;
             while self.make_room(held, *level, index, groups.portion(place, self.shape))? {
                 groups.left[place].start += groups.portion(place, self.shape).len();
             }
-            if epoch.is_some() || !groups.left[place].is_empty() {
-                left.push((number, place));
+        }
+        let mut targets = Vec::with_capacity(places.len());
+        for &(number, place) in places {
+            let Migration { level, first, groups, epoch, .. } = &migrations[number];
+            let added = groups.portion(place, self.shape).len();
+            if epoch.is_some() || added > 0 {
+                let first = self.level_entry(*level, first + place as u64)?;
+                let tail = self.tail_of(first)?;
+                let size = self.state(tail)?.size;
+                let epoch = epoch.unwrap_or(self.state(first)?.epoch);
+                let place = (number, place);
+                targets.push(Target { place, first, tail, size, added, epoch });
             }
         }
-        if left.is_empty() {
+        if targets.is_empty() {
             return Ok(());
         }
-        let mut needs = Vec::with_capacity(left.len());
-        for &(number, place) in &left {
-            let Migration { level, first, groups, .. } = &migrations[number];
-            let tail = self.tail_of(self.level_entry(*level, first + place as u64)?)?;
-            let records = self.state(tail)?.size + groups.portion(place, self.shape).len();
-            needs.push((tail, records));
-        }
-        let provided = self.provide(&needs)?;
-        needs.iter().for_each(|&(tail, records)| self.prefetch_slots(tail, records));
-        let targets = left.iter().map(|&(number, place)| {
-            let Migration { level, first, groups, epoch, .. } = &migrations[number];
-            let portion = groups.portion(place, self.shape);
-            self.append(*level, first + place as u64, portion, *epoch)
+        let provided = self.provide(targets.iter().map(|to| (to.tail, to.size + to.added)))?;
+        targets.iter().for_each(|to| self.prefetch_slots(to.tail, to.size..to.size + to.added));
+        let appended = targets.iter().try_for_each(|target| {
+            let (number, place) = target.place;
+            self.append(target, migrations[number].groups.portion(place, self.shape))
         });
-        match targets.collect::<Result<Vec<_>>>() {
-            Ok(targets) => {
-                let changed = left.chunk_by(|(a, _), (b, _)| a == b).map(|of| &migrations[of[0].0]);
-                let helds: Vec<_> = changed.map(|migration| migration.held).collect();
-                self.publish(&helds, &targets, &provided)?;
-                for (&(number, place), target) in left.iter().zip(&targets) {
-                    migrations[number].groups.left[place].start += target.added;
-                }
-                Ok(())
-            }
-            Err(error) => self.settle_runs(&provided).and(Err(error)),
+        if let Err(error) = appended {
+            return self.settle_runs(&provided).and(Err(error));
         }
+        let changed = targets.chunk_by(|a, b| a.place.0 == b.place.0);
+        let helds = changed.map(|of| migrations[of[0].place.0].held);
+        self.publish(helds, &targets, &provided)?;
+        for Target { place: (number, place), added, .. } in targets {
+            migrations[number].groups.left[place].start += added;
+        }
+        Ok(())
     }
 
     /// Drops records of removed keys that are in no entry of the last level: nothing older lies below.
@@ -452,62 +470,46 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes records behind those of an entry that has room and the runs for them; flushed, they do not count yet.
-    fn append(
-        &self,
-        level: usize,
-        index: u64,
-        records: &[MovingOf<K, V>],
-        epoch: Option<LogEpoch>,
-    ) -> Result<Target<'_>> {
-        let first = self.level_entry(level, index)?;
-        let tail = self.tail_of(first)?;
-        let before = self.state(tail)?;
+    fn append(&self, target: &Target<'_>, records: &[MovingOf<K, V>]) -> Result<()> {
         if !records.is_empty() {
-            self.write_records(tail, before.size, records)?;
-            if tail.id != first.id {
-                self.announce(first, before.size, records);
+            self.write_records(target.tail, target.size, records)?;
+            if target.is_chained() {
+                self.announce(target.first, target.size, records);
             }
         }
         self.counts.moves.add(records.len() as i64);
-        let epoch = epoch.unwrap_or(self.state(first)?.epoch);
-        Ok(Target {
-            first,
-            tail,
-            state: State { size: before.size + records.len(), epoch },
-            added: records.len(),
-        })
+        Ok(())
     }
 
     /// Makes appended records count, which belong to some root entries.
-    fn publish(
+    fn publish<'h>(
         &self,
-        helds: &[&Held<'_, M>],
+        helds: impl Iterator<Item = &'h Held<'h, M>> + Clone,
         targets: &[Target<'_>],
         provided: &Provided,
     ) -> Result<()> {
         // P3, P6: the runs, records and filters of these targets.
         self.pm.fence();
         self.end_runs(provided)?;
-        helds.iter().for_each(|held| held.begin_change());
-        let is_chained = |target: &&Target<'_>| target.first.id != target.tail.id;
-        let tells_log = |target: &&Target<'_>| target.state.epoch != LogEpoch::NONE;
-        for target in targets.iter().filter(is_chained).filter(|target| target.added > 0) {
-            self.store_state(target.tail, State { epoch: LogEpoch::NONE, ..target.state });
+        helds.clone().for_each(|held| held.begin_change());
+        let chained = || targets.iter().filter(|target| target.is_chained());
+        for Target { tail, size, added, .. } in chained().filter(|target| target.added > 0) {
+            self.store_state(*tail, State { size: size + added, epoch: LogEpoch::NONE });
         }
-        if targets.iter().filter(is_chained).any(|target| tells_log(&target)) {
+        if chained().any(Target::tells_log) {
             // The records count before the log's copies do not.
             self.pm.fence();
         }
-        for target in targets.iter().filter(|target| !is_chained(target) || tells_log(target)) {
-            let size = match is_chained(&target) {
+        for target in targets.iter().filter(|target| !target.is_chained() || target.tells_log()) {
+            let size = match target.is_chained() {
                 true => State::unpack(target.first.entry.state.load(&self.pm, Relaxed)).size,
-                false => target.state.size,
+                false => target.size + target.added,
             };
-            self.store_state(target.first, State { size, ..target.state });
+            self.store_state(target.first, State { size, epoch: target.epoch });
         }
         // P7: the records of these targets are below.
         self.pm.fence();
-        helds.iter().for_each(|held| held.end_change());
+        helds.for_each(|held| held.end_change());
         // After a failed sync nothing may be taken away that they replace.
         self.pm.writable()
     }

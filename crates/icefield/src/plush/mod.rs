@@ -100,7 +100,7 @@
 //! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
 //! | E3 | words of a slot but the first, in the root, too (Release) | the same (Acquire) | the payload behind a reference |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
-//! | E5 | `epoch` and `mixed` of a root entry (Release) | the same (Acquire) | that former records are durable below |
+//! | E5 | `epoch` and `oldest_chunks` of a root entry (Release) | the same (Acquire) | that former records are durable below |
 //! | E6 | relief of a root entry, `relieved` (Release) | the same (Acquire) | that level 1 holds nothing more for it |
 //! | E7 | words of entries, `state`, `runs`, `next`, of free lists, `link`, and of chunks, `word` (Release) | the same (Acquire) | what they count or lead to |
 //! | E7 | words of logs and journals, `turn`, `seal` (Release) | the same (Acquire) | what they close |

@@ -1,16 +1,15 @@
 //! Which record of each key is the newest: whoever merges shows records newest first.
 
-use super::words::Record;
-use crate::key::WordArray;
+use super::level::Moving;
 
 /// The newest record of each key.
 pub(super) struct Newest<A, B> {
-    pub(super) records: Vec<Record<A, B>>,
-    /// Places in `records` plus one, by key words. Of four times as many as there are records: hardly any two meet.
+    pub(super) records: Vec<Moving<A, B>>,
+    /// Places in `records` plus one, by hashes. Of four times as many as there are records: hardly any two meet.
     places: Vec<u32>,
 }
 
-impl<A: WordArray, B: WordArray> Newest<A, B> {
+impl<A: Copy, B: Copy> Newest<A, B> {
     /// Room for so many keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         let places = vec![0; (keys * 4).next_power_of_two().max(8)];
@@ -24,8 +23,8 @@ impl<A: WordArray, B: WordArray> Newest<A, B> {
             return;
         }
         self.places = vec![0; wanted];
-        for (number, record) in self.records.iter().enumerate() {
-            let mut at = home(&record.key, wanted);
+        for (number, moving) in self.records.iter().enumerate() {
+            let mut at = home(moving.hash, wanted);
             while self.places[at] != 0 {
                 at = (at + 1) & (wanted - 1);
             }
@@ -34,31 +33,28 @@ impl<A: WordArray, B: WordArray> Newest<A, B> {
     }
 
     /// Takes a record over unless there is one of its key, as `same` says. Whether it did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add<E>(
         &mut self,
-        record: Record<A, B>,
-        same: impl Fn(Record<A, B>, Record<A, B>) -> Result<bool, E>,
+        moving: Moving<A, B>,
+        same: impl Fn(&Moving<A, B>, &Moving<A, B>) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let mut at = home(&record.key, self.places.len());
+        let mut at = home(moving.hash, self.places.len());
         while let Some(known) = self.places[at].checked_sub(1) {
-            if same(self.records[known as usize], record)? {
+            if same(&self.records[known as usize], &moving)? {
                 return Ok(false);
             }
             at = (at + 1) & (self.places.len() - 1);
         }
-        self.records.push(record);
+        self.records.push(moving);
         self.places[at] = self.records.len() as u32;
         Ok(true)
     }
 }
 
-/// Where the place of a key's words is looked for, among a power of two of them.
+/// Where the place of a hash is looked for, among a power of two of them. Its high bits are those of the entry, the low
+/// ones of some hashes are always the same.
 #[inline]
-fn home<A: WordArray>(key: &A, places: usize) -> usize {
-    let words = key.as_ref().iter();
-    let mixed = words.fold(0, |mixed: u64, word| {
-        (mixed.rotate_left(32) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    });
-    (mixed >> 32) as usize & (places - 1)
+fn home(hash: u64, places: usize) -> usize {
+    (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)
 }

@@ -1,7 +1,5 @@
 //! The operations on one key (§5.1 to §5.3).
 
-use std::collections::HashMap;
-
 use super::ahead::Pace;
 use super::core::Core;
 use super::epoch::LogEpoch;
@@ -248,6 +246,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         record: RecordOf<K, V>,
         place: Place,
     ) {
+        self.root.note_chunk(held.entry, place.chunk());
         self.root.push(held.entry, hash, record);
         self.note_written(1, if record.dead { -1 } else { 1 });
         self.logs.finish(place);
@@ -266,37 +265,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let Some(_recycling) = self.logs.lock_recycling(&self.pm, log) else {
             return Ok(());
         };
-        // Entries that have not moved on are made to (§4.2 copies their records to another chunk instead, behind newer
-        // ones of the same keys).
-        let mut needed = Vec::new();
-        for (record, epoch) in self.logs.oldest(&self.pm, log)?.into_iter().flatten() {
-            if self.is_needed(record, epoch)? {
-                needed.push((self.root_entry(self.hash_of(record)), record, epoch));
-            }
-        }
-        let behind: HashMap<usize, LogEpoch> =
-            needed.iter().map(|(entry, _, epoch)| (*entry, *epoch)).collect();
-        for (entry, record, epoch) in needed {
-            let held = self.root.lock(&self.pm, entry);
-            if self.is_needed(record, epoch)? {
-                let is_behind = |entry| behind.get(&entry) == Some(&self.root.epoch(entry));
-                self.migrate_with_others(&held, is_behind)?;
+        if let Some(chunk) = self.logs.oldest(&self.pm, log) {
+            // Entries that need it are emptied (§4.2 copies their records to another chunk instead, behind newer ones of
+            // the same keys).
+            let needs_it =
+                |entry| self.logs.log_of(entry) == log && self.root.needs_chunk(entry, chunk);
+            for entry in (log..self.root.entries()).step_by(self.logs.count()) {
+                if !needs_it(entry) {
+                    continue;
+                }
+                let held = self.root.lock(&self.pm, entry);
+                if needs_it(entry) {
+                    self.migrate_with_others(&held, needs_it)?;
+                }
             }
         }
         self.logs.make_ready(&self.pm, log);
         Ok(())
-    }
-
-    /// Whether a log's record has not arrived in level 1.
-    fn is_needed(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
-        let hash = self.hash_of(record);
-        let entry = self.root_entry(hash);
-        if self.root.epoch(entry) == epoch {
-            return Ok(true);
-        }
-        // Within a migration, and after a crash in it, some targets have the epoch before and others do not. One target
-        // has it or not.
-        Ok(self.root.is_mixed(entry) && !self.has_arrived(hash, epoch)?)
     }
 
     /// Whether log records of an epoch have arrived in level 1.

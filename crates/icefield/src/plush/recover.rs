@@ -151,7 +151,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let logs = Tasks::new(self.logs.count());
         in_parallel(all_cores().min(parts as usize).min(self.logs.count()), || {
             while let Some(log) = logs.take() {
-                let visit = |record, epoch| self.replay_one(log, record, epoch);
+                let visit = |chunk, record, epoch| self.replay_one((log, chunk), record, epoch);
                 self.logs.replay(&self.pm, log, visit)?;
             }
             Ok(())
@@ -159,7 +159,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         .map(drop)
     }
 
-    fn replay_one(&self, log: usize, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<()> {
+    fn replay_one(
+        &self,
+        (log, chunk): (usize, usize),
+        record: RecordOf<K, V>,
+        epoch: LogEpoch,
+    ) -> Result<()> {
         let hash = self.hash_of(record);
         let entry = self.root_entry(hash);
         if self.has_arrived(hash, epoch)? {
@@ -176,8 +181,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let detail = format!("more records of root entry {entry} than it can have had");
             return Err(self.corrupt(self.logs.region(), 0, detail));
         }
+        self.root.note_chunk(entry, chunk);
         self.root.push(entry, hash, record);
-        self.root.note_mixed(entry);
         self.estimate.add(if record.dead { -1 } else { 1 });
         self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
         Ok(())
@@ -186,7 +191,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Raises the epochs above those of all records in the logs.
     fn outlive_logs(&self) -> Result<()> {
         for log in 0..self.logs.count() {
-            self.logs.replay(&self.pm, log, |record, epoch| {
+            self.logs.replay(&self.pm, log, |_, record, epoch| {
                 let entry = self.root_entry(self.hash_of(record));
                 self.root.set_epoch(entry, self.root.epoch(entry).or_later(epoch));
                 Ok(())

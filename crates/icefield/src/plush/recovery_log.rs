@@ -7,7 +7,8 @@
 //!
 //! - L1: of a chunk that is being filled, the records not handed out yet have the other flag, all words.
 //! - L2: of every other chunk that was ever begun, all words have the flag of its turn.
-//! - L3: a chunk is begun anew when none of its records is needed: their root entries have moved on, durably.
+//! - L3: a chunk is begun anew when none of its records is needed: those that were in the root have left it, durably.
+//!   Each root entry knows which chunk has its oldest record.
 //!
 //! A crash leaves holes: records handed out and not wholly written. Opening restores L1 and L2: a hole below the last
 //! record becomes one that belongs to no epoch, its last word first, so that no mixture of old and new words counts;
@@ -123,6 +124,12 @@ impl Place {
                 spans.push(Span { log: self.log, chunk, first, end: first + count });
             }
         }
+    }
+
+    /// The chunk that it is in.
+    #[inline(always)]
+    pub(super) fn chunk(&self) -> usize {
+        self.filling().chunk as usize
     }
 
     /// Which record of which chunk it is, and by which flag that counts.
@@ -405,8 +412,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     pub(super) fn finish(&self, place: Place) {
         // Release: pairs with the Acquire in `oldest`.
-        let chunk = place.filling().chunk as usize;
-        self.logs[place.log as usize].written[chunk].fetch_add(1, Release);
+        self.logs[place.log as usize].written[place.chunk()].fetch_add(1, Release);
     }
 
     /// Whether a log fills the last chunk that it may, and so many of its records were handed out.
@@ -441,17 +447,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.is_at_last(pm, log, due).then_some(locked)
     }
 
-    /// What the oldest chunk of a log holds, which is the next to be begun. While recycling.
-    pub(super) fn oldest(
-        &self,
-        pm: &impl Medium,
-        log: usize,
-    ) -> Result<Option<impl Iterator<Item = (RecordOf<K, V>, LogEpoch)>>> {
+    /// The oldest chunk of a log, which is the next to be begun; all that it holds is in the root, or has been. While
+    /// recycling.
+    pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Option<usize> {
         // Relaxed: only who recycles changes it.
         let turn = self.logs[log].ready.load(Relaxed) + 1;
-        let Some(past) = turn.checked_sub(self.chunks()).filter(|&past| past > 0) else {
-            return Ok(None);
-        };
+        if turn <= self.chunks() {
+            return None;
+        }
         let chunk = self.chunk_of(turn);
         let mut rounds = 0;
         // Acquire: pairs with the Release in `finish`. Who has a place waits for nobody.
@@ -459,12 +462,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             pm.wait(rounds);
             rounds = rounds.saturating_add(1);
         }
-        let flag = flag_of(past, self.chunks());
-        let slots = self.slots(pm, log, chunk)?;
-        Ok(Some(slots.filter_map(move |slot| self.read(pm, slot, flag))))
+        Some(chunk)
     }
 
-    /// None of the records of [`RecoveryLogs::oldest`] is needed any more.
+    /// No root entry has a record of the chunk of [`RecoveryLogs::oldest`] any more.
     pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
         pm.beside();
         // Release (E9): who begins the chunk finds its records moved on.
@@ -498,18 +499,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(first..=last)
     }
 
-    /// Shows every record of a log to `visit`, in the order in which they were written.
+    /// Shows every record of a log, and the chunk that it is in, to `visit`, in the order in which they were written.
     pub(super) fn replay(
         &self,
         pm: &impl Medium,
         log: usize,
-        mut visit: impl FnMut(RecordOf<K, V>, LogEpoch) -> Result<()>,
+        mut visit: impl FnMut(usize, RecordOf<K, V>, LogEpoch) -> Result<()>,
     ) -> Result<()> {
         for turn in self.turns(pm, log)? {
-            let flag = flag_of(turn, self.chunks());
-            for slot in self.slots(pm, log, self.chunk_of(turn))? {
+            let (chunk, flag) = (self.chunk_of(turn), flag_of(turn, self.chunks()));
+            for slot in self.slots(pm, log, chunk)? {
                 if let Some((record, epoch)) = self.read(pm, slot, flag) {
-                    visit(record, epoch)?;
+                    visit(chunk, record, epoch)?;
                 }
             }
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::epoch::LogEpoch;
-use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_RECORDS, Shape};
+use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_LOG_CHUNKS, MAX_RECORDS, Shape};
 use super::words::{Measure, RecordOf};
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
@@ -58,7 +58,6 @@ pub(super) struct RootTable<K: ?Sized, V: ?Sized> {
     words: usize,
 }
 
-#[derive(Default)]
 #[repr(align(64))]
 struct Head {
     /// `base::version_lock`.
@@ -76,8 +75,9 @@ struct Head {
     /// [`Departing`]; of no records there is none.
     departing: AtomicU16,
     departing_place: AtomicU8,
-    /// Whether there may be records of former epochs.
-    mixed: AtomicBool,
+    /// The chunks of the log that have the oldest records of each generation: those that depart, if there are any, and the
+    /// others; or [`NO_CHUNK`].
+    oldest_chunks: [AtomicU8; 2],
     /// [`Underway`]; of level 0 there is none.
     underway_index: AtomicU32,
     underway_level: AtomicU8,
@@ -85,6 +85,30 @@ struct Head {
 }
 
 const _: () = assert!(size_of::<Head>() == 64);
+
+/// No record is in the log.
+const NO_CHUNK: u8 = u8::MAX;
+const _: () = assert!(MAX_LOG_CHUNKS <= NO_CHUNK as usize);
+
+impl Head {
+    fn new() -> Self {
+        Self {
+            lock: AtomicU32::new(0),
+            size: AtomicU32::new(0),
+            epoch: AtomicU64::new(0),
+            dead: [const { AtomicU64::new(0) }; _],
+            unlogged: AtomicBool::new(false),
+            relieved: AtomicU8::new(Relief::NotYet as u8),
+            moved: AtomicU16::new(0),
+            departing: AtomicU16::new(0),
+            departing_place: AtomicU8::new(0),
+            oldest_chunks: [const { AtomicU8::new(NO_CHUNK) }; 2],
+            underway_index: AtomicU32::new(0),
+            underway_level: AtomicU8::new(0),
+            underway_place: AtomicU8::new(0),
+        }
+    }
+}
 
 /// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
 pub(super) struct Latch<'a, M> {
@@ -163,7 +187,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         let words = records.div_ceil(8);
         Ok(Self {
             measure,
-            heads: (0..entries).map(|_| Head::default()).collect(),
+            heads: (0..entries).map(|_| Head::new()).collect(),
             fingerprints: ZeroedArray::new(entries * words)?,
             slots: ZeroedArray::new(entries * records * measure.widths().words())?,
             records,
@@ -173,6 +197,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     pub(super) fn entries(&self) -> usize {
         self.heads.len()
+    }
+
+    /// Has all of its memory there before the first record comes.
+    pub(super) fn populate(&self) {
+        self.fingerprints.populate();
+        self.slots.populate();
     }
 
     /// Bytes of DRAM.
@@ -243,17 +273,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.heads[entry].epoch.store(epoch.bits(), Release);
     }
 
-    /// Whether an entry may have records of epochs before its own.
+    /// Whether an entry has records that a chunk of its log has, as its oldest ones.
     #[inline]
-    pub(super) fn is_mixed(&self, entry: usize) -> bool {
-        // Acquire (E5): whoever finds that the entry has none any more finds them durable below.
-        self.heads[entry].mixed.load(Acquire)
+    pub(super) fn needs_chunk(&self, entry: usize, chunk: usize) -> bool {
+        // Acquire (E5): pairs with the Release in `empty` and `drop_first`; what the entry had is durable below.
+        self.heads[entry]
+            .oldest_chunks
+            .iter()
+            .any(|oldest| usize::from(oldest.load(Acquire)) == chunk)
     }
 
-    /// Says so before the epoch changes. Under the lock, or before anybody else knows the table.
-    pub(super) fn note_mixed(&self, entry: usize) {
-        // Relaxed: `set_epoch` follows.
-        self.heads[entry].mixed.store(true, Relaxed);
+    /// The record that comes next is in a chunk of the entry's log. Under the lock, or before anybody else knows the
+    /// table.
+    #[inline(always)]
+    pub(super) fn note_chunk(&self, entry: usize, chunk: usize) {
+        let head = &self.heads[entry];
+        // Relaxed, all: whoever recycles the chunk waits until the record is in the root.
+        let generation = usize::from(head.departing.load(Relaxed) > 0);
+        let oldest = &head.oldest_chunks[generation];
+        if oldest.load(Relaxed) == NO_CHUNK {
+            oldest.store(chunk as u8, Relaxed);
+        }
     }
 
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
@@ -395,8 +435,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         }
         // Relaxed: nobody reads until the lock word says that it is over (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
-        // Release (E5): pairs with the Acquire in `is_mixed`.
-        self.heads[entry].mixed.store(false, Release);
+        let [departed, next] = &self.heads[entry].oldest_chunks;
+        // Release (E5): pairs with the Acquire in `needs_chunk`. In this order: what is left is never of no chunk.
+        departed.store(next.load(Relaxed), Release);
+        next.store(NO_CHUNK, Release);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
         self.note_relief(entry, Relief::NotYet);
@@ -405,8 +447,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     /// Drops all records of an entry: they have arrived below. Under the lock, readers being kept away.
     pub(super) fn empty(&self, entry: usize) {
         self.heads[entry].size.store(0, Relaxed);
-        // Release (E5): pairs with the Acquire in `is_mixed`.
-        self.heads[entry].mixed.store(false, Release);
+        // Release (E5): pairs with the Acquire in `needs_chunk`.
+        self.heads[entry].oldest_chunks.iter().for_each(|oldest| oldest.store(NO_CHUNK, Release));
         self.heads[entry].unlogged.store(false, Relaxed);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);

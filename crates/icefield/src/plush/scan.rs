@@ -41,18 +41,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let levels = self.level_count();
         let index = self.shape.index(levels, from);
         let size = self.root.size(entry);
-        let mut all: Vec<_> = (0..size).rev().map(|at| self.root.record(entry, at)).collect();
+        let mut all: Vec<_> =
+            (0..size).rev().map(|at| self.moving(self.root.record(entry, at))).collect();
         for level in 1..=levels {
             let first = self.level_entry(level, self.shape.index(level, from))?;
             all.extend(self.newest_first(first)?);
         }
-        all.retain(|&record| {
-            let hash = self.hash_of(record);
-            hash >= from && self.shape.index(levels, hash) == index
-        });
-        let (mut records, _) = self.newest_of(all.into_iter())?;
-        records.retain(|record| !record.dead);
-        Ok((records, self.range_after(levels, from)))
+        all.retain(|moving| moving.hash >= from && self.shape.index(levels, moving.hash) == index);
+        let (newest, _) = self.newest_of(all.into_iter())?;
+        let records = newest.into_iter().map(|moving| moving.record);
+        Ok((records.filter(|record| !record.dead).collect(), self.range_after(levels, from)))
     }
 
     /// How many keys there are.

@@ -40,6 +40,11 @@ impl TopFilters {
         self.levels
     }
 
+    /// Has all of their memory there before the first record comes.
+    pub(super) fn populate(&self) {
+        self.words.populate();
+    }
+
     /// Bytes of DRAM.
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.words) as u64

@@ -349,9 +349,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let mut writes = std::mem::take(&mut self.writes);
         let logged = self.log_all(&mut writes, &mut spans);
         let (mut written, mut records) = (0, 0);
-        for Write { at, hash, record, .. } in writes.drain(..) {
-            if logged.is_ok() {
-                core.root.push(self.held[at].0.entry, hash, record);
+        for Write { at, hash, record, place } in writes.drain(..) {
+            if let (Ok(()), Some(place)) = (&logged, place) {
+                let entry = self.held[at].0.entry;
+                core.root.note_chunk(entry, place.chunk());
+                core.root.push(entry, hash, record);
                 written += 1;
                 records += if record.dead { -1 } else { 1 };
             }
