@@ -5,7 +5,7 @@
 
 use super::core::Core;
 use super::op::Attempt;
-use super::payload_log::PayloadRef;
+use super::payload_log::{PayloadLog, PayloadRef};
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::key::{Key, Raw, Value};
@@ -23,6 +23,7 @@ const WORTH_IN_NEED: u64 = 90;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Refuses keys and values that are too long.
+    #[inline]
     pub(super) fn fits(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
         let (key, value) = (probe.key.bytes().len(), value.bytes().len());
         if key > MAX_BYTES {
@@ -38,7 +39,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// payload.
     #[inline]
     pub(super) fn write_payload(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<V::Words> {
-        let Some(payloads) = &self.payloads else { return Ok(words_of(value)) };
+        let Some(payloads) = self.payloads() else { return Ok(words_of(value)) };
+        self.append_payload(payloads, probe, value)
+    }
+
+    fn append_payload(
+        &self,
+        payloads: &PayloadLog,
+        probe: &Probe<'_>,
+        value: &Raw<'_>,
+    ) -> Result<V::Words> {
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(&probe.key, &mut key_buffer);
         let value = bytes_of(value, &mut value_buffer);
@@ -48,14 +58,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// A slot refers to the payload that a value's words stand for, or never will.
     #[inline]
     pub(super) fn finish_payload(&self, value: V::Words) {
-        if let Some(payloads) = &self.payloads {
+        if let Some(payloads) = self.payloads() {
             payloads.finish(&self.pm, PayloadRef::unpack(first(&value)).chunk);
         }
     }
 
     /// Frees chunks when it is time to, before a record is written. The caller holds no lock.
     pub(super) fn make_payload_room(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
-        let Some(payloads) = &self.payloads else { return Ok(()) };
+        let Some(payloads) = self.payloads() else { return Ok(()) };
         if !payloads.is_collection_due(&self.pm, probe.key.bytes().len(), value.bytes().len()) {
             return Ok(());
         }

@@ -159,10 +159,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// The payload log; of types of fixed width the compiler knows that there is none.
+    #[inline(always)]
+    pub(super) fn payloads(&self) -> Option<&PayloadLog> {
+        if self.measure.is_inline() { None } else { self.payloads.as_ref() }
+    }
+
     /// Keeps the payload log's chunks from being written again that can be reached now.
     #[inline]
     pub(super) fn pin(&self) -> Option<Guard<'_>> {
-        self.payloads.as_ref().map(PayloadLog::pin)
+        self.payloads().map(PayloadLog::pin)
     }
 
     /// The root entry of a hash.
@@ -309,7 +315,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// What the payload log has of a record; `None` when that has been freed, as the record is stale.
     pub(super) fn payload(&self, word: u64) -> Result<Option<Payload<'_>>> {
-        match &self.payloads {
+        match self.payloads() {
             Some(payloads) => payloads.read(&self.pm, word),
             None => Ok(None),
         }
@@ -317,7 +323,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// What the payload log has of a record that did not dangle since the caller was pinned.
     pub(super) fn payload_found(&self, word: u64) -> Result<Payload<'_>> {
-        match &self.payloads {
+        match self.payloads() {
             Some(payloads) => payloads.read_found(&self.pm, word),
             None => Ok(Payload { hash: 0, key: &[], value: &[] }),
         }
@@ -326,7 +332,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether what a record refers to has been freed: it is stale.
     #[inline]
     pub(super) fn dangles(&self, record: RecordOf<K, V>) -> Result<bool> {
-        match &self.payloads {
+        match self.payloads() {
             Some(payloads) => Ok(!payloads.is_current(&self.pm, record.reference())?),
             None => Ok(false),
         }

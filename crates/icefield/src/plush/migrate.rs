@@ -219,7 +219,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         places: Range<usize>,
         epoch: Option<LogEpoch>,
     ) -> Result<MigrationOf<'h, K, V, M>> {
-        if self.payloads.is_some() {
+        if self.payloads().is_some() {
             // Payloads whose records were acknowledged before, too, before a level refers to them.
             self.pm.settle();
         }

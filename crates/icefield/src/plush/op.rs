@@ -162,7 +162,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes payloads durable before a log refers to them. Where fences are syncs they become durable together with
     /// their log records instead, and opening finds out which records a crash has left without.
     pub(super) fn fence_payloads(&self) {
-        if self.payloads.is_some() && !self.pm.fence_syncs() {
+        if self.payloads().is_some() && !self.pm.fence_syncs() {
             // P0.
             self.pm.fence();
         }

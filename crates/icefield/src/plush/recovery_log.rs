@@ -96,20 +96,17 @@ impl Filling {
     }
 }
 
-/// A record's place in a log, handed out to one thread.
+/// A record's place in a log, handed out to one thread: the log in the upper half, how far it was filled before in the
+/// lower one, without the turn. One word, as those that follow one another are counted up in memory.
 #[must_use = "a place that is never written holds its chunk up for ever"]
-pub(super) struct Place {
-    log: u32,
-    /// How far the log was filled before, without the turn: it is moved about in one register.
-    filling: u32,
-}
+pub(super) struct Place(u64);
 
 const _: () = assert!(HANDED_OUT_BITS + 1 + CHUNK_BITS <= u32::BITS);
 
 impl Place {
     #[inline]
     fn new(log: usize, filling: Filling) -> Self {
-        Self { log: log as u32, filling: filling.pack() as u32 }
+        Self((log as u64) << u32::BITS | filling.pack() & u64::from(u32::MAX))
     }
 
     /// Adds it, and those that follow it, so many in all, to the last span of its log, the number of which is `last`, or
@@ -121,9 +118,14 @@ impl Place {
             Some(span) if (span.chunk, span.end) == (chunk, first) => span.end += count,
             _ => {
                 *last = spans.len();
-                spans.push(Span { log: self.log, chunk, first, end: first + count });
+                spans.push(Span { log: self.log() as u32, chunk, first, end: first + count });
             }
         }
+    }
+
+    #[inline(always)]
+    fn log(&self) -> usize {
+        (self.0 >> u32::BITS) as usize
     }
 
     /// The chunk that it is in.
@@ -135,7 +137,7 @@ impl Place {
     /// Which record of which chunk it is, and by which flag that counts.
     #[inline]
     fn filling(&self) -> Filling {
-        Filling::unpack(self.filling.into())
+        Filling::unpack(self.0 & u64::from(u32::MAX))
     }
 }
 
@@ -147,7 +149,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) const NONE: Self = Self { next: Place { log: 0, filling: 0 }, left: 0 };
+    pub(super) const NONE: Self = Self { next: Place(0), left: 0 };
 
     /// As [`Place::note`] of all of them, if there are any.
     #[inline(always)]
@@ -170,10 +172,10 @@ impl Iterator for Places {
     #[inline(always)]
     fn next(&mut self) -> Option<Place> {
         self.left = self.left.checked_sub(1)?;
-        let Place { log, filling } = self.next;
+        let Place(word) = self.next;
         // The lowest bits say how many were handed out.
-        self.next.filling += 1;
-        Some(Place { log, filling })
+        self.next = Place(word + 1);
+        Some(Place(word))
     }
 }
 
@@ -380,7 +382,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     ) -> Result<&[Cell64]> {
         let Filling { handed_out: at, chunk, flag, .. } = place.filling();
         let words = self.log_words();
-        let all = self.words(pm, place.log as usize, chunk as usize)?;
+        let all = self.words(pm, place.log(), chunk as usize)?;
         let slot = &all[at as usize * words..][..words];
         let flag = if flag { FLAG } else { 0 };
         // Relaxed: each word says by its flag whether it is there.
@@ -412,7 +414,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
     #[inline]
     pub(super) fn finish(&self, place: Place) {
         // Release: pairs with the Acquire in `oldest`.
-        self.logs[place.log as usize].written[place.chunk()].fetch_add(1, Release);
+        self.logs[place.log()].written[place.chunk()].fetch_add(1, Release);
     }
 
     /// Whether a log fills the last chunk that it may, and so many of its records were handed out.

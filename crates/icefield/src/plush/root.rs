@@ -58,6 +58,7 @@ pub(super) struct RootTable<K: ?Sized, V: ?Sized> {
     words: usize,
 }
 
+#[derive(Default)]
 #[repr(align(64))]
 struct Head {
     /// `base::version_lock`.
@@ -75,8 +76,8 @@ struct Head {
     /// [`Departing`]; of no records there is none.
     departing: AtomicU16,
     departing_place: AtomicU8,
-    /// The chunks of the log that have the oldest records of each generation: those that depart, if there are any, and the
-    /// others; or [`NO_CHUNK`].
+    /// Which chunks of the log have the oldest records, plus one: of those that depart, or of all, and of those that came
+    /// behind them; 0 where no chunk has any.
     oldest_chunks: [AtomicU8; 2],
     /// [`Underway`]; of level 0 there is none.
     underway_index: AtomicU32,
@@ -86,29 +87,7 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == 64);
 
-/// No record is in the log.
-const NO_CHUNK: u8 = u8::MAX;
-const _: () = assert!(MAX_LOG_CHUNKS <= NO_CHUNK as usize);
-
-impl Head {
-    fn new() -> Self {
-        Self {
-            lock: AtomicU32::new(0),
-            size: AtomicU32::new(0),
-            epoch: AtomicU64::new(0),
-            dead: [const { AtomicU64::new(0) }; _],
-            unlogged: AtomicBool::new(false),
-            relieved: AtomicU8::new(Relief::NotYet as u8),
-            moved: AtomicU16::new(0),
-            departing: AtomicU16::new(0),
-            departing_place: AtomicU8::new(0),
-            oldest_chunks: [const { AtomicU8::new(NO_CHUNK) }; 2],
-            underway_index: AtomicU32::new(0),
-            underway_level: AtomicU8::new(0),
-            underway_place: AtomicU8::new(0),
-        }
-    }
-}
+const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
 
 /// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
 pub(super) struct Latch<'a, M> {
@@ -187,7 +166,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         let words = records.div_ceil(8);
         Ok(Self {
             measure,
-            heads: (0..entries).map(|_| Head::new()).collect(),
+            heads: (0..entries).map(|_| Head::default()).collect(),
             fingerprints: ZeroedArray::new(entries * words)?,
             slots: ZeroedArray::new(entries * records * measure.widths().words())?,
             records,
@@ -273,14 +252,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.heads[entry].epoch.store(epoch.bits(), Release);
     }
 
-    /// Whether an entry has records that a chunk of its log has, as its oldest ones.
+    /// Whether a chunk of the log, of which none is older, has records of an entry.
     #[inline]
     pub(super) fn needs_chunk(&self, entry: usize, chunk: usize) -> bool {
         // Acquire (E5): pairs with the Release in `empty` and `drop_first`; what the entry had is durable below.
-        self.heads[entry]
-            .oldest_chunks
-            .iter()
-            .any(|oldest| usize::from(oldest.load(Acquire)) == chunk)
+        let mut oldest = self.heads[entry].oldest_chunks.iter().map(|oldest| oldest.load(Acquire));
+        oldest.any(|oldest| usize::from(oldest) == chunk + 1)
     }
 
     /// The record that comes next is in a chunk of the entry's log. Under the lock, or before anybody else knows the
@@ -289,10 +266,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     pub(super) fn note_chunk(&self, entry: usize, chunk: usize) {
         let head = &self.heads[entry];
         // Relaxed, all: whoever recycles the chunk waits until the record is in the root.
-        let generation = usize::from(head.departing.load(Relaxed) > 0);
-        let oldest = &head.oldest_chunks[generation];
-        if oldest.load(Relaxed) == NO_CHUNK {
-            oldest.store(chunk as u8, Relaxed);
+        let is_behind = usize::from(head.departing.load(Relaxed) > 0);
+        let oldest = &head.oldest_chunks[is_behind];
+        if oldest.load(Relaxed) == 0 {
+            oldest.store(chunk as u8 + 1, Relaxed);
         }
     }
 
@@ -436,9 +413,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         // Relaxed: nobody reads until the lock word says that it is over (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         let [departed, next] = &self.heads[entry].oldest_chunks;
-        // Release (E5): pairs with the Acquire in `needs_chunk`. In this order: what is left is never of no chunk.
+        // Release (E5): pairs with the Acquire in `needs_chunk`, which misses nothing in between: what is left is in the
+        // oldest chunk only where what has departed was.
         departed.store(next.load(Relaxed), Release);
-        next.store(NO_CHUNK, Release);
+        next.store(0, Release);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
         self.note_relief(entry, Relief::NotYet);
@@ -448,7 +426,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     pub(super) fn empty(&self, entry: usize) {
         self.heads[entry].size.store(0, Relaxed);
         // Release (E5): pairs with the Acquire in `needs_chunk`.
-        self.heads[entry].oldest_chunks.iter().for_each(|oldest| oldest.store(NO_CHUNK, Release));
+        self.heads[entry].oldest_chunks.iter().for_each(|oldest| oldest.store(0, Release));
         self.heads[entry].unlogged.store(false, Relaxed);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
@@ -576,5 +554,29 @@ mod tests {
         }
         root.empty(1);
         assert_eq!(root.newest::<()>(1, 77, |_| Ok(true)), Ok(None));
+    }
+
+    #[test]
+    fn an_entry_needs_the_chunks_of_its_oldest_records() {
+        let shape = Shape { root_bits: 1, ..Shape::default() };
+        let root = RootTable::<u64, u64>::new(shape, measure()).expect("memory");
+        let needed = || (0..4).filter(|&chunk| root.needs_chunk(1, chunk)).collect::<Vec<_>>();
+        let put = |key: u64, chunk| {
+            root.note_chunk(1, chunk);
+            root.push(1, key, root.measure.record(false, |_| key));
+        };
+        assert_eq!(needed(), []);
+        put(1, 3);
+        put(2, 0);
+        assert_eq!(needed(), [3]);
+        root.set_departing(1, Some(Departing { records: 2, place: 0 }));
+        put(3, 0);
+        put(4, 1);
+        assert_eq!(needed(), [0, 3]);
+        root.drop_first(1, 2);
+        put(5, 1);
+        assert_eq!(needed(), [0]);
+        root.empty(1);
+        assert_eq!(needed(), []);
     }
 }

@@ -26,8 +26,8 @@ const WINDOW: usize = 32;
 /// The same where a fence is a sync of files.
 const SYNC_WINDOW: usize = 512;
 
-/// An operation of the window.
-struct Staged<B> {
+/// What an operation of the window found, to be told.
+struct Answer<B> {
     /// Its number in the batch.
     index: usize,
     wrote: Wrote<B>,
@@ -83,7 +83,8 @@ impl Share {
 
 /// What became of an attempt to stage an operation.
 enum Step {
-    Staged,
+    /// Whether there was anything to do.
+    Staged(bool),
     /// Not in this window.
     Later,
 }
@@ -91,9 +92,11 @@ enum Step {
 /// The open window of a batch.
 pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     core: &'t Core<K, V, M>,
-    /// Operations that it takes.
+    /// Operations that it takes, and has.
     room: usize,
-    staged: Vec<Staged<V::Words>>,
+    staged: usize,
+    /// Of those that look; blind ones have nothing to tell.
+    answers: Vec<Answer<V::Words>>,
     writes: Vec<Write<K, V>>,
     /// Of each log.
     shares: Box<[Share]>,
@@ -120,15 +123,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M>
 impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     pub(super) fn new(core: &'t Core<K, V, M>) -> Self {
         let room = if core.pm.fence_syncs() { SYNC_WINDOW } else { WINDOW };
-        let (staged, writes) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
-        let held = Vec::with_capacity(WINDOW);
+        let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
-        let (left, spans) = (VecDeque::new(), Vec::new());
-        Self { core, room, staged, writes, shares, left, held, spans, pass: None }
+        let (answers, left, spans) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self { core, room, staged: 0, answers, writes, shares, left, held, spans, pass: None }
     }
 
-    /// Runs one write: in the open window or in a new one. `answer` gets what became of it and of earlier ones, in
-    /// order, once they are durable. Whether there was anything to do.
+    /// Runs one write: in the open window or in a new one. `answer` gets what it and earlier ones have found, if they
+    /// look, in order, once they are durable. Whether there was anything to do.
     pub(super) fn run(
         &mut self,
         index: usize,
@@ -139,7 +141,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
     ) -> Result<bool> {
         self.core.pm.writable()?;
         self.core.fits(probe, value)?;
-        if self.staged.len() == self.room {
+        if self.staged == self.room {
             self.commit(answer)?;
         }
         loop {
@@ -150,7 +152,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
                 self.hold_first(core.root_entry(probe.hash))?;
             }
             match self.stage(index, probe, value, mode) {
-                Ok(Step::Staged) => break,
+                Ok(Step::Staged(done)) => return Ok(done),
                 Ok(Step::Later) => self.commit(answer)?,
                 Err(error) => {
                     // What came before the failure is made durable and told.
@@ -159,7 +161,6 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
                 }
             }
         }
-        Ok(self.staged.last().is_some_and(|staged| staged.wrote.done))
     }
 
     /// Whether a record with the key's words is staged.
@@ -207,12 +208,16 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         if done && !self.prepare(at, probe, value, mode)? {
             return Ok(Step::Later);
         }
-        self.staged.push(Staged { index, wrote: Wrote { before, done } });
-        Ok(Step::Staged)
+        self.staged += 1;
+        if mode.looks() {
+            self.answers.push(Answer { index, wrote: Wrote { before, done } });
+        }
+        Ok(Step::Staged(done))
     }
 
     /// Takes a record with its payload into the window, and a place in the log if it needs that now; not, when there is
     /// no room while others are staged.
+    #[inline(always)]
     fn prepare(
         &mut self,
         at: usize,
@@ -335,10 +340,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         // Not before: a `clear` would free the payloads of those that were left.
         self.pass = None;
-        let mut staged = std::mem::take(&mut self.staged);
+        self.staged = 0;
+        let mut answers = std::mem::take(&mut self.answers);
         committed?;
-        staged.drain(..).try_for_each(|staged| answer(staged.index, staged.wrote))?;
-        self.staged = staged;
+        answers.drain(..).try_for_each(|Answer { index, wrote }| answer(index, wrote))?;
+        self.answers = answers;
         Ok(())
     }
 
