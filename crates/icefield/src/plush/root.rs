@@ -363,16 +363,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     #[inline(always)]
     fn store(&self, entry: usize, at: usize, fingerprint: u8, record: RecordOf<K, V>) {
+        self.store_words(entry, at, &record);
+        let fingerprints = &self.fingerprints[entry * self.words + at / 8];
+        set_bits(fingerprints, at % 8 * 8, 0xFF, fingerprint.into());
+        set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, record.dead.into());
+    }
+
+    #[inline(always)]
+    fn store_words(&self, entry: usize, at: usize, record: &RecordOf<K, V>) {
         let slot = self.slot(entry, at);
-        self.measure.each_word(&record, |word, content| match word {
+        self.measure.each_word(record, |word, content| match word {
             // Relaxed (E4): published by the size.
             0 => slot[0].store(content, Relaxed),
             // Release (E3): who has loaded the size before an earlier record left may see it here.
             _ => slot[word].store(content, Release),
         });
-        let fingerprints = &self.fingerprints[entry * self.words + at / 8];
-        set_bits(fingerprints, at % 8 * 8, 0xFF, fingerprint.into());
-        set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, record.dead.into());
     }
 
     /// Puts the records of an entry in the order of the entries below to which they belong; the newest of each stay the
@@ -384,16 +389,27 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
                 let record = self.record(entry, at);
                 let place = place_of(record);
                 ends[place] += 1;
-                (record, self.fingerprint_at(entry, at), place)
+                (record, place)
             })
             .collect();
         let mut next = 0;
         for end in &mut ends {
             next += std::mem::replace(end, next);
         }
-        for (record, fingerprint, place) in all {
-            self.store(entry, ends[place], fingerprint, record);
+        let (mut fingerprints, mut dead) = ([0; MAX_RECORDS / 8], [0; MAX_RECORDS / 64]);
+        for (at, &(record, place)) in all.iter().enumerate() {
+            let to = ends[place];
             ends[place] += 1;
+            self.store_words(entry, to, &record);
+            fingerprints[to / 8] |= u64::from(self.fingerprint_at(entry, at)) << (to % 8 * 8);
+            dead[to / 64] |= u64::from(record.dead) << (to % 64);
+        }
+        // Relaxed (E4): as in `store`; what lies behind the records means nothing.
+        let words = &self.fingerprints[entry * self.words..][..self.words];
+        for (cell, word) in
+            words.iter().zip(fingerprints).chain(self.heads[entry].dead.iter().zip(dead))
+        {
+            cell.store(word, Relaxed);
         }
     }
 
