@@ -39,6 +39,16 @@ impl Worth {
     }
 }
 
+/// What became of making one of an entry and what comes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absorbed {
+    Yes,
+    /// Too little of both together is stale.
+    Worthless,
+    /// They do not fit, or the entry is continued.
+    Impossible,
+}
+
 /// What an entry's records are, for whoever compacts it.
 struct Sifted<R> {
     /// Oldest first.
@@ -99,6 +109,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(all)
     }
 
+    /// How many of some records can be stale, at a glance: those that were removed, and those with a hash that looks like
+    /// another one's. `None` where payloads would have to tell.
+    fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Option<usize> {
+        let mut seen = [0_u64; 128];
+        let mut stale = 0;
+        for Moving { record, hash } in records {
+            // High bits are those of the entry.
+            let (word, bit) = (&mut seen[(hash >> 6) as usize % 128], 1 << (hash % 64));
+            stale += usize::from(record.dead || *word & bit != 0);
+            *word |= bit;
+        }
+        self.payloads().is_none().then_some(stale)
+    }
+
     /// Parts the records of an entry.
     fn sift(
         &self,
@@ -118,35 +142,41 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Makes one of an entry of the last level and of newer records that come to it, unless it is continued, when that is
-    /// worth it: written behind the others, they would take more runs. Whether it was.
+    /// worth it: written behind the others, they would take more runs.
     pub(super) fn absorb(
         &self,
         held: &Held<'_, M>,
         entry: EntryRef<'_>,
         coming: &[MovingOf<K, V>],
         worth: Worth,
-    ) -> Result<bool> {
+    ) -> Result<Absorbed> {
         if self.next_of(entry)?.is_some() {
-            return Ok(false);
+            return Ok(Absorbed::Impossible);
         }
         let before = self.state(entry)?.size + coming.len();
         let mut newest_first = Vec::with_capacity(before);
         newest_first.extend(coming.iter().rev());
         self.read_entry(entry, &mut newest_first, |_| true)?;
+        if self.stale_at_most(&newest_first).is_some_and(|n| !worth.is_met(before, before - n)) {
+            return Ok(Absorbed::Worthless);
+        }
         let Sifted { needed, dropped } =
             self.sift(&mut Newest::with_capacity(before), &newest_first)?;
+        if !worth.is_met(before, needed.len()) {
+            return Ok(Absorbed::Worthless);
+        }
         let fits = needed.len() <= self.shape.records();
         let saves =
             before > self.shape.records() || self.runs_for(needed.len()) < self.runs_for(before);
-        if !(fits && saves && worth.is_met(before, needed.len())) {
-            return Ok(false);
+        if !(fits && saves) {
+            return Ok(Absorbed::Impossible);
         }
         self.provide_now(&[(entry, needed.len())])?;
         self.counts.compactions.add(1);
         // They are still above, too: what is there twice is hidden once.
         self.rewrite(held, entry, &needed)?;
         dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
-        Ok(true)
+        Ok(Absorbed::Yes)
     }
 
     /// Drops what is stale in the last level.

@@ -15,6 +15,9 @@ const SAMPLES: u64 = 64;
 /// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
 /// costs searches more.
 const DUE_QUARTERS: u64 = 5;
+/// From so many quarters on its file grows ahead of time, by so many bytes for each entry that overflows.
+const AHEAD_QUARTERS: u64 = 4;
+const AHEAD_BYTES: u64 = 2 << 20;
 /// Entries of a chain that count for that: where keys crowd, more levels do not help.
 const COUNTED: usize = 3;
 
@@ -71,17 +74,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if level < self.level_count() {
             return Ok(true);
         }
-        if level == self.shape.max_levels() || !self.is_more_than_full(level)? {
+        if level == self.shape.max_levels() {
+            return Ok(false);
+        }
+        let quarters = self.quarters_full(level)?;
+        if quarters < DUE_QUARTERS {
+            if quarters >= AHEAD_QUARTERS && !self.pm.fence_syncs() {
+                self.grow_ahead(level);
+            }
             return Ok(false);
         }
         self.add_level(level)?;
         Ok(true)
     }
 
-    /// Whether the last level holds a good part more than fits without continuations, by a sample.
-    fn is_more_than_full(&self, level: usize) -> Result<bool> {
+    /// How many quarters of what fits into the last level without continuations it holds, by a sample.
+    fn quarters_full(&self, level: usize) -> Result<u64> {
         let (records, samples) = self.sampled(level)?;
-        Ok(records * 4 >= samples * self.shape.records() as u64 * DUE_QUARTERS)
+        Ok(records * 4 / (samples * self.shape.records() as u64))
+    }
+
+    /// Makes a part of the room for a level below the last one: whoever adds it need not wait for all of it.
+    fn grow_ahead(&self, level: usize) {
+        let bytes = self.shape.entries_above(level + 2) * ENTRY_BYTES;
+        let next = bytes.min(self.levels.len() + AHEAD_BYTES);
+        // For want of space there will be no level: that is told then.
+        let _ = self.pm.grow(&self.levels, next);
     }
 
     /// About how many records a level holds, stale ones included.

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::compact::Worth;
+use super::compact::{Absorbed, Worth};
 use super::core::{Core, EntryRef};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
@@ -551,10 +551,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(false);
             }
             let worth = if fits { Worth::Early } else { Worth::Full };
-            if self.absorb(held, first, records, worth)? {
+            let looked = self.absorb(held, first, records, worth)?;
+            if looked == Absorbed::Yes {
                 return Ok(true);
             }
-            if self.compact(held, first, worth)? {
+            // What is worthless with more that may be stale is so without.
+            if looked == Absorbed::Impossible && self.compact(held, first, worth)? {
                 continue;
             }
             if fits {
