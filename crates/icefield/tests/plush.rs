@@ -158,6 +158,31 @@ fn updates_take_bounded_space_at_every_stage() -> Check {
     Ok(())
 }
 
+/// The file of the levels grows before a level is added, so that nobody's put waits for all of its room.
+#[test]
+fn a_level_to_come_has_its_room_ahead() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("growing.ice");
+    let table = Plush::<u64, u64>::options().hash_seed([1, 2]).create(&path)?;
+    let look = || -> Result<_, std::io::Error> {
+        Ok((detail(&table, "levels"), std::fs::metadata(path.join("levels.ice"))?.len()))
+    };
+    let mut added = 0;
+    let (mut levels, mut bytes) = look()?;
+    for key in 0..200_000 {
+        table.put(key, key)?;
+        let now = look()?;
+        if now.0 > levels {
+            assert_eq!(now.1, bytes, "the put of key {key}, which added level {}", now.0);
+            added += 1;
+        }
+        (levels, bytes) = now;
+    }
+    println!("{added} levels added, {bytes} bytes");
+    assert!(added > 0);
+    Ok(())
+}
+
 /// What a crash takes of records without a log: none that a checkpoint, a migration or a clean end came after.
 #[test]
 fn unlogged_records_are_durable_after_a_checkpoint() -> Check {
