@@ -222,24 +222,13 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
             || judge_histories::<H>(&more, histories, changes))
 }
 
-/// Judges histories of several threads until enough images were, or none is left; whether something was noticed.
+/// Judges histories of several threads; whether something was noticed.
 fn judge_threads<H: Histories>(mutated: &CrashOptions, histories: u64) -> bool {
-    let (mut states, mut seed) = (0, mutated.seed);
-    for _ in 0..histories {
-        if states >= mutated.states {
-            break;
-        }
-        seed = mix(seed);
-        match H::together(seed, mutated) {
-            Ok(judged) => states += judged.states,
-            Err(_) => return true,
-        }
-    }
-    false
+    judge(mutated, histories, |seed| H::together(seed, mutated))
 }
 
-/// Judges histories until enough images were, or none is left; whether something was noticed. Only those that are worth
-/// it, by what they do without images, which is fast, and whether the mutation changed anything in them.
+/// Judges histories; whether something was noticed. Only those that are worth it, by what they do without images, which
+/// is fast, and whether the mutation changed anything in them.
 fn judge_histories<H: Histories>(
     mutated: &CrashOptions,
     histories: u64,
@@ -248,19 +237,28 @@ fn judge_histories<H: Histories>(
     let mutation = mutated.mutation.as_ref();
     let applied = || mutation.map(|mutation| mutation.applied());
     let dry = CrashOptions { samples: 0, ..mutated.clone() };
+    judge(mutated, histories, |seed| {
+        let before = applied();
+        let found = H::one(seed, &dry)?;
+        if worth(found, applied() != before) { H::one(seed, mutated) } else { Ok(found) }
+    })
+}
+
+/// Judges histories until enough images were, or none is left; whether one failed.
+fn judge(
+    mutated: &CrashOptions,
+    histories: u64,
+    mut one: impl FnMut(u64) -> Result<Judged, Failure>,
+) -> bool {
     let (mut states, mut seed) = (0, mutated.seed);
     for _ in 0..histories {
         if states >= mutated.states {
             break;
         }
         seed = mix(seed);
-        let before = applied();
-        let Ok(found) = H::one(seed, &dry) else { return true };
-        if worth(found, applied() != before) {
-            match H::one(seed, mutated) {
-                Ok(judged) => states += judged.states,
-                Err(_) => return true,
-            }
+        match one(seed) {
+            Ok(judged) => states += judged.states,
+            Err(_) => return true,
         }
     }
     false

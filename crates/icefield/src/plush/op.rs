@@ -284,13 +284,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Whether log records of an epoch have arrived in level 1.
-    pub(super) fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
-        let target = self.level_entry(1, self.shape.index(1, hash))?;
-        // Equal epochs have arrived, too: that is when the target took it over.
-        Ok(!epoch.is_after(self.state(target)?.epoch))
-    }
-
     /// The value's words of a key, without a lock.
     #[inline]
     pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<V::Words>> {

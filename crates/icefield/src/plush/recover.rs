@@ -188,6 +188,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
+    /// Whether log records of an epoch have arrived in level 1.
+    fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
+        let target = self.level_entry(1, self.shape.index(1, hash))?;
+        // Equal epochs have arrived, too: that is when the target took it over.
+        Ok(!epoch.is_after(self.state(target)?.epoch))
+    }
+
     /// Raises the epochs above those of all records in the logs.
     fn outlive_logs(&self) -> Result<()> {
         for log in 0..self.logs.count() {
