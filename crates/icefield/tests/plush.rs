@@ -14,6 +14,7 @@ use icefield::base::hash::HashKind;
 use icefield::pm::Medium;
 use icefield::pm::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Occupied, Plush, Shape};
+use icefield_testkit::rng::mix;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 
@@ -180,6 +181,26 @@ fn a_level_to_come_has_its_room_ahead() -> Check {
     }
     println!("{added} levels added, {bytes} bytes");
     assert!(added > 0);
+    Ok(())
+}
+
+/// Stale records fill the last level as new ones do; but no level will come for them.
+#[test]
+fn updates_make_no_room_for_a_level() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("updated.ice");
+    let table = Plush::<u64, u64>::options().capacity(1024).hash_seed([1, 2]).create(&path)?;
+    let bytes = || std::fs::metadata(path.join("levels.ice")).map(|file| file.len());
+    for records in [125_000, 250_000] {
+        let pairs: Vec<_> = (0..records).map(|n| (mix(n), n)).collect();
+        table.put_batch(&pairs)?;
+        let (before, levels) = (bytes()?, detail(&table, "levels"));
+        for _ in 0..4 {
+            table.put_batch(&pairs)?;
+        }
+        println!("{records} records in {levels} levels: {before} bytes");
+        assert_eq!((bytes()?, detail(&table, "levels")), (before, levels));
+    }
     Ok(())
 }
 

@@ -11,12 +11,13 @@ use crate::pm::alloc::Blocks;
 
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
-/// A level is added when the last one, whose entries are continued where they overflow, holds so many quarters of what
+/// A level is added when the last one, whose entries are continued where they overflow, holds so many eighths of what
 /// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
 /// costs searches more.
-const DUE_QUARTERS: u64 = 5;
-/// From so many quarters on its file grows ahead of time, by so many bytes for each entry that overflows.
-const AHEAD_QUARTERS: u64 = 4;
+const DUE_EIGHTHS: u64 = 10;
+/// From so many eighths on its file grows ahead of time, by so many bytes for each entry that overflows by new keys:
+/// updates bring the last level as far and no further.
+const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
 /// Entries of a chain that count for that: where keys crowd, more levels do not help.
 const COUNTED: usize = 3;
@@ -68,8 +69,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Adds a level below the last one when that is more than full. Whether there is one now.
-    pub(super) fn add_level_if_due(&self, level: usize) -> Result<bool> {
+    /// Adds a level below the last one when that is more than full; makes a part of its room when that is near, and the
+    /// table grows. Whether there is one now.
+    pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
         let _growing = lock(&self.pm, &self.growing);
         if level < self.level_count() {
             return Ok(true);
@@ -77,9 +79,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if level == self.shape.max_levels() {
             return Ok(false);
         }
-        let quarters = self.quarters_full(level)?;
-        if quarters < DUE_QUARTERS {
-            if quarters >= AHEAD_QUARTERS && !self.pm.fence_syncs() {
+        let eighths = self.eighths_full(level)?;
+        if eighths < DUE_EIGHTHS {
+            if grows && eighths >= AHEAD_EIGHTHS && !self.pm.fence_syncs() {
                 self.grow_ahead(level);
             }
             return Ok(false);
@@ -88,10 +90,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
-    /// How many quarters of what fits into the last level without continuations it holds, by a sample.
-    fn quarters_full(&self, level: usize) -> Result<u64> {
+    /// How many eighths of what fits into the last level without continuations it holds, by a sample.
+    fn eighths_full(&self, level: usize) -> Result<u64> {
         let (records, samples) = self.sampled(level)?;
-        Ok(records * 4 / (samples * self.shape.records() as u64))
+        Ok(records * 8 / (samples * self.shape.records() as u64))
     }
 
     /// Makes a part of the room for a level below the last one: whoever adds it need not wait for all of it.

@@ -562,7 +562,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if fits {
                 return Ok(false);
             }
-            match self.extend_or_deepen(held, level, first) {
+            let grows = !self.brings_updates(first, records);
+            match self.extend_or_deepen(held, level, first, grows) {
                 // Better late than never.
                 Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => {}
                 other => other?,
@@ -583,14 +584,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
-    /// Makes room where an entry of the last level has none, below it or behind it.
+    /// Makes room where an entry of the last level has none, below it or behind it; `grows` when that is for new keys.
     fn extend_or_deepen(
         &self,
         held: &Held<'_, M>,
         level: usize,
         first: EntryRef<'_>,
+        grows: bool,
     ) -> Result<()> {
-        if self.add_level_if_due(level)? {
+        if self.add_level_if_due(level, grows)? {
             return Ok(());
         }
         held.begin_change();
