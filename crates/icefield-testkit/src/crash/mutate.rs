@@ -75,8 +75,8 @@ pub(crate) struct Judged {
 
 /// Histories of something that can crash, with a site of its code mutated.
 pub(crate) trait Histories {
-    /// Runs the history of a seed, which looks only at crash points after the mutation has changed something; without
-    /// samples at none.
+    /// Runs the history of a seed, which looks only at crash points that the mutation may have changed something about;
+    /// without samples at none.
     fn one(seed: u64, options: &CrashOptions) -> Result<Judged, Failure>;
     /// The same of a history of several threads, each of which gives way to the others while what it has left out is
     /// missing; of nothing where there are none.
@@ -211,7 +211,7 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
         return true;
     }
     // Or threads that meet within a call, each time in another way.
-    if judge_threads::<H>(&mutated, options.histories) {
+    if judge(&mutated, options.histories, |seed| H::together(seed, &mutated)) {
         return true;
     }
     // Perhaps a later fence of the same call nearly always does what this one should have done, or it takes luck.
@@ -220,11 +220,6 @@ fn is_noticed<H: Histories>(options: &MutateOptions, mutation: &Arc<Mutation>) -
     mutation.applied() > 0
         && (judge_histories::<H>(&more, histories, |dry, _| dry.lasting > 0)
             || judge_histories::<H>(&more, histories, changes))
-}
-
-/// Judges histories of several threads; whether something was noticed.
-fn judge_threads<H: Histories>(mutated: &CrashOptions, histories: u64) -> bool {
-    judge(mutated, histories, |seed| H::together(seed, mutated))
 }
 
 /// Judges histories; whether something was noticed. Only those that are worth it, by what they do without images, which

@@ -38,13 +38,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Gives a new table the space of the buckets that so many records take, when level 1 will hold them all: else the
-    /// writes that fill it would wait for the files to grow.
-    pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
+    /// Has the memory of a new table there from the start, when so many records will fill its root: else the writes that
+    /// do would wait for its pages.
+    pub(super) fn populate_for(&self, records: u64) {
         if records >= (self.root.entries() * self.shape.records()) as u64 {
             self.root.populate();
             self.top_filters.populate();
         }
+    }
+
+    /// Gives a new table the space of the buckets that so many records take, when level 1 will hold them all: else the
+    /// writes that fill it would wait for the files to grow.
+    pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
         if self.level_count() > 1 {
             return Ok(());
         }

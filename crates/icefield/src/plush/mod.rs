@@ -163,7 +163,7 @@
 //! entry is full, and in batches and without a log, where writes share it; on disks those of up to 32 other root
 //! entries, too, which share the syncs; a cascade through the levels only where updates kept a root entry's log from
 //! lasting, or most of a table's entries overflow together in more than three levels. The file of a new level grows
-//! ahead, by 2 MiB for each entry that overflows; on disks at once, for whoever comes first. Who finds half of the last chunk of a log filled makes another one ready; on disks, and
+//! ahead, by 2 MiB for each entry that new keys overflow; on disks at once, for whoever comes first. Who finds half of the last chunk of a log filled makes another one ready; on disks, and
 //! of logs of fewer than four chunks, who finds all of it filled, while others of that log wait. It waits for those who
 //! write their last records to that one, and they wait for nobody. Locks
 //! are taken in this order: collecting, recycling, root entry (one; a window's and those of `together` are tried only),

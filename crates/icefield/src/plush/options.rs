@@ -261,6 +261,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, self.first_epoch));
         core.make_room_for(self.common.capacity)?;
         if !core.pm.fence_syncs() {
+            core.populate_for(self.common.capacity);
             core.reserve_buckets(self.common.capacity)?;
         }
         core.preallocate(self.preallocated)?;

@@ -11,11 +11,6 @@ use super::{HANG, Model, Sim, UNRECORDED, arena, image, mode};
 use crate::pm::{Cell128, Durability, LINE_BYTES, Medium, Region, SyncMode, arch};
 use crate::{Error, Result};
 
-/// Steps of others that a thread stands back for: what a longer operation takes.
-const STEPS_APART: u64 = 500;
-/// Times that it gives way meanwhile, at most.
-const WAITS_APART: u32 = 2_000;
-
 impl Sim {
     pub(super) fn unrecorded(&self, state: &State) -> Option<(&'static str, usize)> {
         if !state.recording {
@@ -69,23 +64,6 @@ impl Sim {
         let one_in = u64::from(self.0.yield_one_in.load(Ordering::Relaxed));
         if one_in > 0 && n.is_multiple_of(one_in) {
             (self.0.give_way)();
-        }
-    }
-
-    /// Lets the other threads go on for about an operation, or until they seem to wait: they may build on what the
-    /// mutation has left out while it is still missing.
-    #[cold]
-    fn stand_back(&self) {
-        let steps = || self.0.steps.load(Ordering::Relaxed);
-        let mut before = steps();
-        let (mut taken, mut waited) = (0, 0);
-        while taken < STEPS_APART && waited < WAITS_APART {
-            (self.0.give_way)();
-            let now = steps();
-            // Operations begin at zero.
-            taken += now.checked_sub(before).unwrap_or(now);
-            before = now;
-            waited += 1;
         }
     }
 

@@ -7,6 +7,8 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Sim;
+
 /// What stands at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SiteKind {
@@ -160,6 +162,31 @@ impl Mutator {
     pub(super) fn applied(&self) {
         if let Some(mutation) = &self.mutation {
             mutation.apply();
+        }
+    }
+}
+
+/// Steps of others that a thread stands back for: what a longer operation takes.
+const STEPS_APART: u64 = 500;
+/// Times that it gives way meanwhile, at most.
+const WAITS_APART: u32 = 2_000;
+
+impl Sim {
+    /// Lets the other threads go on for about an operation, or until they seem to wait: they may build on what the
+    /// mutation has left out while it is still missing.
+    #[cold]
+    pub(super) fn stand_back(&self) {
+        // Relaxed: an estimate.
+        let steps = || self.0.steps.load(Ordering::Relaxed);
+        let mut before = steps();
+        let (mut taken, mut waited) = (0, 0);
+        while taken < STEPS_APART && waited < WAITS_APART {
+            (self.0.give_way)();
+            let now = steps();
+            // Operations begin at zero.
+            taken += now.checked_sub(before).unwrap_or(now);
+            before = now;
+            waited += 1;
         }
     }
 }
