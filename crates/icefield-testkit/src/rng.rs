@@ -9,9 +9,14 @@ pub fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`].
+/// A stream of random words: xoshiro256++ by Blackman and Vigna, seeded through [`mix`]; or the choices that a fuzzer
+/// makes.
 #[derive(Clone, Debug)]
-pub struct Rng([u64; 4]);
+pub struct Rng {
+    state: [u64; 4],
+    /// Bytes that decide the first choices, last byte first.
+    tape: Vec<u8>,
+}
 
 impl Rng {
     /// The stream of `seed`.
@@ -23,7 +28,26 @@ impl Rng {
             *word = mix(n);
             n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
         }
-        Self(state)
+        Self { state, tape: Vec::new() }
+    }
+
+    /// A stream whose choices are read from `bytes`, as few bytes a choice as it needs, so that a fuzzer that changes a
+    /// byte changes one choice. After the last byte the stream goes on as that of seed 0.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self { tape: bytes.iter().rev().copied().collect(), ..Self::new(0) }
+    }
+
+    /// Whether bytes are left of those that [`Rng::of_bytes`] was given.
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        !self.tape.is_empty()
+    }
+
+    /// The number in the next `count` bytes.
+    #[cold]
+    fn from_tape(&mut self, count: usize) -> u64 {
+        (0..count).fold(0, |number, _| number << 8 | u64::from(self.tape.pop().unwrap_or(0)))
     }
 
     /// A stream of its own for part `part` of whatever `seed` drives.
@@ -34,7 +58,10 @@ impl Rng {
 
     /// The next word.
     pub fn word(&mut self) -> u64 {
-        let s = &mut self.0;
+        if self.has_bytes() {
+            return self.from_tape(8);
+        }
+        let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let t = s[1] << 17;
         s[2] ^= s[0];
@@ -48,6 +75,10 @@ impl Rng {
 
     /// A number below `limit`; 0 when `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
+        if self.has_bytes() {
+            let bytes = (u64::BITS - limit.saturating_sub(1).leading_zeros()).div_ceil(8);
+            return self.from_tape(bytes as usize) % limit.max(1);
+        }
         ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
     }
 
@@ -87,6 +118,19 @@ mod tests {
         };
         assert_eq!(stream(7), stream(7));
         assert_ne!(stream(7), stream(8));
+    }
+
+    #[test]
+    fn bytes_decide_one_choice_each() {
+        let mut rng = Rng::of_bytes(&[3, 250, 1, 0, 7]);
+        assert_eq!(
+            (rng.below(10), rng.below(256), rng.below(1), rng.below(1000)),
+            (3, 250, 0, 256)
+        );
+        assert!(rng.has_bytes());
+        assert_eq!(rng.below(2), 1);
+        assert!(!rng.has_bytes());
+        assert_eq!(rng.word(), Rng::new(0).word());
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl Cache {
         Ok(answer)
     }
 
-    /// Drops what is stale.
-    fn sweep(&self) -> icefield::Result<()> {
+    /// Drops the stale answers and returns how many there were.
+    fn sweep(&self) -> icefield::Result<usize> {
         let now = seconds();
         self.answers.retain(|_, value| {
             value.first_chunk().is_some_and(|stale| u64::from_le_bytes(*stale) > now)

@@ -163,6 +163,14 @@ pub trait Value: Data {}
 ///     fn from_word(word: u64) -> Option<Self> { u32::try_from(word).ok().map(OrderId) }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can be neither a key nor a value of this table",
+    label = "not a word: an integer, `bool`, `char`, a float as a value, or an array of at most 8 bytes",
+    note = "durable tables name the borrowed form, `str` for text and `[u8]` for bytes: `DashEh<str, [u8]>`",
+    note = "`Dlht`, `DlhtSet` and `JoinIndex` hold words only: use `DlhtMap` for other types, and \
+            `JoinIndex::<u64>::options().build_with_hash(..)` to join by byte keys",
+    note = "a newtype of at most 64 bits is a word once it implements `icefield::Word`"
+)]
 pub trait Word: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The type's name in superblocks and messages; a table opens only under the name it was created with.
     const TYPE: &'static str;

@@ -75,7 +75,7 @@ pub use plush::Shape;
 pub use plush::{Partition, Plush, PlushOptions};
 pub use pm::{Committed, Durability, SyncMode};
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, HeldKeys, Iter,
-    NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport, SalvageReport,
-    Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Exchanged,
+    HeldKeys, Iter, NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport,
+    SalvageReport, Stats, Table, TryInsert,
 };

@@ -96,6 +96,18 @@ impl<O: fmt::Debug> std::error::Error for Occupied<O> {}
 /// ```
 pub type TryInsert<V> = std::result::Result<(), Occupied<Owned<V>>>;
 
+/// The outcome of a compare-and-exchange: `Err` holds the value that was there instead, if there was one.
+///
+/// ```
+/// use icefield::{DashEh, Exchanged};
+/// let table = DashEh::<u64, str>::in_memory()?;
+/// table.put(1, "draft")?;
+/// let outcome: Exchanged<str> = table.compare_exchange(1, "final", "void")?;
+/// assert_eq!(outcome, Err(Some(String::from("draft"))));
+/// # Ok::<(), icefield::Error>(())
+/// ```
+pub type Exchanged<V> = std::result::Result<(), Option<Owned<V>>>;
+
 /// What a [`Table::compute`] closure decides.
 ///
 /// ```
@@ -651,7 +663,8 @@ pub trait Table: Send + Sync {
         f: impl FnMut(Option<&Self::Value>) -> Decision<Owned<Self::Value>>,
     ) -> Result<Computed<Owned<Self::Value>>>;
 
-    /// Replaces the value by `new` if it is `current`; `Err` holds what it was instead.
+    /// Replaces the value by `new` if it equals `current`; otherwise `Err` holds the present value, `None` when the key
+    /// is absent. Values of bytes are compared as a whole.
     ///
     /// # Errors
     /// As [`Table::try_insert`].
@@ -660,16 +673,13 @@ pub trait Table: Send + Sync {
         key: Arg<'_, Self::Key>,
         current: Arg<'_, Self::Value>,
         new: Arg<'_, Self::Value>,
-    ) -> Result<std::result::Result<(), Option<Owned<Self::Value>>>>
-    where
-        Self::Value: Word + Data<Owned = Self::Value>,
-    {
-        let (current, new) = (
-            <Self::Value as Data>::own(Self::Value::raw(current)),
-            Self::Value::own(Self::Value::raw(new)),
-        );
+    ) -> Result<Exchanged<Self::Value>> {
+        let (current, new) =
+            (Self::Value::own(Self::Value::raw(current)), Self::Value::own(Self::Value::raw(new)));
         let computed = self.compute(key, |value| match (value, &current, &new) {
-            (Some(value), Some(current), Some(new)) if value == current => Decision::Put(*new),
+            (Some(value), Some(current), Some(new)) if value.own_ref() == *current => {
+                Decision::Put(new.clone())
+            }
             _ => Decision::Keep,
         })?;
         Ok(match computed {
@@ -768,24 +778,26 @@ pub trait Table: Send + Sync {
         Ok(())
     }
 
-    /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+    /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it removed.
     ///
     /// # Errors
     /// As [`Table::remove`].
-    fn retain(&self, mut f: impl FnMut(Arg<'_, Self::Key>, &Self::Value) -> bool) -> Result<()> {
+    fn retain(&self, mut f: impl FnMut(Arg<'_, Self::Key>, &Self::Value) -> bool) -> Result<usize> {
+        let mut removed = 0;
         let mut next = Some(Cursor::START);
         while let Some(cursor) = next {
             let page = self.scan(cursor, SCAN_PAGE)?;
             for (key, _) in &page.records {
                 let key = Self::Key::arg(key);
-                self.compute(key, |value| match value {
+                let computed = self.compute(key, |value| match value {
                     Some(value) if !f(key, value) => Decision::Remove,
                     _ => Decision::Keep,
                 })?;
+                removed += usize::from(matches!(computed, Computed::Removed(_)));
             }
             next = page.next;
         }
-        Ok(())
+        Ok(removed)
     }
 
     /// [`Table::get`] of each key in order, memory latencies overlapped.

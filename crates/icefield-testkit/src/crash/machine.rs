@@ -177,7 +177,8 @@ impl<S: Subject> Machine for Whole<S> {
             let owned = S::Key::own(S::Key::raw(key));
             let number = owned.and_then(|key| S::Key::number(&key)).unwrap_or(FOREIGN);
             !number.is_multiple_of(divisor)
-        })
+        })?;
+        Ok(())
     }
 
     fn records(&self) -> Result<Vec<(u64, u64)>> {

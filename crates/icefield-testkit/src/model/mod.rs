@@ -56,7 +56,30 @@ where
     T: Table<Key: Sample, Value: Sample>,
     P: Place<T>,
 {
-    let steps = history(seed, length);
+    run_steps::<T, P>(seed, history(seed, length), place)
+}
+
+/// A history whose steps `bytes` choose: what a fuzzer runs. The same bytes always give the same history.
+///
+/// # Errors
+/// The first wrong answer, with a shortened history.
+pub fn scenario_of_bytes<T, P>(bytes: &[u8], place: impl Fn() -> P) -> Result<Counts, Failure>
+where
+    T: Table<Key: Sample, Value: Sample>,
+    P: Place<T>,
+{
+    run_steps::<T, P>(0, step::history_of_bytes(bytes, MOST_FUZZED_STEPS), place)
+}
+
+/// Steps of a history that bytes choose. A longer input is slower and finds no more.
+const MOST_FUZZED_STEPS: usize = 400;
+
+/// Runs `steps`, and shortens them if they fail.
+fn run_steps<T, P>(seed: u64, steps: Vec<Step>, place: impl Fn() -> P) -> Result<Counts, Failure>
+where
+    T: Table<Key: Sample, Value: Sample>,
+    P: Place<T>,
+{
     let attempt = |steps: &[Step]| guarded(NAME, seed, || run::run::<T, P>(seed, steps, place()));
     let failure = match attempt(&steps) {
         Ok(counts) => return Ok(counts),
@@ -109,6 +132,15 @@ mod tests {
             counts.reopens > 20 && counts.scans > 100 && counts.operations > 4000,
             "{counts:?}"
         );
+    }
+
+    #[test]
+    fn bytes_choose_histories() {
+        let bytes: Vec<u8> = (0..400).map(|at| crate::rng::mix(at) as u8).collect();
+        let run = |bug| scenario_of_bytes::<Toy, _>(&bytes, || ToyPlace(bug));
+        let counts = run(Bug::None).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(counts.operations > 50, "{counts:?}");
+        assert!(run(Bug::UpdateInserts).is_err());
     }
 
     #[test]

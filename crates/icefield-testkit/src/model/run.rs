@@ -218,11 +218,13 @@ where
 
     fn retain(&mut self, divisor: u64) -> Verdict {
         let keep = |key: u64| !key.is_multiple_of(divisor);
-        fine(self.table()?.retain(|key, _| {
+        let removed = fine(self.table()?.retain(|key, _| {
             let owned = T::Key::own(T::Key::raw(key));
             owned.and_then(|key| T::Key::number(&key)).is_none_or(keep)
         }))?;
+        let before = self.right.len();
         self.right.retain(|key, _| keep(key));
+        same(removed, before - self.right.len())?;
         self.len()
     }
 

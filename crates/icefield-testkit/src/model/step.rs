@@ -65,14 +65,26 @@ enum Mood {
 /// The steps of `seed`: stretches of growing, shrinking and mixed work over a universe of few or many keys.
 #[must_use]
 pub fn history(seed: u64, length: usize) -> Vec<Step> {
-    let mut rng = Rng::fork(seed, 1);
-    let mut draw = Draw { keys: *rng.pick(&[3, 12, 40, 150, 400]), fresh: 256, rng };
+    let mut draw = Draw::new(Rng::fork(seed, 1));
     let mut steps = Vec::with_capacity(length + 2);
     while steps.len() < length {
         let mood = *draw.rng.pick(&[Mood::Mixed, Mood::Growing, Mood::Growing, Mood::Shrinking]);
         for _ in 0..=draw.rng.index(length / 3 + 1) {
             steps.push(draw.step(mood));
         }
+    }
+    steps.extend([Step::Scan { page: 7 }, Step::Check]);
+    steps
+}
+
+/// The steps that `bytes` choose, at most `most` and two that look at the result.
+#[must_use]
+pub(super) fn history_of_bytes(bytes: &[u8], most: usize) -> Vec<Step> {
+    let mut draw = Draw::new(Rng::of_bytes(bytes));
+    let mut steps = Vec::new();
+    while draw.rng.has_bytes() && steps.len() < most {
+        let mood = *draw.rng.pick(&[Mood::Mixed, Mood::Growing, Mood::Shrinking]);
+        steps.push(draw.step(mood));
     }
     steps.extend([Step::Scan { page: 7 }, Step::Check]);
     steps
@@ -85,6 +97,10 @@ struct Draw {
 }
 
 impl Draw {
+    fn new(mut rng: Rng) -> Self {
+        Self { keys: *rng.pick(&[3, 12, 40, 150, 400]), fresh: 256, rng }
+    }
+
     /// A key of the universe; the extreme words are among them.
     fn key(&mut self) -> u64 {
         match self.rng.below(self.keys) {

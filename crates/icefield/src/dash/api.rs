@@ -9,7 +9,7 @@ use super::options::DashOptions;
 use super::{Dash, RecoveryReport};
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
-use crate::key::{Data, Key, Value, Word};
+use crate::key::{Data, Key, Value};
 use crate::pm::{Mapped, Medium};
 use crate::record::batch::BatchEngine;
 use crate::record::engine::{Engine, Mode};

@@ -410,20 +410,23 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.shrink()
     }
 
-    /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+    /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it removed.
     ///
     /// ```
     /// let table = icefield::Dlht::from_iter((0..10_u64).map(|key| (key, key)));
-    /// table.retain(|key, _| key % 2 == 0);
+    /// assert_eq!(table.retain(|key, _| key % 2 == 0), 5);
     /// assert_eq!(table.len(), 5);
     /// ```
-    pub fn retain(&self, mut f: impl FnMut(K, &V) -> bool) {
+    pub fn retain(&self, mut f: impl FnMut(K, &V) -> bool) -> usize {
+        let mut removed = 0;
         for (key, _) in self.iter() {
-            self.compute(key, |value| match value {
+            let computed = self.compute(key, |value| match value {
                 Some(value) if !f(key, value) => Decision::Remove,
                 _ => Decision::Keep,
             });
+            removed += usize::from(matches!(computed, Computed::Removed(_)));
         }
+        removed
     }
 
     /// Inserts `key` so that only its holder knows (§3.2.2): reads, updates and removals find it absent, other inserts

@@ -219,17 +219,15 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.clear());
     }
 
-    /// Keeps only the keys for which `f` says so. Each removal is an operation of its own.
+    /// Removes the keys for which `f` returns `false`, each by an operation of its own; returns how many it removed.
     ///
     /// ```
     /// let set: icefield::DlhtSet<u32> = (0..10).collect();
-    /// set.retain(|key| key % 2 == 0);
+    /// assert_eq!(set.retain(|key| key % 2 == 0), 5);
     /// assert_eq!(set.len(), 5);
     /// ```
-    pub fn retain(&self, mut f: impl FnMut(K) -> bool) {
-        for key in self.iter().filter(|key| !f(*key)) {
-            self.remove(key);
-        }
+    pub fn retain(&self, mut f: impl FnMut(K) -> bool) -> usize {
+        self.iter().filter(|key| !f(*key) && self.remove(*key)).count()
     }
 
     /// Hints that `key` will be asked for soon.

@@ -92,7 +92,7 @@ impl<M: Mode> Core<M> {
             match self.move_bin(index, bin) {
                 Ok(count) => moved += count,
                 Err(error) => {
-                    self.come_by_again(index, bin);
+                    // The rest is handed out again with this one.
                     result = Err(error);
                     break;
                 }
@@ -181,6 +181,8 @@ impl<M: Mode> Core<M> {
         if let Err(error) = self.copy_records(index, line, frozen, next, clear) {
             // Release (E1): the bin is as it was. Slots that were being reserved still are.
             line.0[HEADER].store(frozen.taken_back().0, Ordering::Release);
+            // Whoever was handed the bin meanwhile has passed it over.
+            self.come_by_again(index, bin);
             return Err(error);
         }
         if clear {

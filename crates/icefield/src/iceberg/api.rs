@@ -7,7 +7,7 @@ use std::path::Path;
 use super::options::IcebergOptions;
 use super::{Iceberg, RecoveryReport};
 use crate::Result;
-use crate::key::{Data, Key, Value, Word};
+use crate::key::{Data, Key, Value};
 use crate::pm::{Mapped, Medium};
 use crate::record::batch::BatchEngine;
 use crate::record::engine::{Engine, Mode};

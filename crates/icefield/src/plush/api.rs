@@ -9,7 +9,7 @@ use super::options::PlushOptions;
 use super::words::{RecordOf, first, raw_of};
 use super::{Plush, RecoveryReport};
 use crate::Result;
-use crate::key::{Data, Key, Raw, Value, Word};
+use crate::key::{Data, Key, Raw, Value};
 use crate::pm::{Committed, Mapped, Medium};
 use crate::record::Probe;
 use crate::record::engine::Mode;

@@ -259,28 +259,26 @@ macro_rules! public_face {
                 self.compute_one(key, f)
             }
 
-            /// Replaces the value by `new` if it is `current`; `Err` holds what it was instead.
+            /// Replaces the value by `new` if it equals `current`; otherwise `Err` holds the present value, `None` when
+            /// the key is absent. Values of bytes are compared as a whole.
             ///
             /// # Errors
             /// As [`try_insert`](Self::try_insert).
             ///
             /// ```
-            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
-            /// table.put(1, 10)?;
-            /// assert_eq!(table.compare_exchange(1, 10, 11)?, Ok(()));
-            /// assert_eq!(table.compare_exchange(1, 10, 12)?, Err(Some(11)));
+            #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, [u8]>::in_memory()?;")]
+            /// table.put(1, b"draft")?;
+            /// assert_eq!(table.compare_exchange(1, b"draft", b"final")?, Ok(()));
+            /// assert_eq!(table.compare_exchange(1, b"draft", b"void")?, Err(Some(b"final".to_vec())));
+            /// assert_eq!(table.compare_exchange(2, b"draft", b"final")?, Err(None));
             /// # Ok::<(), icefield::Error>(())
             /// ```
-            #[allow(clippy::type_complexity)]
             pub fn compare_exchange(
                 &self,
                 key: Arg<'_, K>,
                 current: Arg<'_, V>,
                 new: Arg<'_, V>,
-            ) -> Result<std::result::Result<(), Option<Owned<V>>>>
-            where
-                V: Word + Data<Owned = V>,
-            {
+            ) -> Result<$crate::table::Exchanged<V>> {
                 Table::compare_exchange(self, key, current, new)
             }
 
@@ -431,7 +429,8 @@ macro_rules! public_face {
                 self.make_room_for(additional)
             }
 
-            /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+            /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it
+            /// removed.
             ///
             /// # Errors
             /// As [`remove`](Self::remove).
@@ -439,11 +438,11 @@ macro_rules! public_face {
             /// ```
             #[doc = concat!(" let table = icefield::", stringify!($public), "::<u64, u64>::in_memory()?;")]
             /// table.put_batch(&[(1, 10), (2, 20)])?;
-            /// table.retain(|key, _| key == 2)?;
+            /// assert_eq!(table.retain(|key, _| key == 2)?, 1);
             /// assert_eq!(table.len()?, 1);
             /// # Ok::<(), icefield::Error>(())
             /// ```
-            pub fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<()> {
+            pub fn retain(&self, f: impl FnMut(Arg<'_, K>, &V) -> bool) -> Result<usize> {
                 Table::retain(self, f)
             }
 

@@ -511,19 +511,22 @@ macro_rules! calls {
                 $self.get_cloned(key)
             }
 
-            /// Keeps only the records for which `f` says so. Each removal is an operation of its own.
+            /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it
+            /// removed.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter((0..10).map(|key| (key, key)));
-            /// map.retain(|key, _| key % 2 == 0);
+            /// assert_eq!(map.retain(|key, _| key % 2 == 0), 5);
             /// assert_eq!(map.len(), 5);
             /// ```
-            pub fn retain(&$self, mut f: impl FnMut(&K, &V) -> bool) {
+            pub fn retain(&$self, mut f: impl FnMut(&K, &V) -> bool) -> usize {
                 let guard = $map.pin();
+                let mut removed = 0;
                 for (key, _) in $self.iter(&guard) {
                     let unwanted = |record: &Record<K, V>| !f(&record.key, &record.value);
-                    $map.take($namespace, key, unwanted, &guard);
+                    removed += usize::from($map.take($namespace, key, unwanted, &guard).is_some());
                 }
+                removed
             }
 
             /// Calls `f` with every record, as [`iter`](Self::iter) sees them, until it breaks.
