@@ -32,6 +32,19 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Whether it removes one pair of a key.
+    pub(super) fn removes_of(self, key: u64) -> bool {
+        matches!(self, Self::RemovePair(mine, _) if mine == key)
+    }
+
+    /// Of the pair, for changes of one.
+    pub(super) fn payload(self) -> u64 {
+        match self {
+            Self::Insert(_, payload) | Self::RemovePair(_, payload) => payload,
+            Self::Remove(_) => 0,
+        }
+    }
+
     pub(super) fn key(self) -> u64 {
         match self {
             Self::Insert(key, _) | Self::Remove(key) | Self::RemovePair(key, _) => key,
@@ -71,7 +84,8 @@ pub(super) struct Delta {
 /// What the delta store says of one key.
 #[derive(Default)]
 pub(super) struct KeyDelta {
-    pub(super) hides_all: bool,
+    /// All pairs of the base are hidden; how many there are.
+    pub(super) hides_all: Option<u64>,
     /// How many pairs of the base with these payloads are hidden.
     pub(super) hidden: HashMap<u64, u64>,
     pub(super) added: Vec<u64>,
@@ -80,7 +94,7 @@ pub(super) struct KeyDelta {
 impl KeyDelta {
     /// Whether a pair of the base is there; one that is hidden is hidden once.
     pub(super) fn shows(&mut self, payload: u64) -> bool {
-        if self.hides_all {
+        if self.hides_all.is_some() {
             return false;
         }
         match self.hidden.get_mut(&payload).filter(|count| **count > 0) {
@@ -91,6 +105,17 @@ impl KeyDelta {
             None => true,
         }
     }
+}
+
+/// What the delta store says of one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PairDelta {
+    /// It adds the pair.
+    Added,
+    /// It hides so many of the base.
+    Hidden(u64),
+    /// It hides all pairs of the key in the base.
+    AllHidden,
 }
 
 impl Delta {
@@ -123,10 +148,26 @@ impl Delta {
             match entry.effect {
                 Effect::Add => into.added.push(entry.payload),
                 Effect::Hide => *into.hidden.entry(entry.payload).or_default() += 1,
-                Effect::HideAll => into.hides_all = true,
+                Effect::HideAll => into.hides_all = Some(entry.payload),
                 Effect::Dead => {}
             }
         }
+    }
+
+    /// What there is about one pair.
+    pub(super) fn look_up_pair(&self, hash: u64, key: u64, payload: u64) -> PairDelta {
+        let mut known = PairDelta::Hidden(0);
+        for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
+            match (entry.effect, &mut known) {
+                (Effect::Add, _) if entry.payload == payload => return PairDelta::Added,
+                (Effect::Hide, PairDelta::Hidden(hidden)) if entry.payload == payload => {
+                    *hidden += 1
+                }
+                (Effect::HideAll, _) => known = PairDelta::AllHidden,
+                _ => {}
+            }
+        }
+        known
     }
 
     /// Makes room for so many entries more.
@@ -171,6 +212,31 @@ impl Delta {
                 if self.kill(hash, 1, added) == 0 {
                     self.push(hash, key, payload, Effect::Hide);
                 }
+            }
+        }
+    }
+
+    /// Removes pairs of one key that are there, in time of the key's entries and these; there is room for an entry each.
+    pub(super) fn remove_pairs(
+        &mut self,
+        hash: u64,
+        key: u64,
+        payloads: impl Iterator<Item = u64>,
+    ) {
+        let mut added = HashMap::<u64, Vec<usize>>::new();
+        for at in self.chain(hash) {
+            let entry = self.entries[at];
+            if entry.key == key && entry.effect == Effect::Add {
+                added.entry(entry.payload).or_default().push(at);
+            }
+        }
+        for payload in payloads {
+            match added.get_mut(&payload).and_then(Vec::pop) {
+                Some(at) => {
+                    self.dead += 1;
+                    self.entries[at].effect = Effect::Dead;
+                }
+                None => self.push(hash, key, payload, Effect::Hide),
             }
         }
     }

@@ -146,7 +146,7 @@ fn append_shown(old: &[u8], changes: &[Placed], out: &mut Vec<u8>) {
     let mut keys = std::collections::HashMap::<u64, KeyDelta>::new();
     for Placed { key, payload, effect, .. } in changes {
         match effect {
-            Effect::HideAll => keys.entry(*key).or_default().hides_all = true,
+            Effect::HideAll => keys.entry(*key).or_default().hides_all = Some(*payload),
             Effect::Hide => *keys.entry(*key).or_default().hidden.entry(*payload).or_default() += 1,
             Effect::Add | Effect::Dead => {}
         }

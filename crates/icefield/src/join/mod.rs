@@ -116,6 +116,7 @@ mod bitmap;
 mod build;
 mod by_group;
 mod check;
+mod copy;
 mod core;
 mod delta;
 mod hashed;

@@ -22,6 +22,7 @@ mod durability;
 mod faults;
 mod lengths;
 mod opening;
+mod refusals;
 mod space;
 
 const DATA: &str = "data.ice";
