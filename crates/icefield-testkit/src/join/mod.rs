@@ -4,6 +4,7 @@
 mod corrupt;
 mod crash;
 mod faults;
+mod forge;
 mod kill;
 mod large;
 mod model;

@@ -187,7 +187,11 @@ impl Delta {
         heads.resize(count, NONE);
         self.heads = heads;
         for at in 0..self.entries.len() {
-            let head = self.head(hash.word(self.entries[at].key));
+            let Entry { key, effect, .. } = self.entries[at];
+            if effect == Effect::Dead {
+                continue;
+            }
+            let head = self.head(hash.word(key));
             self.entries[at].next = self.heads[head];
             self.heads[head] = at as u32;
         }
@@ -239,17 +243,37 @@ impl Delta {
                 None => self.push(hash, key, payload, Effect::Hide),
             }
         }
+        // The dead leave the chain.
+        self.kill(hash, usize::MAX, |_| false);
     }
 
-    /// Ends at most `most` entries; how many there were.
+    /// Ends at most `most` entries; how many there were. Those that are dead leave the chain, so that a key that comes
+    /// and goes does not make it longer.
     fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
-        let found: Vec<usize> =
-            self.chain(hash).filter(|&at| which(&self.entries[at])).take(most).collect();
-        for &at in &found {
-            self.dead += u64::from(self.entries[at].effect != Effect::Dead);
-            self.entries[at].effect = Effect::Dead;
+        if self.heads.is_empty() {
+            return 0;
         }
-        found.len()
+        let head = self.head(hash);
+        let (mut killed, mut before, mut at) = (0, None, self.heads[head]);
+        while killed < most
+            && let Some(entry) = self.entries.get_mut(at as usize)
+        {
+            let next = entry.next;
+            if entry.effect != Effect::Dead && which(entry) {
+                entry.effect = Effect::Dead;
+                self.dead += 1;
+                killed += 1;
+            }
+            if entry.effect != Effect::Dead {
+                before = Some(at);
+            } else if let Some(before) = before {
+                self.entries[before as usize].next = next;
+            } else {
+                self.heads[head] = next;
+            }
+            at = next;
+        }
+        killed
     }
 
     fn push(&mut self, hash: u64, key: u64, payload: u64, effect: Effect) {
@@ -313,5 +337,44 @@ impl DeltaFilter {
 
     pub(super) fn bytes(&self) -> u64 {
         self.words.len() as u64 * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::hash::HashKind;
+
+    /// Lengths of chains are what changes and reads of a key take.
+    #[test]
+    fn the_dead_leave_their_chain() {
+        let hash = Hash::new(HashKind::Strong, [1, 2]);
+        let word = hash.word(7);
+        let mut delta = Delta::default();
+        let mut apply = |delta: &mut Delta, change| {
+            delta.reserve(&hash, 1).unwrap();
+            delta.apply(change, word, 3);
+            delta.chain(word).filter(|&at| delta.entries[at].key == 7).count()
+        };
+        for _ in 0..200 {
+            assert!(apply(&mut delta, Change::Insert(7, 1)) <= 2);
+            assert!(apply(&mut delta, Change::Remove(7)) <= 1);
+        }
+        for payload in 0..100 {
+            apply(&mut delta, Change::Insert(7, payload));
+            apply(&mut delta, Change::RemovePair(7, payload));
+        }
+        assert_eq!(apply(&mut delta, Change::Insert(7, 1)), 2, "the pair, and what hides the base");
+        assert_eq!((delta.living(), delta.bytes() > 0), (2, true));
+        let pairs = [1, 2, 2].into_iter();
+        delta.reserve(&hash, 3).unwrap();
+        delta.remove_pairs(word, 7, pairs);
+        let mut known = KeyDelta::default();
+        delta.look_up(word, 7, &mut known);
+        assert_eq!(
+            (known.added.len(), known.hidden.get(&2), known.hides_all),
+            (0, Some(&2), Some(3))
+        );
+        assert_eq!(delta.chain(word).count(), 3);
     }
 }

@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 /// Delta records that are always allowed, however small the base.
 const LEAST_LIMIT: u64 = 1024;
+/// More generations than an index comes to.
+const MOST_GENERATIONS: u64 = 1 << 62;
 /// How many changes ahead of a change the lines are asked for that it will touch.
 const AHEAD: usize = 16;
 /// The delta store's share of the base, unless somebody says otherwise.
@@ -83,6 +85,9 @@ impl<M: Medium> View<M> {
     /// A generation whose base is sealed, with an empty delta store.
     pub(super) fn fresh(frame: &Arc<Frame<M>>, root: Root) -> Result<Self> {
         let Frame { pm, identity, sums, limit, verify, .. } = &**frame;
+        if !(1..MOST_GENERATIONS).contains(&root.generation) {
+            return Err(impossible(pm, "number of the generation"));
+        }
         let bits = FilterBits::stored(root.filter_bits)
             .ok_or_else(|| impossible(pm, "number of filter bits"))?;
         let base = Base::open(pm, &root, identity.uuid, sums, *limit, *verify)?;
