@@ -70,7 +70,7 @@ fn integers_of_all_kinds_join_by_value() {
     assert!(joins == 64 && pairs > 100);
 }
 
-/// A CSV file without keys tells no type: every row of every file has no pair in it.
+/// The type of a CSV file without keys is unknown: a column of any type can be joined with its index.
 #[test]
 fn an_index_of_no_keys_joins_with_everything() {
     let place = Place::new();
@@ -97,7 +97,7 @@ fn an_index_of_no_keys_joins_with_everything() {
         ok(&place, &["join", "inspect", "i.ice"]);
         fs::remove_dir_all(place.path("i.ice")).unwrap();
     }
-    // One that was told its type keeps it.
+    // A type that was given is kept.
     build(&place, &["none.csv", "--on", "k", "--index", "i.ice", "--key-type", "integer"]);
     let refused = place.fails(1, &["join", "run", "texts.csv", "--index", "i.ice"]);
     assert!(refused.contains("integers are wanted"), "{refused}");

@@ -287,7 +287,7 @@ fn every_call_is_listed_as_changing_or_reading() {
         let twice = changing.iter().filter(|name| reading.contains(name)).map(name);
         faults.extend(twice.map(|name| format!("layers/calls.rs lists `{name}` twice")));
     }
-    // What is made durable or merged is a table on a medium.
+    // A type that can be synced or merged lives on a medium.
     for (owner, name) in found.iter().filter(|(_, name)| matches!(name.as_str(), "sync" | "merge"))
     {
         if calls::CALLS.iter().all(|calls| calls.owner != owner) {

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
-    /// None at all: a CSV file that has no key tells no type. Joins with every column, and finds nothing.
+    /// Of a CSV file without a key, whose type is therefore unknown. Joins with every column, without a pair.
     Unknown,
     /// Integers of any width, with or without a sign.
     Integers,
@@ -84,7 +84,7 @@ impl KeyType {
     /// That of a CSV file without keys.
     const UNKNOWN: Self = Self { values: Values::Unknown, stored: Stored::Signed };
 
-    /// Whether a column of such values may be joined with an index of these.
+    /// Returns whether a column of `values` can be joined with an index of this type.
     pub fn joins(self, values: Values) -> bool {
         self.values == Values::Unknown || self.values == values
     }

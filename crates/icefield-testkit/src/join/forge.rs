@@ -1,5 +1,5 @@
-//! Damage with checksums that fit: what somebody makes of an index who knows its form and its seed. Words of every
-//! structure get values at and beyond their limits, then each checksum above them is computed anew.
+//! Damage with right checksums, as an attacker makes it: the format and the seed are in the files. Words of every
+//! structure get values at and beyond their limits; then every checksum is computed again.
 
 use icefield::base::hash::{Hash, HashKind};
 use icefield::pm::superblock::{ROOT_OFFSET, TABLE_REGION};

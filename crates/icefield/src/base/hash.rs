@@ -70,7 +70,7 @@ const PI: [u64; 8] = [
     0x3F84_D5B5_B547_0917,
 ];
 
-/// A seed, as options hold it. Whoever knows it can choose keys that collide: `Debug` does not show it.
+/// A seed, as options hold it. `Debug` leaves it out: it allows choosing keys that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seed(pub(crate) [u64; 2]);
 

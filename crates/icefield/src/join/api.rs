@@ -402,9 +402,9 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.sync()
     }
 
-    /// Copies the index into a new directory at `path`, verifies the copy, and lets it appear all at once. Changes through
-    /// this handle wait meanwhile, probes do not. Beside another handle that changes the index, of whatever process,
-    /// nobody waits: the copy has a state that the index had during the call.
+    /// Copies the index into a new directory at `path`, verifies the copy, then gives it its name. Changes through this
+    /// handle wait meanwhile, probes do not. Where another handle changes the index, in this process or another, nothing
+    /// waits, and the copy has a state that the index had during the call.
     ///
     /// ```
     /// use icefield::JoinIndex;

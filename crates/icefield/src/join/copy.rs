@@ -1,8 +1,8 @@
-//! A copy of an index: one generation, with a beginning of its log.
+//! Backups: one generation, with a prefix of its log.
 //!
-//! Neither is ever changed: a base is sealed, and a log only grows. So nobody has to wait for a copy, and one that is
-//! made beside whoever merges is of a generation that was the present one. What names it is written anew: the words of
-//! the present one may be in the middle of a change.
+//! Neither changes: a base is sealed, and a log only grows. So a copy needs no lock, and beside a merge it holds a
+//! generation that was the present one. The superblock and the root words are written anew, because those of the source
+//! may be in the middle of a change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::pm::{Mapped, Medium, superblock};
 use crate::{Error, Result};
 
 impl<M: Medium> View<M> {
-    /// Copies this generation and the changes that it has now into a new index at `path`, closed, that appears when all
-    /// of it has been verified; how many bytes that are.
+    /// Copies this generation and its present changes into a new, closed index, which gets the name `path` when it has
+    /// been verified. Returns its bytes.
     pub(super) fn copy_to(&self, path: &Path, threads: usize) -> Result<u64> {
         let Frame { pm, identity, sums, limit, .. } = &*self.frame;
         let (root, changes) = (self.root, self.changes());
@@ -39,7 +39,7 @@ impl<M: Medium> View<M> {
         Ok(bytes)
     }
 
-    /// Names the file that was copied: the copy is gone.
+    /// Names the source's file in an error: the copy is gone.
     fn blame(&self, error: Error) -> Error {
         match error {
             Error::Corrupt { file, offset, detail } => {

@@ -37,8 +37,8 @@ pub enum OnFull {
     Refuse,
 }
 
-/// How to open the directory of an index again, for one that was opened beside whoever changes it. The directory is that
-/// of the frame, wherever its path leads by now.
+/// Opens the directory of an index again, for an index that was opened without the directory's lock. The directory is the
+/// frame's, not the one that its path leads to by now.
 pub(super) struct Reopen<M: Medium> {
     /// Finds the generation that is there by now.
     pub(super) look: Box<LookAgain<M>>,
@@ -46,9 +46,9 @@ pub(super) struct Reopen<M: Medium> {
     pub(super) take_over: Option<Box<TakeOver<M>>>,
 }
 
-/// What [`Reopen::look`] does.
+/// The type of [`Reopen::look`].
 type LookAgain<M> = dyn Fn(&Frame<M>) -> Result<Arc<View<M>>> + Send + Sync;
-/// What [`Reopen::take_over`] does.
+/// The type of [`Reopen::take_over`].
 type TakeOver<M> = dyn Fn(&Frame<M>) -> Result<Arc<Frame<M>>> + Send + Sync;
 
 /// An opened index.
@@ -180,7 +180,7 @@ impl<M: Medium> Core<M> {
         let mut writer = self.writer();
         if writer.is_none() {
             let view = self.view();
-            // What a child opened anew would be another handle's, beside the parent's.
+            // A forked child must not become a writer through the parent's handle.
             refuse_child(&view.frame.pm)?;
             let take_over = self.reopen.as_ref().and_then(|reopen| reopen.take_over.as_ref());
             let Some(take_over) = take_over else { return Err(Error::ReadOnly) };
@@ -301,8 +301,8 @@ impl<M: Medium> Core<M> {
         sound(&view.frame.pm)
     }
 
-    /// Runs `copy` with the generation that is the present one, while nobody changes it; how long changes waited here.
-    /// What another handle changes is looked for first, and never changed again once it is found.
+    /// Runs `copy` with the present generation, and returns how long changes through this handle waited. A handle that has
+    /// changed nothing looks for the present generation first: another handle may have merged.
     pub(super) fn with_present<T>(
         &self,
         copy: impl FnOnce(&View<M>) -> Result<T>,

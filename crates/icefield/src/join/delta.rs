@@ -32,12 +32,12 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Whether it removes one pair of a key.
+    /// Returns whether this removes one pair of `key`.
     pub(super) fn removes_of(self, key: u64) -> bool {
         matches!(self, Self::RemovePair(mine, _) if mine == key)
     }
 
-    /// Of the pair, for changes of one.
+    /// The payload; 0 for [`Change::Remove`].
     pub(super) fn payload(self) -> u64 {
         match self {
             Self::Insert(_, payload) | Self::RemovePair(_, payload) => payload,
@@ -107,14 +107,14 @@ impl KeyDelta {
     }
 }
 
-/// What the delta store says of one pair.
+/// The state of one pair in the delta store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PairDelta {
-    /// It adds the pair.
+    /// The store adds the pair.
     Added,
-    /// It hides so many of the base.
+    /// The store hides this number of equal pairs of the base.
     Hidden(u64),
-    /// It hides all pairs of the key in the base.
+    /// The store hides all pairs of the key in the base.
     AllHidden,
 }
 
@@ -154,7 +154,7 @@ impl Delta {
         }
     }
 
-    /// What there is about one pair.
+    /// Looks up one pair.
     pub(super) fn look_up_pair(&self, hash: u64, key: u64, payload: u64) -> PairDelta {
         let mut known = PairDelta::Hidden(0);
         for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
@@ -220,7 +220,8 @@ impl Delta {
         }
     }
 
-    /// Removes pairs of one key that are there, in time of the key's entries and these; there is room for an entry each.
+    /// Removes pairs of one key, all of which are present. The time is linear in the entries of the key and the pairs. The
+    /// caller has made room for an entry per pair.
     pub(super) fn remove_pairs(
         &mut self,
         hash: u64,
@@ -247,8 +248,8 @@ impl Delta {
         self.kill(hash, usize::MAX, |_| false);
     }
 
-    /// Ends at most `most` entries; how many there were. Those that are dead leave the chain, so that a key that comes
-    /// and goes does not make it longer.
+    /// Ends at most `most` entries and returns their number. Dead entries leave the chain: inserting and removing a key
+    /// repeatedly must not make it longer.
     fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
         if self.heads.is_empty() {
             return 0;

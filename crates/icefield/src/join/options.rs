@@ -169,9 +169,8 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Whether a build may replace an index that is at its path already, by a next generation of it: of the same keys'
-    /// type, atomically, beside readers of the present one. Without it, a build where an index is fails with
-    /// [`Error::AlreadyExists`].
+    /// Lets a build replace an index of the same key type that is at the path, atomically, by its next generation;
+    /// readers keep the generation that they have opened. Without this, the build fails with [`Error::AlreadyExists`].
     ///
     /// ```
     /// use icefield::{Error, JoinIndex};

@@ -46,7 +46,7 @@ const MOST_PASS: usize = 75;
 const BYPASSED: usize = 15;
 const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64));
 
-/// Where results go. Each call returns whether the key at `position` needs no more of its pairs.
+/// Where results go. Each call returns `true` when the other pairs of the key at `position` are not needed.
 pub(super) trait Sink {
     /// The records of `mask`'s even bits have the key: bit `2 * i` is record `first + i`.
     fn hits(
@@ -62,7 +62,8 @@ pub(super) trait Sink {
     fn gathered(&mut self, position: usize, payload: u64) -> bool;
 }
 
-/// Calls `visit` with the payloads of the records that [`Sink::hits`] names, until it returns `true`; whether it did.
+/// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns whether
+/// one did.
 #[inline(always)]
 fn any_payload(
     pm: &impl Medium,
@@ -245,7 +246,7 @@ impl<M: Medium> View<M> {
     }
 }
 
-/// Words for the marks of so many keys.
+/// Returns zero words with a bit for each key.
 pub(super) fn no_marks(keys: usize) -> Vec<AtomicU64> {
     (0..keys.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }

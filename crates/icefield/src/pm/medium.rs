@@ -78,8 +78,8 @@ pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
     }
 }
 
-/// Fails in a forked child, whose stores would meet those of its parent: for reads that finish what a crash or a writer
-/// has left. A reader finishes it in its own pages.
+/// Fails in a forked child, whose stores would meet those of its parent. Reads call this before they finish what a crash
+/// or a doubling has left; on a medium that is open for reading they finish it in private pages.
 pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {
     match pm.writable() {
         Err(error @ crate::Error::Forked) => Err(error),
@@ -383,8 +383,8 @@ pub trait Medium: Send + Sync + Sized + 'static {
         Err(crate::Error::Unsupported("this medium has no files to copy".into()))
     }
 
-    /// Begins a copy of the table at `path`: a new table directory with the first bytes of these regions and nothing else,
-    /// for its owner to complete and publish. The caller sees to it that nobody changes those bytes.
+    /// Begins a copy of the table at `path`: a new, unpublished table directory with the first bytes of the regions in
+    /// `parts`. The caller completes and publishes it, and keeps those bytes unchanged during the call.
     ///
     /// # Errors
     /// As [`Medium::backup_to`].

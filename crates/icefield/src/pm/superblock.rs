@@ -86,7 +86,7 @@ pub struct Identity {
     pub uuid: [u64; 2],
 }
 
-/// Without the seed: whoever knows it can choose keys that collide.
+/// Leaves out the seed, which allows choosing keys that collide.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")

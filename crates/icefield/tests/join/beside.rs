@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use icefield::{Durability, Error, JoinIndex};
 
-/// What a child of this program shall do, for [`beside_entry`].
+/// The variable with the orders of a child, which runs [`beside_entry`].
 const ORDERS: &str = "ICEFIELD_JOIN_BESIDE";
 /// The first key that a writer inserts, with the ones after it; no index has it before.
 const FIRST_KEY: u64 = 1 << 40;
@@ -23,7 +23,7 @@ fn child(orders: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Not a test of its own: this is where a child obeys its orders.
+/// The entry of a child with orders. Without orders it does nothing.
 #[test]
 fn beside_entry() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
@@ -102,7 +102,7 @@ fn copies_beside(merge_every: u64, copies: u32) {
     assert!(writer.try_wait().unwrap().is_none(), "the writer has ended");
     drop(writer.stdin.take());
     assert!(writer.wait().unwrap().success());
-    // What the handle itself shows is what it has opened.
+    // The handle itself keeps the generation that it has opened.
     assert_eq!(old.len(), KEYS);
     let end = JoinIndex::<u64>::open(&path).unwrap();
     assert!(end.check().unwrap().is_clean());

@@ -69,7 +69,7 @@ pub fn methods(sources: &[Source]) -> Vec<(String, String)> {
     found
 }
 
-/// Whether the first parameter of the function at token `index` is `self`.
+/// Returns whether the first parameter of the function at token `index` is `self`.
 fn takes_self(source: &Source, index: usize) -> bool {
     let rest = (index..source.tokens.len()).map(|index| source.text(index));
     let parameters = rest.skip_while(|text| *text != "(").skip(1);

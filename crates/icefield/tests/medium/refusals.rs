@@ -1,5 +1,5 @@
 //! Every changing call of every table, where it must be refused: in a forked child, on a handle that is open for
-//! reading, after a failed sync. What a forked child does, dropping its tables included, leaves the files alone.
+//! reading, after a failed sync. No call of a forked child, and no drop there, changes the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -17,7 +17,7 @@ use icefield::{
 #[path = "../layers/calls.rs"]
 mod calls;
 
-/// What a call answered, by the call's name.
+/// The results of calls, by name.
 type Answers = Vec<(&'static str, icefield::Result<()>)>;
 
 /// Why changes are refused.
@@ -33,7 +33,7 @@ impl Case {
     fn others(self, answers: &Answers) -> Vec<String> {
         let is_refused = |name: &str, answer: &icefield::Result<()>| match (self, answer) {
             (Self::Forked, Err(Error::Forked)) => true,
-            // What is open for reading has nothing to make durable.
+            // A reader has nothing to make durable.
             (Self::ReadOnly, Ok(())) => matches!(name, "sync" | "committed"),
             (Self::ReadOnly, Err(Error::ReadOnly)) => true,
             (Self::Poisoned, Err(Error::Poisoned)) => true,
@@ -75,7 +75,7 @@ macro_rules! common_calls {
 
 /// A table with all its changing calls.
 trait Subject: Sized {
-    /// Whose calls [`Subject::changes`] makes, by the names in [`calls::CALLS`].
+    /// The owners in [`calls::CALLS`] whose calls [`Subject::changes`] makes.
     const OWNERS: &'static [&'static str];
 
     fn make(path: &Path) -> Self;
@@ -140,7 +140,7 @@ macro_rules! table_of_records {
             }
 
             fn is_clean(&self) -> bool {
-                // Changes go on where the parent was not disturbed.
+                // The parent can still change the table.
                 (1000..3000).try_for_each(|key| self.put(key, key)).unwrap();
                 (0..3000).all(|key| self.get(key).unwrap() == Some(key))
                     && self.check().unwrap().is_clean()
@@ -160,7 +160,7 @@ table_of_records!(Plush, "Plush", |table| vec![
     ("bulk_load", table.bulk_load([(1, 2)])),
 ]);
 
-/// What a future is ready with; one that waits for somebody has not been refused.
+/// The output of a future that is ready. A pending one has not been refused.
 fn at_once(future: impl Future<Output = icefield::Result<()>>) -> icefield::Result<()> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -413,8 +413,7 @@ fn changes_through_the_common_traits_are_refused() {
     assert_eq!(made, traits.flat_map(|calls| calls.changing.iter().copied()).collect());
 }
 
-/// What waits to be given back when a process forks, the child leaves alone, and so do its reads of a table that was
-/// not closed and has to be recovered.
+/// A child that reads and drops a table frees nothing of what the parent has retired.
 fn a_child_reads_and_drops<T: Durable<Key = str, Value = [u8]>>(create: impl Fn(&Path) -> T) {
     let scratch = scratch();
     let path = scratch.path().join("t");
@@ -449,7 +448,7 @@ fn a_forked_child_leaves_tables_of_bytes_alone() {
     a_child_reads_and_drops(|path| Plush::<str, [u8]>::create(path).unwrap());
 }
 
-/// A copy of a table that is in use is what a crash leaves: it is recovered by whoever reads first.
+/// A copy of a table in use needs recovery, which a read of a forked child must not do.
 fn a_child_recovers_nothing<T: Durable<Key = u64, Value = u64>>(
     create: impl Fn(&Path) -> T,
     open: impl Fn(&Path) -> T,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Keys and seeds are secrets: whoever knows them can choose keys that collide.
+/// Keys and seeds are secrets: they allow choosing keys that collide.
 #[test]
 fn what_is_printed_tells_no_secret() {
     let hash = Hash::new(HashKind::Strong, [1, 2]);

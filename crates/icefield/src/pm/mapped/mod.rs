@@ -168,8 +168,8 @@ impl Mapped {
         Self::over(directory, io, &options, Permit::READ_ONLY)
     }
 
-    /// Opens the directory of this table again, wherever its path leads by now: for reading and writing, or for reading
-    /// beside whoever writes.
+    /// Opens the directory of this table again, not the one that its path leads to by now: for writing, or for reading
+    /// without a lock.
     ///
     /// # Errors
     /// As [`Mapped::open`]; [`Error::Unsupported`] for a table in memory.
@@ -323,7 +323,7 @@ impl Mapped {
         inside && self.backing() == Backing::Shared && self.file_of(region).is_ok_and(write)
     }
 
-    /// Fails in a forked child: what it did to the files would meet what its parent does. A reader's pages are its own.
+    /// Fails in a forked child, whose changes of the files would meet those of its parent. A reader's pages are private.
     fn refuse_child(&self) -> Result<()> {
         match self.permit.refusal() {
             Some(Refusal::Forked) if !self.read_only() => Err(Error::Forked),
