@@ -40,7 +40,7 @@ fn the_first_match_decides() {
     let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]);
     let index = options.build_on(sim.clone(), &OneKey(PAIRS)).unwrap();
     let all = lines(&sim, || assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS));
-    assert!(all > PAIRS / 4, "{all}");
+    assert!(all > PAIRS / 5, "{all}");
     assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
     assert!(lines(&sim, || assert_eq!(index.anti(&[7]).unwrap().count_ones(), 0)) < 10);
     // Also where the delta store has something to say of the key.
@@ -56,7 +56,7 @@ fn the_first_match_decides() {
     assert!(lines(&sim, || assert!(index.remove_pair(7, second).unwrap())) < 10);
     assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS - 2);
     // One that is not there, until the key's end.
-    assert!(lines(&sim, || assert!(!index.remove_pair(7, first).unwrap())) > PAIRS / 4);
+    assert!(lines(&sim, || assert!(!index.remove_pair(7, first).unwrap())) > PAIRS / 5);
     // A key that is removed again: its pairs of the base are not looked at again.
     assert_eq!(index.remove(7).unwrap(), PAIRS - 2);
     index.insert(7, 1).unwrap();

@@ -489,3 +489,24 @@ fn a_forked_child_recovers_nothing() {
     }
     each!(DashEh, DashLh, Iceberg, Plush);
 }
+
+/// A large generation that a merge replaces is unmapped by a thread, which a child does not have.
+#[test]
+fn a_forked_child_waits_for_no_thread_of_its_parent() {
+    let scratch = fast_scratch();
+    let path = scratch.path().join("i");
+    let keys: Vec<u64> = (0..1_000_000).collect();
+    let index = JoinIndex::<u64>::options().threads(2).build(&path, &keys, &keys).unwrap();
+    index.insert(1, 2).unwrap();
+    index.merge().unwrap();
+    let before = contents(&path);
+    // SAFETY: a bitwise copy, dropped in the child only, whose memory is its own.
+    let copy = std::mem::ManuallyDrop::new(unsafe { std::ptr::read(&raw const index) });
+    let status = in_fork(|| {
+        drop(std::mem::ManuallyDrop::into_inner(copy));
+        7
+    });
+    assert_eq!(status, 7);
+    assert!(contents(&path) == before, "a forked child has changed the files");
+    assert_eq!((index.len(), index.recovery().generation), (1_000_001, 1));
+}
