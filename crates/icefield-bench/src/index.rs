@@ -65,7 +65,8 @@ impl Design for SparHt {
     }
 
     fn build(&self, place: &Place, setup: Setup, keys: &[u64], threads: usize) -> Built {
-        let options = JoinOptions::default().hash_seed([setup.seed, !setup.seed]).threads(threads);
+        let seed = [setup.seed, !setup.seed];
+        let options = JoinOptions::default().replace(true).hash_seed(seed).threads(threads);
         let rows = Rows(keys);
         Ok(match place {
             Place::Memory => measured(options.build_in_memory_from(&rows)?),

@@ -70,6 +70,39 @@ fn integers_of_all_kinds_join_by_value() {
     assert!(joins == 64 && pairs > 100);
 }
 
+/// The type of a CSV file without keys is unknown: a column of any type can be joined with its index.
+#[test]
+fn an_index_of_no_keys_joins_with_everything() {
+    let place = Place::new();
+    place.file("none.csv", "k,b\n");
+    place.file("empty.csv", "k,b\n,x\n,y\n");
+    let rows: Vec<Vec<String>> =
+        [["ann", "1"], ["7", "2"], ["", "3"]].map(|row| row.map(str::to_owned).to_vec()).to_vec();
+    csv_file(&place, "texts.csv", "k,a", &rows);
+    let column: ArrayRef = Arc::new(StringArray::from(vec![Some("ann"), Some("7"), None]));
+    parquet(&place, "texts.parquet", vec![("k", column), ("a", names_column(&rows))]);
+    let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(0), Some(1), None]));
+    parquet(&place, "days.parquet", vec![("k", days), ("a", names_column(&rows))]);
+    for indexed in ["none.csv", "empty.csv"] {
+        let built = build(&place, &[indexed, "--on", "k", "--index", "i.ice"]);
+        assert!(built.contains("(no values)"), "{built}");
+        for probing in ["texts.csv", "texts.parquet", "days.parquet"] {
+            let run =
+                |more: &[&str]| joined(&place, &[&[probing, "--index", "i.ice"], more].concat());
+            assert_eq!(run(&["--count"]).trim(), "0", "{probing} {indexed}");
+            assert_eq!(run(&["--anti"]).lines().count(), 1 + rows.len(), "{probing} {indexed}");
+            assert_eq!(run(&["--semi"]).lines().count(), 1, "{probing} {indexed}");
+            assert_eq!(run(&["--select", "a,right.b"]).lines().count(), 1, "{probing} {indexed}");
+        }
+        ok(&place, &["join", "inspect", "i.ice"]);
+        fs::remove_dir_all(place.path("i.ice")).unwrap();
+    }
+    // A type that was given is kept.
+    build(&place, &["none.csv", "--on", "k", "--index", "i.ice", "--key-type", "integer"]);
+    let refused = place.fails(1, &["join", "run", "texts.csv", "--index", "i.ice"]);
+    assert!(refused.contains("integers are wanted"), "{refused}");
+}
+
 #[test]
 fn strings_join_by_their_bytes() {
     let place = Place::new();

@@ -4,12 +4,19 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
-use icefield::{AnyTable, Durability, Error, JoinIndex, JoinSource, MergeKind, OnFull};
+use icefield::{Durability, Error, JoinIndex, JoinSource, MergeKind, OnFull};
 use icefield_testkit::crash::CrashOptions;
 use icefield_testkit::kill::ORDERS_VARIABLE;
 use icefield_testkit::rng::mix;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{Failure, join};
+
+#[path = "join/beside.rs"]
+mod beside;
+#[path = "join/many.rs"]
+mod many;
+#[path = "join/options.rs"]
+mod options;
 
 fn shown<T>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|failure| panic!("{failure}"))
@@ -245,23 +252,6 @@ fn readers_and_one_writer_share_an_index() {
     late.insert(5, 50).unwrap();
     assert_eq!((late.len(), late.generation()), (5, 3));
     assert_eq!(late.uuid(), reader.uuid());
-}
-
-#[test]
-fn a_build_replaces_an_index_and_nothing_else() {
-    let scratch = Scratch::new().expect("a scratch directory");
-    let path = scratch.path().join("index");
-    drop(JoinIndex::build(&path, &[1_u64], &[10]).unwrap());
-    let index = JoinIndex::build(&path, &[2_u64, 3], &[20, 30]).unwrap();
-    assert_eq!((index.generation(), index.probe_count(&[1, 2, 3]).unwrap()), (2, 2));
-    assert!(matches!(JoinIndex::<u64>::build(&path, &[1], &[]), Err(Error::InvalidOption { .. })));
-    assert!(matches!(JoinIndex::<i64>::open(&path), Err(Error::TypeMismatch { .. })));
-    assert!(AnyTable::open_read_only(&path).is_err());
-    drop(index);
-    let table = scratch.path().join("table");
-    drop(icefield::DashEh::<u64, u64>::options().create(&table).unwrap());
-    assert!(matches!(JoinIndex::build(&table, &[1_u64], &[1]), Err(Error::TypeMismatch { .. })));
-    assert!(icefield::DashEh::<u64, u64>::open(&table).is_ok());
 }
 
 #[test]

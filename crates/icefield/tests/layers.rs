@@ -1,6 +1,8 @@
 //! The house rules that a compiler does not check, read off the text of the sources: who imports whom, where code that
 //! depends on the processor or on loom may stand, and a few matters of style.
 
+#[path = "layers/calls.rs"]
+mod calls;
 #[path = "layers/examples.rs"]
 mod examples;
 #[path = "layers/orderings.rs"]
@@ -264,6 +266,37 @@ fn exported_types_and_calls_show_themselves() {
 #[test]
 fn orderings_have_reasons() {
     assert_none(orderings::faults(&library()));
+}
+
+/// A call that no list names would be missing where changes must be refused.
+#[test]
+fn every_call_is_listed_as_changing_or_reading() {
+    let found = examples::methods(&library());
+    let of = |owner: &str| {
+        let mine = found.iter().filter(|(found, _)| found == owner);
+        mine.map(|(_, name)| name.as_str()).collect::<Vec<_>>()
+    };
+    let mut faults = Vec::new();
+    for calls::Calls { owner, changing, reading } in calls::CALLS {
+        let (found, listed) = (of(owner), [*changing, *reading].concat());
+        let name = |name: &&str| format!("{owner}::{name}");
+        let new = found.iter().filter(|name| !listed.contains(*name)).map(name);
+        faults.extend(new.map(|name| format!("layers/calls.rs does not list `{name}`")));
+        let gone = listed.iter().filter(|name| !found.contains(name)).map(name);
+        faults.extend(gone.map(|name| format!("layers/calls.rs lists `{name}`, which is no call")));
+        let twice = changing.iter().filter(|name| reading.contains(name)).map(name);
+        faults.extend(twice.map(|name| format!("layers/calls.rs lists `{name}` twice")));
+    }
+    // A type that can be synced or merged lives on a medium.
+    for (owner, name) in found.iter().filter(|(_, name)| matches!(name.as_str(), "sync" | "merge"))
+    {
+        if calls::CALLS.iter().all(|calls| calls.owner != owner) {
+            faults.push(format!(
+                "layers/calls.rs does not list the calls of `{owner}`, which has `{name}`"
+            ));
+        }
+    }
+    assert_none(faults);
 }
 
 /// The designs that have a name in files, and the scenarios that say for each how often they run.

@@ -32,6 +32,7 @@ Examples:
 Keys are integers (8 to 64 bits, with or without a sign, compared by value), dates, timestamps, strings
 and bytes; floats are refused. A row whose key is null (an empty field of CSV) is not indexed. The keys
 of CSV are integers if all of them are, and written plainly (007 is not), else strings; --key-type says.
+An index of no keys at all joins with every column: no row has a pair.
 The key column is in memory while the index is built: 8 bytes a row, or for strings their bytes and 32.
 The index appears all at once, complete and durable; Ctrl-C or a crash leaves what was there before.";
 

@@ -17,6 +17,8 @@ use crate::failure::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
+    /// Of a CSV file without a key, whose type is therefore unknown. Joins with every column, without a pair.
+    Unknown,
     /// Integers of any width, with or without a sign.
     Integers,
     /// Strings and bytes.
@@ -40,6 +42,7 @@ pub enum Values {
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Unknown => "no values",
             Self::Integers => "integers",
             Self::Texts => "strings or bytes",
             Self::Days => "dates in days",
@@ -78,6 +81,14 @@ pub struct KeyType {
 }
 
 impl KeyType {
+    /// That of a CSV file without keys.
+    const UNKNOWN: Self = Self { values: Values::Unknown, stored: Stored::Signed };
+
+    /// Returns whether a column of `values` can be joined with an index of this type.
+    pub fn joins(self, values: Values) -> bool {
+        self.values == Values::Unknown || self.values == values
+    }
+
     /// Strings.
     pub const TEXTS: Self = Self { values: Values::Texts, stored: Stored::Hashes };
 
@@ -114,7 +125,7 @@ impl KeyType {
         let timestamp = |unit| Some(DataType::Timestamp(unit, None));
         let instant = |unit| Some(DataType::Timestamp(unit, Some("+00:00".into())));
         match self.values {
-            Values::Integers | Values::Texts => None,
+            Values::Unknown | Values::Integers | Values::Texts => None,
             Values::Days => Some(DataType::Date32),
             Values::DateMillis => Some(DataType::Date64),
             Values::LocalSeconds => timestamp(TimeUnit::Second),
@@ -131,6 +142,9 @@ impl KeyType {
     /// A column as the index wants it: `Int64`, `UInt64` or `LargeBinary`. Null is what is null there, and integers
     /// that the index cannot have: they equal none of its keys.
     pub fn keys(self, column: &ArrayRef) -> Result<ArrayRef, Failure> {
+        if self.values == Values::Unknown {
+            return Ok(Arc::new(Int64Array::new_null(column.len())));
+        }
         let column = match column.data_type() {
             DataType::Dictionary(_, values) => &cast(column, values)?,
             _ => column,
@@ -144,7 +158,7 @@ impl KeyType {
 
     /// As [`keys`](Self::keys), of texts; the place of the first that is nothing of the kind, else.
     pub fn keys_of_texts(self, column: &ArrayRef) -> Result<Result<ArrayRef, usize>, Failure> {
-        if self.values == Values::Texts {
+        if matches!(self.values, Values::Texts | Values::Unknown) {
             return self.keys(column).map(Ok);
         }
         let texts = texts(column)?;
@@ -246,6 +260,7 @@ fn shortened(text: &str) -> String {
 /// Finds out, text by text, as what the keys of a CSV file are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
+    has_keys: bool,
     has_texts: bool,
     has_negative: bool,
     has_large: bool,
@@ -254,12 +269,13 @@ pub struct Guess {
 impl Guess {
     /// Of nothing.
     pub fn new() -> Self {
-        Self { has_texts: false, has_negative: false, has_large: false }
+        Self { has_keys: false, has_texts: false, has_negative: false, has_large: false }
     }
 
     /// Looks at more keys.
     pub fn look(&mut self, texts: &StringArray) {
         for text in texts.iter().flatten() {
+            self.has_keys = true;
             match text.parse::<i64>() {
                 Ok(number) => self.has_negative |= number < 0,
                 Err(_) if text.parse::<u64>().is_ok() => self.has_large = true,
@@ -272,6 +288,9 @@ impl Guess {
 
     /// As what keys like those are stored: as texts unless all are integers that one type has.
     pub fn key_type(self) -> KeyType {
+        if !self.has_keys {
+            return KeyType::UNKNOWN;
+        }
         let fit_no_type = self.has_large && self.has_negative;
         if self.has_texts || fit_no_type { KeyType::TEXTS } else { self.integers() }
     }
@@ -307,7 +326,7 @@ mod tests {
     #[test]
     fn integers_are_guessed_only_where_nothing_is_lost() {
         let integers = |stored| KeyType { values: Values::Integers, stored };
-        assert_eq!(guessed(&[]), integers(Stored::Signed));
+        assert_eq!(guessed(&[]), KeyType::UNKNOWN);
         assert_eq!(guessed(&["0", "-9223372036854775808"]), integers(Stored::Signed));
         assert_eq!(guessed(&["0", "18446744073709551615"]), integers(Stored::Unsigned));
         for texts in [

@@ -167,7 +167,7 @@ fn refuse_other_values(
     let name = field.name();
     let here = KeyType::of(field.data_type())
         .map_err(|reason| Failure::Usage(format!("{path}: `{name}`: {reason}")))?;
-    if here.values == stamp.key.values {
+    if stamp.key.joins(here.values) {
         return Ok(());
     }
     Err(Failure::Usage(format!(

@@ -4,11 +4,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use icefield::pm::Medium;
 use icefield::pm::sim::{Image, Pool, Sim, SimOptions};
 use icefield::{Error, JoinIndex};
 
+use super::forge::forge;
 use super::options;
 use super::steps::{Pairs, Step, Trouble, first_pairs};
 use crate::corrupt::damage::Directory;
@@ -90,9 +92,14 @@ pub fn corrupt(seed: u64, mutations: u64) -> Result<Counts, Failure> {
         let variant = rng.index(bases.len());
         let (base, pairs) = &bases[variant];
         let mut image = base.clone();
-        let how = damage_some(&mut image, &mut rng.pick(&bases).0.clone(), &mut rng);
-        let outcome = guarded_use(variant as u64, &image, pairs, n, &pool);
-        counts.count(outcome, || format!("mutation {n}: {how}"));
+        let forged = rng.one_in(2);
+        let how = match forged {
+            true => forge(&mut image, &mut rng),
+            false => damage_some(&mut image, &mut rng.pick(&bases).0.clone(), &mut rng),
+        };
+        let verify = !forged || rng.one_in(2);
+        let outcome = guarded_use(variant as u64, &image, pairs, n, verify, &pool);
+        counts.count(judged(outcome, forged), || format!("mutation {n}: {how}"));
     }
     Ok(counts)
 }
@@ -114,18 +121,23 @@ pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, 
         let variant = rng.index(bases.len());
         let (base, pairs) = &bases[variant];
         let mut files = base.clone();
-        let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
+        let forged = rng.one_in(2);
+        let how = match forged {
+            true => forge(&mut files, &mut rng),
+            false => damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng),
+        };
+        let verify = !forged || rng.one_in(2);
         write_directory(&path, &files).map_err(fault)?;
         let (opened, pairs) = (path.clone(), Arc::clone(pairs));
         let used = within(PATIENCE, move || {
-            use_damaged(&pairs, || options(variant as u64).verify(true).open(&opened))
+            use_damaged(&pairs, || options(variant as u64).verify(verify).open(&opened))
         });
         let outcome = used.unwrap_or_else(|ending| match ending {
             Ending::Panicked(text) => Outcome::Panicked(text),
             Ending::Stuck => Outcome::Hung("it did not end".to_owned()),
         });
         let hung = matches!(outcome, Outcome::Hung(_));
-        counts.count(outcome, || format!("mutation {n} of files: {how}"));
+        counts.count(judged(outcome, forged), || format!("mutation {n} of files: {how}"));
         if hung {
             // Its thread still has the files.
             return Ok(counts);
@@ -135,9 +147,24 @@ pub fn corrupt_files(seed: u64, mutations: u64, place: &Path) -> Result<Counts, 
     Ok(counts)
 }
 
-fn guarded_use(variant: u64, image: &Image, pairs: &Pairs, seed: u64, pool: &Pool) -> Outcome {
+/// With checksums that fit, other pairs may be in it than were.
+fn judged(outcome: Outcome, forged: bool) -> Outcome {
+    match outcome {
+        Outcome::WrongRead(_) if forged => Outcome::Noticed,
+        outcome => outcome,
+    }
+}
+
+fn guarded_use(
+    variant: u64,
+    image: &Image,
+    pairs: &Pairs,
+    seed: u64,
+    verify: bool,
+    pool: &Pool,
+) -> Outcome {
     let sim = Sim::from_image(image, looking(seed, pool));
-    let open = || options(variant).verify(true).open_on(sim);
+    let open = || options(variant).verify(verify).open_on(sim);
     match catch_unwind(AssertUnwindSafe(|| use_damaged(pairs, open))) {
         Ok(outcome) => outcome,
         Err(payload) => {
@@ -166,7 +193,18 @@ fn use_damaged<M: Medium>(
     let right = asked().run(&index, pairs);
     // Whatever a caller may do next must not panic either, in what is there.
     let _ = index.insert(1, 1).and_then(|()| index.remove(2)).and_then(|_| index.merge());
-    let _ = index.stats();
+    let _ = (index.stats(), index.remove_pair(1, 1));
+    // Nor in functions of the caller's that change what they are shown.
+    let shown = AtomicU64::new(0);
+    let change = |key: u64, payload: u64| {
+        // Relaxed: any of them will do.
+        if shown.fetch_add(1, Ordering::Relaxed) % 64 < 2 {
+            let _ = index.insert(key, payload).and_then(|()| index.remove_pair(key, payload));
+            let _ = index.remove(payload).and_then(|_| index.merge());
+        }
+    };
+    let _ = index.probe(&(0..KEYS).collect::<Vec<_>>(), |at, payload| change(at as u64, payload));
+    let _ = index.for_each(change);
     match right {
         Ok(()) if noticed => Outcome::Noticed,
         Ok(()) => Outcome::Unnoticed,

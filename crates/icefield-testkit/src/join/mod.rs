@@ -4,6 +4,7 @@
 mod corrupt;
 mod crash;
 mod faults;
+mod forge;
 mod kill;
 mod large;
 mod model;
@@ -78,6 +79,7 @@ fn options(variant: u64) -> JoinOptions<u64> {
         .hash(hash)
         .hash_seed([variant, 0x1CE])
         .threads(1)
+        .replace(true)
         .delta_limit([6, 20, 100, 1000][(variant / 3 % 4) as usize])
         .filter_bits_per_key([11, 0, 4, 64, 16][(variant % 5) as usize])
 }

@@ -16,6 +16,7 @@
 //! Which bits a table uses: the highest ones for directories, those in the middle for buckets, the lowest eight for
 //! fingerprints. They are independent enough for that; the tests below measure it.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 /// Which hash function a table uses.
@@ -69,12 +70,29 @@ const PI: [u64; 8] = [
     0x3F84_D5B5_B547_0917,
 ];
 
+/// A seed, as options hold it. `Debug` leaves it out: it allows choosing keys that collide.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seed(pub(crate) [u64; 2]);
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(..)")
+    }
+}
+
 /// A hash function with its seed worked in. Small and `Copy`: keep it where the operations are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Hash {
     keys: [u64; 6],
     /// All ones but for the kinds for tests: cheaper than a branch in every operation.
     mask: u64,
+}
+
+/// Without the keys, as [`Seed`].
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hash").finish_non_exhaustive()
+    }
 }
 
 impl Hash {

@@ -10,7 +10,7 @@ use super::{Dash, RecoveryReport};
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
 use crate::key::{Data, Key, Value};
-use crate::pm::{Mapped, Medium};
+use crate::pm::{Mapped, Medium, sound};
 use crate::record::batch::BatchEngine;
 use crate::record::engine::{Engine, Mode};
 use crate::record::face::public_face;
@@ -87,7 +87,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     fn sync_now(&self) -> Result<()> {
-        Ok(())
+        sound(&self.core.pm)
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {

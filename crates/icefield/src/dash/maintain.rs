@@ -14,7 +14,7 @@ use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};
 use crate::pm::blob::{BlobRef, Owner};
-use crate::pm::{Medium, superblock};
+use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::engine::Engine;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
@@ -287,6 +287,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
+        // The locks of buckets are in the files.
+        refuse_child(&core.pm)?;
         self.directory.without_splits(|| {
             let paused = Instant::now();
             let segments = self.directory.check(core, &mut |_| {})?;

@@ -18,7 +18,7 @@ use super::kinds::Kinds;
 use super::layout::{Bucket, SLOTS};
 use super::segment::{Core, Segment};
 use crate::base::version_lock;
-use crate::pm::Medium;
+use crate::pm::{Medium, refuse_child};
 use crate::{Error, Result};
 
 /// Nobody has touched the segment in this session.
@@ -45,6 +45,7 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
     let Some(state) = core.touched.get(id as usize) else {
         return Err(core.corrupt(&core.segments, 0, format!("segment {id} lies outside the file")));
     };
+    refuse_child(&core.pm)?;
     let segment = core.segment(id)?;
     let Some(mark) = Mark::take(&core.pm, state) else { return Ok(true) };
     match directory.settle(core, id, mark.is_fresh())? {

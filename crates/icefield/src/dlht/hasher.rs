@@ -1,6 +1,6 @@
 //! From a key's word to its bin, and the order in which a scan goes through the bins.
 
-use crate::base::hash::{Hash, HashKind, random_seed};
+use crate::base::hash::{Hash, HashKind, Seed, random_seed};
 
 /// How keys are spread over bins.
 ///
@@ -35,8 +35,8 @@ pub(super) struct Hasher {
 }
 
 impl Hasher {
-    pub(super) fn new(kind: DlhtHash, seed: Option<[u64; 2]>) -> Self {
-        let seed = seed.unwrap_or_else(random_seed);
+    pub(super) fn new(kind: DlhtHash, seed: Option<Seed>) -> Self {
+        let seed = seed.map_or_else(random_seed, |Seed(seed)| seed);
         let (kind, modulo) = match kind {
             DlhtHash::Strong => (HashKind::Strong, false),
             DlhtHash::Modulo => (HashKind::Strong, true),
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn bins_and_order_agree() {
         for kind in [DlhtHash::Strong, DlhtHash::Modulo] {
-            let hasher = Hasher::new(kind, Some([1, 2]));
+            let hasher = Hasher::new(kind, Some(Seed([1, 2])));
             for bits in [0_u32, 1, 5, 20] {
                 let mask = (1_u64 << bits) - 1;
                 for key in (0..500).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (i % 50))

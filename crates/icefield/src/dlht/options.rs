@@ -7,6 +7,7 @@ use super::core::Core;
 use super::mode::{Mode, Shared};
 use super::plan::Plan;
 use super::{DlhtHash, DlhtTable};
+use crate::base::hash::Seed;
 use crate::key::{Key, Word};
 use crate::pm::FaultPlan;
 use crate::{Error, Result};
@@ -67,7 +68,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
     /// ```
     #[must_use]
     pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
-        self.plan.seed = Some(seed);
+        self.plan.seed = Some(Seed(seed));
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::DlhtHash;
 use super::hasher::Hasher;
 use super::index::{Entry, Index, Size};
+use crate::base::hash::Seed;
 use crate::pm::FaultPlan;
 use crate::{Error, Result};
 
@@ -23,7 +24,7 @@ const MAX_LINKS: f64 = (u32::MAX - 2) as f64;
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) hash: DlhtHash,
-    pub(super) seed: Option<[u64; 2]>,
+    pub(super) seed: Option<Seed>,
     /// Link buckets per bin.
     pub(super) link_ratio: f64,
     /// Whether inserts that find no room are refused.

@@ -8,7 +8,7 @@ use super::options::IcebergOptions;
 use super::{Iceberg, RecoveryReport};
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::{Mapped, Medium};
+use crate::pm::{Mapped, Medium, sound};
 use crate::record::batch::BatchEngine;
 use crate::record::engine::{Engine, Mode};
 use crate::record::face::public_face;
@@ -81,7 +81,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 
     fn sync_now(&self) -> Result<()> {
-        Ok(())
+        sound(&self.core.pm)
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {

@@ -15,7 +15,7 @@ use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, Shape, Slot, fingerprint};
 use crate::base::memory::ZeroedArray;
 use crate::key::{Key, Value};
-use crate::pm::{Medium, Region};
+use crate::pm::{Medium, Region, refuse_child};
 use crate::{Error, Result};
 
 /// Some records of the bucket may belong into the upper half.
@@ -141,6 +141,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Doubles until there is room for so many records, and moves everything.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
+        self.pm.writable()?;
         let _structure = self.lock_structure();
         while self.capacity() < records {
             self.double()?;
@@ -246,6 +247,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             rounds = rounds.saturating_add(1);
         }
         let in_flight = InFlight(state);
+        // Scans come here, too.
+        refuse_child(&self.pm)?;
         match yard {
             Yard::Front => self.move_front(shape, bucket)?,
             Yard::Back => self.move_back(shape, bucket)?,

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use super::bitmap::Bitmap;
 use super::delta::Change;
 use super::merge::MergeReport;
-use super::options::JoinOptions;
+use super::options::{JoinOptions, sensible_threads};
 use super::probe::{Count, Show};
+use super::view::View;
 use super::{JoinIndex, JoinStats};
 use crate::key::Word;
 use crate::pm::Medium;
@@ -339,7 +339,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         u128::from(high) << 64 | u128::from(low)
     }
 
-    /// How many threads a probe or merge may use from now on.
+    /// How many threads a probe or merge may use from now on; as [`JoinOptions::threads`].
     ///
     /// ```
     /// let index = icefield::JoinIndex::in_memory(&[1], &[10])?;
@@ -349,7 +349,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     pub fn set_threads(&self, threads: usize) {
         // Relaxed: a setting.
-        self.core.threads.store(threads.max(1), Relaxed);
+        self.core.threads.store(sensible_threads(threads), Relaxed);
     }
 
     /// How many threads a probe or merge may use.
@@ -402,7 +402,9 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.sync()
     }
 
-    /// Copies the index into a new directory at `path`; changes wait meanwhile, probes do not.
+    /// Copies the index into a new directory at `path`, verifies the copy, then gives it its name. Changes through this
+    /// handle wait meanwhile, probes do not. Where another handle changes the index, in this process or another, nothing
+    /// waits, and the copy has a state that the index had during the call.
     ///
     /// ```
     /// use icefield::JoinIndex;
@@ -414,13 +416,12 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`]; [`Error::Unsupported`] for an index in memory.
+    /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`]; [`Error::Corrupt`] when the index is damaged. Nothing
+    /// is left at `path` then.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
-        self.core.while_still(|view, _| {
-            let started = Instant::now();
-            let bytes = view.frame.pm.backup_to(path.as_ref())?;
-            Ok(BackupReport { bytes, pause: started.elapsed() })
-        })
+        let copy = |view: &View<M>| view.copy_to(path.as_ref(), self.core.threads());
+        let (bytes, pause) = self.core.with_present(copy)?;
+        Ok(BackupReport { bytes, pause })
     }
 
     /// What the index is made of: counts, and the lengths of the buckets in a sample of 65536 groups.

@@ -204,7 +204,7 @@ impl<M: Medium> Writer<'_, '_, M> {
             }
             self.out.truncate(start);
         }
-        let GroupOut { mut bounds, lost } = merged.group(group, changes, &mut self.out)?;
+        let GroupOut { mut bounds, lost, .. } = merged.group(group, changes, &mut self.out)?;
         bounds.iter_mut().for_each(|bound| *bound += first);
         self.set_filter(&mut line, lost, changes, start);
         self.wide.extend(set_bounds(&mut line, group, bounds));

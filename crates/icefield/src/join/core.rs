@@ -1,10 +1,11 @@
 //! One opened index: the generation that probes use, and the one writer.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::delta::Change;
 use super::layout::{Root, set_watermark};
@@ -13,7 +14,7 @@ use super::merge::{MergeKind, MergeReport, Next, report};
 use super::plan::FilterBits;
 use super::source::JoinSource;
 use super::view::{ChangeEffect, Frame, View};
-use crate::pm::{Medium, Region, superblock};
+use crate::pm::{Medium, Region, refuse_child, sound, superblock};
 use crate::{Error, Result};
 
 /// What an insert does when the delta store is full.
@@ -36,8 +37,19 @@ pub enum OnFull {
     Refuse,
 }
 
-/// How to get a medium that may be changed, for an index that was opened beside whoever changes it.
-pub(super) type Upgrade<M> = Box<dyn Fn() -> Result<Arc<Frame<M>>> + Send + Sync>;
+/// Opens the directory of an index again, for an index that was opened without the directory's lock. The directory is the
+/// frame's, not the one that its path leads to by now.
+pub(super) struct Reopen<M: Medium> {
+    /// Finds the generation that is there by now.
+    pub(super) look: Box<LookAgain<M>>,
+    /// Gets a medium that may be changed. `None`: the index is open for reading only.
+    pub(super) take_over: Option<Box<TakeOver<M>>>,
+}
+
+/// The type of [`Reopen::look`].
+type LookAgain<M> = dyn Fn(&Frame<M>) -> Result<Arc<View<M>>> + Send + Sync;
+/// The type of [`Reopen::take_over`].
+type TakeOver<M> = dyn Fn(&Frame<M>) -> Result<Arc<Frame<M>>> + Send + Sync;
 
 /// An opened index.
 pub(super) struct Core<M: Medium> {
@@ -45,7 +57,8 @@ pub(super) struct Core<M: Medium> {
     present: RwLock<Arc<View<M>>>,
     /// `None` until the first change.
     writer: Mutex<Option<Writer<M>>>,
-    upgrade: Option<Upgrade<M>>,
+    /// `None` for an index that has been writable from the beginning, and one on a medium of another kind.
+    reopen: Option<Reopen<M>>,
     pub(super) threads: AtomicUsize,
     on_full: OnFull,
 }
@@ -63,7 +76,7 @@ const CLEARED_BYTES: u64 = 16 << 20;
 /// A thread that lets go of a generation that was the present one: its files have no names any more, but freeing their
 /// pages takes a kernel long. Whoever needs the space, or closes the index, waits for it.
 #[derive(Default)]
-struct Clearing(Option<JoinHandle<()>>);
+struct Clearing(Option<(JoinHandle<()>, u32)>);
 
 impl Clearing {
     /// Lets go of `old` and its log; here, if they are small or `threads` shall be one.
@@ -72,13 +85,20 @@ impl Clearing {
             return Self::default();
         }
         // Without a thread, they are dropped with the closure.
-        Self(std::thread::Builder::new().spawn(move || drop((old, log))).ok())
+        let thread = std::thread::Builder::new().spawn(move || drop((old, log)));
+        Self(thread.ok().map(|thread| (thread, std::process::id())))
     }
 
     /// Returns when it is done; whether anything was.
     fn finish(&mut self) -> bool {
+        let Some((thread, process)) = self.0.take() else { return false };
+        if std::process::id() != process {
+            // A forked child has no such thread: it would wait for ever.
+            std::mem::forget(thread);
+            return false;
+        }
         // What it does cannot panic.
-        self.0.take().is_some_and(|thread| thread.join().is_ok())
+        thread.join().is_ok()
     }
 }
 
@@ -91,14 +111,14 @@ impl Drop for Clearing {
 impl<M: Medium> Core<M> {
     pub(super) fn new(
         view: Arc<View<M>>,
-        upgrade: Option<Upgrade<M>>,
+        reopen: Option<Reopen<M>>,
         threads: usize,
         on_full: OnFull,
     ) -> Self {
         Self {
             present: RwLock::new(view),
             writer: Mutex::new(None),
-            upgrade,
+            reopen,
             threads: AtomicUsize::new(threads),
             on_full,
         }
@@ -159,8 +179,12 @@ impl<M: Medium> Core<M> {
     fn with_writer<T>(&self, change: impl FnOnce(&mut Writer<M>) -> Result<T>) -> Result<T> {
         let mut writer = self.writer();
         if writer.is_none() {
-            let Some(upgrade) = &self.upgrade else { return Err(Error::ReadOnly) };
-            *writer = Some(self.take_over(upgrade()?)?);
+            let view = self.view();
+            // A forked child must not become a writer through the parent's handle.
+            refuse_child(&view.frame.pm)?;
+            let take_over = self.reopen.as_ref().and_then(|reopen| reopen.take_over.as_ref());
+            let Some(take_over) = take_over else { return Err(Error::ReadOnly) };
+            *writer = Some(self.take_over(take_over(&view.frame)?)?);
         }
         let writer = writer.as_mut().ok_or(Error::ReadOnly)?;
         writer.view.frame.pm.writable()?;
@@ -177,23 +201,59 @@ impl<M: Medium> Core<M> {
     /// fails in between.
     pub(super) fn change(&self, changes: &[Change]) -> Result<u64> {
         self.with_writer(|writer| {
-            let (mut pairs, mut rest) = (0, changes);
-            while !rest.is_empty() {
-                let room = writer.view.delta_limit.saturating_sub(writer.log.records());
-                if room == 0 {
-                    match self.on_full {
-                        OnFull::Merge => self.merge_with(writer).map(drop)?,
-                        OnFull::Refuse => return Err(Error::DeltaFull),
-                    }
-                    continue;
-                }
-                let count = rest.len().min(WINDOW).min(room as usize);
-                let (now, later) = rest.split_at(count);
-                pairs += writer.change(now)?;
-                rest = later;
-            }
-            Ok(pairs)
+            self.change_with(writer, changes, |view, change| view.effect(change))
         })
+    }
+
+    /// Removes pairs of one key, as far as they are there; how many there were. One log record does it where these are
+    /// all the pairs that the key has.
+    pub(super) fn remove_pairs(&self, key: u64, payloads: &[u64]) -> Result<u64> {
+        self.with_writer(|writer| {
+            let hash = writer.view.frame.hash.word(key);
+            let (mut there, mut all) = (HashMap::<u64, u64>::new(), 0);
+            writer.view.gather(hash, key, |payload| {
+                *there.entry(payload).or_default() += 1;
+                all += 1;
+                true
+            })?;
+            let take = |payload: u64| {
+                let count = there.get_mut(&payload).filter(|count| **count > 0)?;
+                *count -= 1;
+                Some(Change::RemovePair(key, payload))
+            };
+            let changes: Vec<Change> = payloads.iter().copied().filter_map(take).collect();
+            if changes.len() > 1 && changes.len() == all {
+                return self.change_with(writer, &[Change::Remove(key)], |view, change| {
+                    view.effect(change)
+                });
+            }
+            self.change_with(writer, &changes, |_, _| Ok(ChangeEffect::of_pair(hash)))
+        })
+    }
+
+    /// Makes changes, whose effects `effect` finds out.
+    fn change_with(
+        &self,
+        writer: &mut Writer<M>,
+        changes: &[Change],
+        effect: impl Fn(&View<M>, Change) -> Result<ChangeEffect>,
+    ) -> Result<u64> {
+        let (mut pairs, mut rest) = (0, changes);
+        while !rest.is_empty() {
+            let room = writer.view.delta_limit.saturating_sub(writer.log.records());
+            if room == 0 {
+                match self.on_full {
+                    OnFull::Merge => self.merge_with(writer).map(drop)?,
+                    OnFull::Refuse => return Err(Error::DeltaFull),
+                }
+                continue;
+            }
+            let count = rest.len().min(WINDOW).min(room as usize);
+            let (now, later) = rest.split_at(count);
+            pairs += writer.change(now, &effect)?;
+            rest = later;
+        }
+        Ok(pairs)
     }
 
     pub(super) fn merge(&self) -> Result<MergeReport> {
@@ -238,9 +298,24 @@ impl<M: Medium> Core<M> {
     pub(super) fn sync(&self) -> Result<()> {
         let view = self.view();
         view.frame.pm.fence();
-        match view.frame.pm.writable() {
-            Err(Error::ReadOnly) => Ok(()),
-            answer => answer,
+        sound(&view.frame.pm)
+    }
+
+    /// Runs `copy` with the present generation, and returns how long changes through this handle waited. A handle that has
+    /// changed nothing looks for the present generation first: another handle may have merged.
+    pub(super) fn with_present<T>(
+        &self,
+        copy: impl FnOnce(&View<M>) -> Result<T>,
+    ) -> Result<(T, Duration)> {
+        let started = Instant::now();
+        let writer = self.writer();
+        match (&*writer, &self.reopen) {
+            (None, Some(reopen)) => {
+                drop(writer);
+                let view = (reopen.look)(&self.view().frame)?;
+                Ok((copy(&view)?, Duration::ZERO))
+            }
+            _ => Ok((copy(&self.view())?, started.elapsed())),
         }
     }
 
@@ -255,14 +330,18 @@ impl<M: Medium> Core<M> {
 }
 
 impl<M: Medium> Writer<M> {
-    /// Makes at most a window of changes, which do not concern one another (insertions never do); nothing is done for
-    /// those that would change nothing.
-    fn change(&mut self, changes: &[Change]) -> Result<u64> {
+    /// Makes at most a window of changes, whose effects do not depend on one another (those of insertions never do);
+    /// nothing is done for those that would change nothing.
+    fn change(
+        &mut self,
+        changes: &[Change],
+        effect: impl Fn(&View<M>, Change) -> Result<ChangeEffect>,
+    ) -> Result<u64> {
         let frame = Arc::clone(&self.view.frame);
         let mut made: Vec<(Change, ChangeEffect)> = Vec::with_capacity(changes.len());
         let mut pairs = 0;
         for &change in changes {
-            let effect = self.view.effect(change)?;
+            let effect = effect(&self.view, change)?;
             if effect.pairs > 0 {
                 made.push((change, effect));
                 pairs += effect.pairs;

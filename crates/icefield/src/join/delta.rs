@@ -32,6 +32,19 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Returns whether this removes one pair of `key`.
+    pub(super) fn removes_of(self, key: u64) -> bool {
+        matches!(self, Self::RemovePair(mine, _) if mine == key)
+    }
+
+    /// The payload; 0 for [`Change::Remove`].
+    pub(super) fn payload(self) -> u64 {
+        match self {
+            Self::Insert(_, payload) | Self::RemovePair(_, payload) => payload,
+            Self::Remove(_) => 0,
+        }
+    }
+
     pub(super) fn key(self) -> u64 {
         match self {
             Self::Insert(key, _) | Self::Remove(key) | Self::RemovePair(key, _) => key,
@@ -71,7 +84,8 @@ pub(super) struct Delta {
 /// What the delta store says of one key.
 #[derive(Default)]
 pub(super) struct KeyDelta {
-    pub(super) hides_all: bool,
+    /// All pairs of the base are hidden; how many there are.
+    pub(super) hides_all: Option<u64>,
     /// How many pairs of the base with these payloads are hidden.
     pub(super) hidden: HashMap<u64, u64>,
     pub(super) added: Vec<u64>,
@@ -80,7 +94,7 @@ pub(super) struct KeyDelta {
 impl KeyDelta {
     /// Whether a pair of the base is there; one that is hidden is hidden once.
     pub(super) fn shows(&mut self, payload: u64) -> bool {
-        if self.hides_all {
+        if self.hides_all.is_some() {
             return false;
         }
         match self.hidden.get_mut(&payload).filter(|count| **count > 0) {
@@ -91,6 +105,17 @@ impl KeyDelta {
             None => true,
         }
     }
+}
+
+/// The state of one pair in the delta store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PairDelta {
+    /// The store adds the pair.
+    Added,
+    /// The store hides this number of equal pairs of the base.
+    Hidden(u64),
+    /// The store hides all pairs of the key in the base.
+    AllHidden,
 }
 
 impl Delta {
@@ -123,10 +148,26 @@ impl Delta {
             match entry.effect {
                 Effect::Add => into.added.push(entry.payload),
                 Effect::Hide => *into.hidden.entry(entry.payload).or_default() += 1,
-                Effect::HideAll => into.hides_all = true,
+                Effect::HideAll => into.hides_all = Some(entry.payload),
                 Effect::Dead => {}
             }
         }
+    }
+
+    /// Looks up one pair.
+    pub(super) fn look_up_pair(&self, hash: u64, key: u64, payload: u64) -> PairDelta {
+        let mut known = PairDelta::Hidden(0);
+        for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
+            match (entry.effect, &mut known) {
+                (Effect::Add, _) if entry.payload == payload => return PairDelta::Added,
+                (Effect::Hide, PairDelta::Hidden(hidden)) if entry.payload == payload => {
+                    *hidden += 1
+                }
+                (Effect::HideAll, _) => known = PairDelta::AllHidden,
+                _ => {}
+            }
+        }
+        known
     }
 
     /// Makes room for so many entries more.
@@ -146,7 +187,11 @@ impl Delta {
         heads.resize(count, NONE);
         self.heads = heads;
         for at in 0..self.entries.len() {
-            let head = self.head(hash.word(self.entries[at].key));
+            let Entry { key, effect, .. } = self.entries[at];
+            if effect == Effect::Dead {
+                continue;
+            }
+            let head = self.head(hash.word(key));
             self.entries[at].next = self.heads[head];
             self.heads[head] = at as u32;
         }
@@ -175,15 +220,61 @@ impl Delta {
         }
     }
 
-    /// Ends at most `most` entries; how many there were.
-    fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
-        let found: Vec<usize> =
-            self.chain(hash).filter(|&at| which(&self.entries[at])).take(most).collect();
-        for &at in &found {
-            self.dead += u64::from(self.entries[at].effect != Effect::Dead);
-            self.entries[at].effect = Effect::Dead;
+    /// Removes pairs of one key, all of which are present. The time is linear in the entries of the key and the pairs. The
+    /// caller has made room for an entry per pair.
+    pub(super) fn remove_pairs(
+        &mut self,
+        hash: u64,
+        key: u64,
+        payloads: impl Iterator<Item = u64>,
+    ) {
+        let mut added = HashMap::<u64, Vec<usize>>::new();
+        for at in self.chain(hash) {
+            let entry = self.entries[at];
+            if entry.key == key && entry.effect == Effect::Add {
+                added.entry(entry.payload).or_default().push(at);
+            }
         }
-        found.len()
+        for payload in payloads {
+            match added.get_mut(&payload).and_then(Vec::pop) {
+                Some(at) => {
+                    self.dead += 1;
+                    self.entries[at].effect = Effect::Dead;
+                }
+                None => self.push(hash, key, payload, Effect::Hide),
+            }
+        }
+        // The dead leave the chain.
+        self.kill(hash, usize::MAX, |_| false);
+    }
+
+    /// Ends at most `most` entries and returns their number. Dead entries leave the chain: inserting and removing a key
+    /// repeatedly must not make it longer.
+    fn kill(&mut self, hash: u64, most: usize, which: impl Fn(&Entry) -> bool) -> usize {
+        if self.heads.is_empty() {
+            return 0;
+        }
+        let head = self.head(hash);
+        let (mut killed, mut before, mut at) = (0, None, self.heads[head]);
+        while killed < most
+            && let Some(entry) = self.entries.get_mut(at as usize)
+        {
+            let next = entry.next;
+            if entry.effect != Effect::Dead && which(entry) {
+                entry.effect = Effect::Dead;
+                self.dead += 1;
+                killed += 1;
+            }
+            if entry.effect != Effect::Dead {
+                before = Some(at);
+            } else if let Some(before) = before {
+                self.entries[before as usize].next = next;
+            } else {
+                self.heads[head] = next;
+            }
+            at = next;
+        }
+        killed
     }
 
     fn push(&mut self, hash: u64, key: u64, payload: u64, effect: Effect) {
@@ -247,5 +338,44 @@ impl DeltaFilter {
 
     pub(super) fn bytes(&self) -> u64 {
         self.words.len() as u64 * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::hash::HashKind;
+
+    /// Lengths of chains are what changes and reads of a key take.
+    #[test]
+    fn the_dead_leave_their_chain() {
+        let hash = Hash::new(HashKind::Strong, [1, 2]);
+        let word = hash.word(7);
+        let mut delta = Delta::default();
+        let apply = |delta: &mut Delta, change| {
+            delta.reserve(&hash, 1).unwrap();
+            delta.apply(change, word, 3);
+            delta.chain(word).filter(|&at| delta.entries[at].key == 7).count()
+        };
+        for _ in 0..200 {
+            assert!(apply(&mut delta, Change::Insert(7, 1)) <= 2);
+            assert!(apply(&mut delta, Change::Remove(7)) <= 1);
+        }
+        for payload in 0..100 {
+            apply(&mut delta, Change::Insert(7, payload));
+            apply(&mut delta, Change::RemovePair(7, payload));
+        }
+        assert_eq!(apply(&mut delta, Change::Insert(7, 1)), 2, "the pair, and what hides the base");
+        assert_eq!((delta.living(), delta.bytes() > 0), (2, true));
+        let pairs = [1, 2, 2].into_iter();
+        delta.reserve(&hash, 3).unwrap();
+        delta.remove_pairs(word, 7, pairs);
+        let mut known = KeyDelta::default();
+        delta.look_up(word, 7, &mut known);
+        assert_eq!(
+            (known.added.len(), known.hidden.get(&2), known.hides_all),
+            (0, Some(&2), Some(3))
+        );
+        assert_eq!(delta.chain(word).count(), 3);
     }
 }

@@ -8,12 +8,14 @@ use super::JoinIndex;
 use super::bitmap::Bitmap;
 use super::merge::MergeReport;
 use super::options::JoinOptions;
+use super::probe::{marked, no_marks};
 use super::source::{JoinSource, share};
 use crate::Result;
 use crate::key::Word;
 
-/// Keys hashed at a time.
+/// Keys hashed at a time; a multiple of 64, so that batches share no word of a bitmap.
 const BATCH: usize = 1 << 16;
+const _: () = assert!(BATCH.is_multiple_of(64));
 /// What a hash function is known by: the hash of these bytes.
 const TOKEN: &[u8] = b"icefield";
 
@@ -156,6 +158,38 @@ impl<K: Word> JoinOptions<K> {
     }
 }
 
+impl<K: Word> JoinOptions<K> {
+    /// As [`open_with_hash`](Self::open_with_hash), for reading only.
+    ///
+    /// ```
+    /// use icefield::{Error, JoinIndex};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("customers.ice");
+    /// let (hash, verify) = (|key: &[u8]| key.len() as u64, |_: &[u8], _| true);
+    /// let options = JoinIndex::<u64>::options();
+    /// drop(options.build_with_hash(&path, &["ann"], &[0], hash, verify)?);
+    /// let reader = options.open_read_only_with_hash(&path, hash, verify)?;
+    /// assert!(matches!(reader.insert(b"eve", 1), Err(Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open_with_hash`](Self::open_with_hash).
+    pub fn open_read_only_with_hash<H, V>(
+        &self,
+        path: impl AsRef<Path>,
+        hash: H,
+        verify: V,
+    ) -> Result<HashedJoinIndex<H, V>>
+    where
+        H: Fn(&[u8]) -> u64 + Sync,
+        V: Fn(&[u8], u64) -> bool + Sync,
+    {
+        let index = self.with_hash(hash(TOKEN)).open_read_only(path)?;
+        Ok(HashedJoinIndex { index, hash, verify })
+    }
+}
+
 impl<H, V> HashedJoinIndex<H, V>
 where
     H: Fn(&[u8]) -> u64 + Sync,
@@ -163,6 +197,21 @@ where
 {
     fn key(&self, key: &[u8]) -> KeyHash {
         KeyHash((self.hash)(key))
+    }
+
+    /// Hashes keys batch by batch; `each` gets where a batch begins, its hashes and its keys.
+    fn in_batches<B: AsRef<[u8]>>(
+        &self,
+        keys: &[B],
+        mut each: impl FnMut(usize, &[KeyHash], &[B]) -> Result<()>,
+    ) -> Result<()> {
+        let mut hashes = Vec::new();
+        for (batch, keys) in keys.chunks(BATCH).enumerate() {
+            hashes.clear();
+            hashes.extend(keys.iter().map(|key| self.key(key.as_ref())));
+            each(batch * BATCH, &hashes, keys)?;
+        }
+        Ok(())
     }
 
     /// As [`JoinIndex::probe`].
@@ -174,17 +223,13 @@ where
         keys: &[B],
         visit: impl Fn(usize, u64) + Sync,
     ) -> Result<()> {
-        let mut hashes = Vec::new();
-        for (batch, keys) in keys.chunks(BATCH).enumerate() {
-            hashes.clear();
-            hashes.extend(keys.iter().map(|key| self.key(key.as_ref())));
-            self.index.probe(&hashes, |position, payload| {
+        self.in_batches(keys, |first, hashes, keys| {
+            self.index.probe(hashes, |position, payload| {
                 if (self.verify)(keys[position].as_ref(), payload) {
-                    visit(batch * BATCH + position, payload);
+                    visit(first + position, payload);
                 }
-            })?;
-        }
-        Ok(())
+            })
+        })
     }
 
     /// As [`JoinIndex::probe_count`].
@@ -200,12 +245,18 @@ where
         Ok(count.into_inner())
     }
 
-    /// As [`JoinIndex::semi`].
+    /// As [`JoinIndex::semi`]. Of a key's pairs, those up to the first that `verify` accepts are shown to it.
     ///
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<Bitmap> {
-        self.mark(keys, || ())
+        let words = no_marks(keys.len());
+        let core = &self.index.core;
+        self.in_batches(keys, |first, hashes, keys| {
+            let wanted = |position: usize, payload| (self.verify)(keys[position].as_ref(), payload);
+            core.view().mark_wanted(hashes, core.threads(), &words[first / 64..], wanted)
+        })?;
+        Ok(marked(words, keys.len()))
     }
 
     /// As [`JoinIndex::semi_count`].
@@ -213,23 +264,13 @@ where
     /// # Errors
     /// As [`JoinIndex::probe`].
     pub fn semi_count<B: AsRef<[u8]> + Sync>(&self, keys: &[B]) -> Result<(Bitmap, u64)> {
-        let pairs = AtomicU64::new(0);
-        // Relaxed: read when all threads have ended.
-        let found = self.mark(keys, || {
-            pairs.fetch_add(1, Relaxed);
-        })?;
-        Ok((found, pairs.into_inner()))
-    }
-
-    /// Marks the keys that have a pair, and calls `each` for every pair.
-    fn mark<B: AsRef<[u8]> + Sync>(&self, keys: &[B], each: impl Fn() + Sync) -> Result<Bitmap> {
-        let words: Vec<_> = (0..keys.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let (words, pairs) = (no_marks(keys.len()), AtomicU64::new(0));
         // Relaxed: read when all threads have ended.
         self.probe(keys, |at, _| {
             words[at / 64].fetch_or(1 << (at % 64), Relaxed);
-            each();
+            pairs.fetch_add(1, Relaxed);
         })?;
-        Ok(Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys.len()))
+        Ok((marked(words, keys.len()), pairs.into_inner()))
     }
 
     /// As [`JoinIndex::anti`].
@@ -248,7 +289,7 @@ where
         self.index.insert(self.key(key), payload)
     }
 
-    /// As [`JoinIndex::remove`], pair by pair: a crash in between leaves some.
+    /// As [`JoinIndex::remove`]. Where another key has the same hash, pair by pair: a crash in between leaves some.
     ///
     /// # Errors
     /// As [`JoinIndex::insert`].
@@ -258,11 +299,7 @@ where
             payloads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(payload);
         })?;
         let payloads = payloads.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut removed = 0;
-        for payload in payloads {
-            removed += u64::from(self.remove_pair(key, payload)?);
-        }
-        Ok(removed)
+        self.index.core.remove_pairs(self.key(key).0, &payloads)
     }
 
     /// As [`JoinIndex::remove_pair`].

@@ -5,6 +5,7 @@
 //! or when the groups would serve their records badly. Either way the old generation stays as it is until the root
 //! words name the new one.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -88,6 +89,8 @@ struct Pairs<'a, M> {
 /// A group on its way: its records' bytes are appended, its buckets' bounds noted, counted from its first record.
 pub(super) struct GroupOut {
     pub(super) bounds: [u64; WIDE_WORDS],
+    /// Where its records are in the base.
+    pub(super) old: Range<u64>,
     /// Whether pairs of the base were left out.
     pub(super) lost: bool,
 }
@@ -102,6 +105,14 @@ impl<'a, M: Medium> Merged<'a, M> {
         line.ok_or_else(|| self.base().impossible(&self.view.frame.pm, group))
     }
 
+    /// Where the records of the groups before this one end.
+    fn end_before(&self, group: u64) -> Result<u64> {
+        let Some(before) = group.checked_sub(1) else { return Ok(0) };
+        let pm = &self.view.frame.pm;
+        let extent = self.areas.group_extent(pm, self.line(before)?);
+        if extent.bad { Err(self.base().impossible(pm, before)) } else { Ok(extent.end) }
+    }
+
     /// Appends the records of a group with `changes`, all of them this group's.
     pub(super) fn group(
         &self,
@@ -112,13 +123,16 @@ impl<'a, M: Medium> Merged<'a, M> {
         let pm = &self.view.frame.pm;
         let line = self.line(group)?;
         let start = out.len();
-        let mut done = GroupOut { bounds: [0; WIDE_WORDS], lost: false };
+        let old = self.areas.group_extent(pm, line);
+        let mut done = GroupOut { bounds: [0; WIDE_WORDS], old: old.start..old.start, lost: false };
         let mut changes = changes;
         for bucket in 0..BUCKETS {
             let extent = self.areas.extent(pm, line, bucket);
-            if extent.bad {
+            // Buckets that overlap would give more pairs than there are.
+            if extent.bad || extent.start != done.old.end {
                 return Err(self.base().impossible(pm, group));
             }
+            done.old.end = extent.end;
             let old = self.base().record_bytes(pm, extent.start..extent.end)?;
             let place = group * BUCKETS as u64 + bucket as u64;
             let count = changes.partition_point(|placed| placed.place == place);
@@ -146,7 +160,7 @@ fn append_shown(old: &[u8], changes: &[Placed], out: &mut Vec<u8>) {
     let mut keys = std::collections::HashMap::<u64, KeyDelta>::new();
     for Placed { key, payload, effect, .. } in changes {
         match effect {
-            Effect::HideAll => keys.entry(*key).or_default().hides_all = true,
+            Effect::HideAll => keys.entry(*key).or_default().hides_all = Some(*payload),
             Effect::Hide => *keys.entry(*key).or_default().hidden.entry(*payload).or_default() += 1,
             Effect::Add | Effect::Dead => {}
         }
@@ -177,12 +191,17 @@ impl<M: Medium> JoinSource for Pairs<'_, M> {
         let first = groups.start as u64 * BUCKETS as u64;
         let mut changes =
             &self.placed[self.placed.partition_point(|placed| placed.place < first)..];
+        let mut next = self.merged.end_before(groups.start as u64)?;
         for group in groups.start as u64..groups.end as u64 {
             let end = (group + 1) * BUCKETS as u64;
             let count = changes.iter().take_while(|placed| placed.place < end).count();
             let (mine, rest) = changes.split_at(count);
             changes = rest;
-            self.merged.group(group, mine, &mut out)?;
+            let GroupOut { old, .. } = self.merged.group(group, mine, &mut out)?;
+            if old.start != next {
+                return Err(self.merged.base().impossible(&self.merged.view.frame.pm, group));
+            }
+            next = old.end;
             if out.len() < WRITTEN_BYTES && group + 1 < groups.end as u64 {
                 continue;
             }

@@ -93,7 +93,8 @@
 //! Probes wait for nobody, but for a delta store that is just being changed, and never while a caller's function runs.
 //! Changes exclude one another, and wait while a merge runs. An opening reads without a lock, beside a writer of
 //! another process: files are removed, never reused, so what it has mapped stays; it begins again when the root words
-//! have named another generation meanwhile. Names are removed before a merge returns; the pages of a large file are
+//! have named another generation meanwhile. A backup beside a writer does the same, then copies what it has mapped
+//! (`copy`). A handle keeps its directory, wherever the path leads later. Names are removed before a merge returns; the pages of a large file are
 //! given back by a thread of their own, which a later merge, a full device and the closing wait for. Loops are bounded
 //! by the number of records, or of a bucket's.
 //!
@@ -105,7 +106,8 @@
 //! |---|---|---|---|---|
 //! | probe, miss | 1.01: the group's | 0 | 0 | 0 |
 //! | probe, hit (one pair) | 2.5: the group's, the bucket's | 0 | 0 | 0 |
-//! | insert, remove of a pair | 0 (a removal: a probe's, twice) | 0.5 | 1 | 1 |
+//! | insert, remove of a pair | 0 (a removal: the key's lines up to the pair) | 0.5 | 1 | 1 |
+//! | `semi`, `anti` of a key | as a probe, up to its first pair | 0 | 0 | 0 |
 //! | 1024 inserts in a batch | 0 | 0.5 each | 0.5 each | 1 in all |
 //! | build, a pair | 0.3 of scattering and settling each | 0.29, twice | 0.29 | 1 in 16384, on disks 2 |
 //! | merge, a pair | 0.29 | 0.29 | 0.29 | 2 in 8192 |
@@ -116,6 +118,7 @@ mod bitmap;
 mod build;
 mod by_group;
 mod check;
+mod copy;
 mod core;
 mod delta;
 mod hashed;

@@ -1,12 +1,12 @@
 //! Building and opening.
 
 use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::build::Site;
-use super::core::{Core, OnFull, Upgrade};
+use super::core::{Core, OnFull, Reopen};
 use super::hashed::KeyHash;
 use super::layout::Root;
 use super::log;
@@ -14,7 +14,7 @@ use super::plan::FilterBits;
 use super::source::{JoinSource, Slices};
 use super::view::{Frame, View};
 use super::{DESIGN, JoinIndex};
-use crate::base::hash::{HashKind, random_seed};
+use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::base::parallel::all_cores;
 use crate::key::Word;
 use crate::pm::superblock::{self, Identity, SessionEnd};
@@ -66,8 +66,9 @@ pub struct JoinOptions<K> {
     delta_limit: Option<u64>,
     on_full: OnFull,
     verify: bool,
+    replace: bool,
     hash: HashKind,
-    hash_seed: Option<[u64; 2]>,
+    hash_seed: Option<Seed>,
     faults: Option<Arc<FaultPlan>>,
     /// What the caller's hash function makes of certain bytes, for keys that are hashes.
     token: Option<u64>,
@@ -91,6 +92,7 @@ impl<K> Default for JoinOptions<K> {
             delta_limit: None,
             on_full: OnFull::Merge,
             verify: false,
+            replace: false,
             hash: HashKind::Strong,
             hash_seed: None,
             faults: None,
@@ -126,11 +128,11 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// How many threads a build, a merge or a probe may use; all that the machine has by default. Small work is done by
-    /// fewer.
+    /// How many threads a build, a merge or a probe may use, from 1 to 1024 (0 counts as 1, and more as 1024); all that
+    /// the machine has by default. Small work is done by fewer.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads.max(1));
+        self.threads = Some(sensible_threads(threads));
         self
     }
 
@@ -143,8 +145,8 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// How many changes the delta store takes, at most, before it must be merged. A quarter of the base by default, and
-    /// 1024 at least.
+    /// How many changes the delta store takes, at most, before it must be merged, from 1 to 2^31 (0 counts as 1, and more
+    /// as 2^31). A quarter of the base by default, and 1024 at least.
     #[must_use]
     pub fn delta_limit(mut self, changes: u64) -> Self {
         self.delta_limit = Some(changes.max(1));
@@ -167,6 +169,26 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
+    /// Lets a build replace an index of the same key type that is at the path, atomically, by its next generation;
+    /// readers keep the generation that they have opened. Without this, the build fails with [`Error::AlreadyExists`].
+    ///
+    /// ```
+    /// use icefield::{Error, JoinIndex};
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("orders.ice");
+    /// drop(JoinIndex::build(&path, &[7_u64, 7], &[0, 1])?);
+    /// let again = JoinIndex::build(&path, &[8_u64], &[0]);
+    /// assert!(matches!(again, Err(Error::AlreadyExists { .. })));
+    /// let index = JoinIndex::options().replace(true).build(&path, &[8_u64], &[0])?;
+    /// assert_eq!((index.len(), index.generation()), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn replace(mut self, replace: bool) -> Self {
+        self.replace = replace;
+        self
+    }
+
     /// The hash function of a new index.
     #[doc(hidden)]
     #[must_use]
@@ -178,7 +200,7 @@ impl<K: Word> JoinOptions<K> {
     /// The hash seed of a new index; random by default, which keeps adversaries from choosing colliding keys.
     #[must_use]
     pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
-        self.hash_seed = Some(seed);
+        self.hash_seed = Some(Seed(seed));
         self
     }
 
@@ -190,12 +212,14 @@ impl<K: Word> JoinOptions<K> {
         self
     }
 
-    /// Builds an index of pairs of key and payload at `path`. It appears there all at once, complete. An index that is
-    /// there already is replaced by a next generation of it, and stays as it is should the building fail.
+    /// Builds an index of pairs of key and payload at `path`. It appears there all at once, complete. With
+    /// [`replace`](Self::replace), an index that is there already becomes a next generation, and stays as it is should
+    /// the building fail.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] unless there is a payload for each key; [`Error::NoSpace`], [`Error::Io`],
-    /// [`Error::Locked`]; [`Error::TypeMismatch`] or [`Error::AlreadyExists`] when something else is there.
+    /// [`Error::InvalidOption`] unless there is a payload for each key; [`Error::NoSpace`], [`Error::Io`];
+    /// [`Error::AlreadyExists`] when something is at `path`. With [`replace`](Self::replace), [`Error::Locked`], and
+    /// [`Error::TypeMismatch`] for an index of other keys.
     pub fn build(
         &self,
         path: impl AsRef<Path>,
@@ -241,16 +265,17 @@ impl<K: Word> JoinOptions<K> {
         source: &dyn JoinSource,
     ) -> Result<JoinIndex<K>> {
         let path = path.as_ref();
-        match self.open(path) {
-            Ok(index) => {
-                index.core.rebuild(source, FilterBits::chosen(self.filter_bits)?)?;
-                Ok(index)
+        if self.replace {
+            match self.open(path) {
+                Ok(index) => {
+                    index.core.rebuild(source, FilterBits::chosen(self.filter_bits)?)?;
+                    return Ok(index);
+                }
+                Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
             }
-            Err(Error::NotFound { .. }) => {
-                self.build_on_frame(Mapped::create(path, self.mapped())?, source)
-            }
-            Err(error) => Err(error),
         }
+        self.build_on_frame(Mapped::create(path, self.mapped())?, source)
     }
 
     /// Builds an index in anonymous memory, gone when it is dropped.
@@ -283,9 +308,8 @@ impl<K: Word> JoinOptions<K> {
     /// # Errors
     /// [`Error::NotFound`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<JoinIndex<K>> {
-        let path = path.as_ref();
-        let (view, recovery) = self.find(path)?;
-        let core = Core::new(view, Some(self.upgrade(path)), self.thread_count(), self.on_full);
+        let (view, recovery) = self.find(path.as_ref())?;
+        let core = Core::new(view, Some(self.reopen(true)), self.thread_count(), self.on_full);
         Ok(JoinIndex { core, recovery, key: PhantomData })
     }
 
@@ -295,7 +319,7 @@ impl<K: Word> JoinOptions<K> {
     /// As [`open`](Self::open).
     pub fn open_read_only(&self, path: impl AsRef<Path>) -> Result<JoinIndex<K>> {
         let (view, recovery) = self.find(path.as_ref())?;
-        let core = Core::new(view, None, self.thread_count(), self.on_full);
+        let core = Core::new(view, Some(self.reopen(false)), self.thread_count(), self.on_full);
         Ok(JoinIndex { core, recovery, key: PhantomData })
     }
 
@@ -341,6 +365,7 @@ impl<K: Word> JoinOptions<K> {
             delta_limit: self.delta_limit,
             on_full: self.on_full,
             verify: self.verify,
+            replace: self.replace,
             hash: self.hash,
             hash_seed: self.hash_seed,
             faults: self.faults.clone(),
@@ -373,7 +398,7 @@ impl<K: Word> JoinOptions<K> {
             key_type: K::TYPE.into(),
             value_type: <u64 as Word>::TYPE.into(),
             hash_id: self.hash.id(),
-            hash_seed: self.hash_seed.unwrap_or_else(random_seed),
+            hash_seed: self.hash_seed.map_or_else(random_seed, |Seed(seed)| seed),
             params: std::array::from_fn(|at| if at == 0 { self.token.unwrap_or(0) } else { 0 }),
             uuid: random_seed(),
         }
@@ -421,11 +446,16 @@ impl<K: Word> JoinOptions<K> {
 
     /// The generation at `path` for reading, beside whoever writes.
     fn find(&self, path: &Path) -> Result<Found> {
+        let options = MappedOptions { beside_writer: true, ..self.mapped() };
+        self.find_on(|| Mapped::open_read_only(path, options.clone()))
+    }
+
+    /// The generation that is present on a medium, which is opened anew for each try.
+    fn find_on(&self, open: impl Fn() -> Result<Mapped>) -> Result<Found> {
         let started = Instant::now();
         let (mut failed, mut attempts) = (None, 0);
         loop {
-            let options = MappedOptions { beside_writer: true, ..self.mapped() };
-            let frame = Arc::new(self.frame(Mapped::open_read_only(path, options)?)?);
+            let frame = Arc::new(self.frame(open()?)?);
             let root = frame.root()?;
             let loaded = View::load(&frame, root);
             attempts += 1;
@@ -448,13 +478,41 @@ impl<K: Word> JoinOptions<K> {
         }
     }
 
-    fn upgrade(&self, path: &Path) -> Upgrade<Mapped> {
-        let (options, path): (Self, PathBuf) = (self.clone(), path.to_owned());
-        Box::new(move || {
-            let frame = options.frame(Mapped::open(&path, options.mapped())?)?;
-            Ok(Arc::new(frame))
-        })
+    /// How to open the directory of an index again.
+    fn reopen(&self, changes: bool) -> Reopen<Mapped> {
+        let options: Self = self.clone();
+        let look = move |frame: &Frame<Mapped>| {
+            let (view, _) = options.find_on(|| frame.pm.reopen(&options.mapped(), false))?;
+            same_index(&view.frame, frame)?;
+            Ok(view)
+        };
+        let options: Self = self.clone();
+        let take_over = move |frame: &Frame<Mapped>| {
+            let own = options.frame(frame.pm.reopen(&options.mapped(), true)?)?;
+            same_index(&own, frame)?;
+            Ok(Arc::new(own))
+        };
+        let take_over = changes.then(|| Box::new(take_over) as Box<_>);
+        Reopen { look: Box::new(look), take_over }
     }
+}
+
+/// Threads that one operation may use, at most.
+const MOST_THREADS: usize = 1024;
+
+/// As many threads, if that can be.
+pub(super) fn sensible_threads(threads: usize) -> usize {
+    threads.clamp(1, MOST_THREADS)
+}
+
+/// Fails when another index has been put into the directory.
+fn same_index(found: &Frame<Mapped>, opened: &Frame<Mapped>) -> Result<()> {
+    if found.identity.uuid == opened.identity.uuid {
+        return Ok(());
+    }
+    let file = found.pm.path().join(superblock::TABLE_REGION);
+    let detail = "the file is of another index than the one that was opened; open that one anew";
+    Err(Error::corrupt(file, 32, detail))
 }
 
 /// What an opening found.

@@ -46,13 +46,44 @@ const MOST_PASS: usize = 75;
 const BYPASSED: usize = 15;
 const _: () = assert!(TASK.is_multiple_of(SEGMENT) && SEGMENT.is_multiple_of(64));
 
-/// Where results go.
+/// Where results go. Each call returns `true` when the other pairs of the key at `position` are not needed.
 pub(super) trait Sink {
-    /// The records of `mask`'s even bits have the key at `position`: bit `2 * i` is record `first + i`.
-    fn hits(&mut self, pm: &impl Medium, areas: &Areas<'_>, position: usize, first: u64, mask: u32);
+    /// The records of `mask`'s even bits have the key: bit `2 * i` is record `first + i`.
+    fn hits(
+        &mut self,
+        pm: &impl Medium,
+        areas: &Areas<'_>,
+        position: usize,
+        first: u64,
+        mask: u32,
+    ) -> bool;
 
-    /// These are the payloads of the key at `position`, all of them.
-    fn gathered(&mut self, position: usize, payloads: &[u64]);
+    /// The key has a pair with this payload.
+    fn gathered(&mut self, position: usize, payload: u64) -> bool;
+}
+
+/// Calls `visit` with the payload of each record that [`Sink::hits`] names, until one call returns `true`. Returns whether
+/// one did.
+#[inline(always)]
+fn any_payload(
+    pm: &impl Medium,
+    areas: &Areas<'_>,
+    first: u64,
+    mask: u32,
+    mut visit: impl FnMut(u64) -> bool,
+) -> bool {
+    let mut left = mask;
+    while left != 0 {
+        let record = first + u64::from(left.trailing_zeros() / 2);
+        left &= left - 1;
+        // A record that was compared: its line is there.
+        let line = &areas.lines[(record / LINE_RECORDS) as usize];
+        let word = 2 * (record % LINE_RECORDS) as usize + 1;
+        if visit(line.load(pm, word, Relaxed)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Counts pairs.
@@ -61,12 +92,14 @@ pub(super) struct Count(pub(super) u64);
 
 impl Sink for Count {
     #[inline(always)]
-    fn hits(&mut self, _: &impl Medium, _: &Areas<'_>, _: usize, _: u64, mask: u32) {
+    fn hits(&mut self, _: &impl Medium, _: &Areas<'_>, _: usize, _: u64, mask: u32) -> bool {
         self.0 += u64::from(mask.count_ones());
+        false
     }
 
-    fn gathered(&mut self, _: usize, payloads: &[u64]) {
-        self.0 += payloads.len() as u64;
+    fn gathered(&mut self, _: usize, _: u64) -> bool {
+        self.0 += 1;
+        false
     }
 }
 
@@ -82,20 +115,14 @@ impl<F: Fn(usize, u64)> Sink for Show<'_, F> {
         position: usize,
         first: u64,
         mask: u32,
-    ) {
-        let mut left = mask;
-        while left != 0 {
-            let record = first + u64::from(left.trailing_zeros() / 2);
-            left &= left - 1;
-            // A record that was compared: its line is there.
-            let line = &areas.lines[(record / LINE_RECORDS) as usize];
-            let word = 2 * (record % LINE_RECORDS) as usize + 1;
-            (self.0)(position, line.load(pm, word, Relaxed));
-        }
+    ) -> bool {
+        any_payload(pm, areas, first, mask, |payload| self.gathered(position, payload))
     }
 
-    fn gathered(&mut self, position: usize, payloads: &[u64]) {
-        payloads.iter().for_each(|&payload| (self.0)(position, payload));
+    #[inline(always)]
+    fn gathered(&mut self, position: usize, payload: u64) -> bool {
+        (self.0)(position, payload);
+        false
     }
 }
 
@@ -113,12 +140,37 @@ impl Mark<'_> {
 
 impl Sink for Mark<'_> {
     #[inline(always)]
-    fn hits(&mut self, _: &impl Medium, _: &Areas<'_>, position: usize, _: u64, mask: u32) {
+    fn hits(&mut self, _: &impl Medium, _: &Areas<'_>, position: usize, _: u64, mask: u32) -> bool {
         self.mark(position, mask != 0);
+        mask != 0
     }
 
-    fn gathered(&mut self, position: usize, payloads: &[u64]) {
-        self.mark(position, !payloads.is_empty());
+    fn gathered(&mut self, position: usize, _: u64) -> bool {
+        self.mark(position, true);
+        true
+    }
+}
+
+/// Marks positions where a caller's function wants one of the pairs.
+struct MarkWanted<'b, 'f, F>(Mark<'b>, &'f F);
+
+impl<F: Fn(usize, u64) -> bool> Sink for MarkWanted<'_, '_, F> {
+    #[inline(always)]
+    fn hits(
+        &mut self,
+        pm: &impl Medium,
+        areas: &Areas<'_>,
+        position: usize,
+        first: u64,
+        mask: u32,
+    ) -> bool {
+        any_payload(pm, areas, first, mask, |payload| self.gathered(position, payload))
+    }
+
+    fn gathered(&mut self, position: usize, payload: u64) -> bool {
+        let wanted = (self.1)(position, payload);
+        self.0.mark(position, wanted);
+        wanted
     }
 }
 
@@ -134,14 +186,14 @@ impl Sink for MarkAndCount<'_> {
         position: usize,
         first: u64,
         mask: u32,
-    ) {
+    ) -> bool {
         self.0.hits(pm, areas, position, first, mask);
-        self.1.hits(pm, areas, position, first, mask);
+        self.1.hits(pm, areas, position, first, mask)
     }
 
-    fn gathered(&mut self, position: usize, payloads: &[u64]) {
-        self.0.gathered(position, payloads);
-        self.1.gathered(position, payloads);
+    fn gathered(&mut self, position: usize, payload: u64) -> bool {
+        self.0.gathered(position, payload);
+        self.1.gathered(position, payload)
     }
 }
 
@@ -170,7 +222,18 @@ impl<M: Medium> View<M> {
         Ok(marked(words, keys.len()))
     }
 
-    /// The same, with the number of all pairs.
+    /// Sets the bit of each key that has a pair which is `wanted`; a word for each 64 keys.
+    pub(super) fn mark_wanted<K: Word>(
+        &self,
+        keys: &[K],
+        threads: usize,
+        words: &[AtomicU64],
+        wanted: impl Fn(usize, u64) -> bool + Sync,
+    ) -> Result<()> {
+        self.probe(keys, threads, || MarkWanted(Mark(words), &wanted)).map(drop)
+    }
+
+    /// The same as [`mark`](Self::mark), with the number of all pairs.
     pub(super) fn mark_and_count<K: Word>(
         &self,
         keys: &[K],
@@ -183,11 +246,12 @@ impl<M: Medium> View<M> {
     }
 }
 
-fn no_marks(keys: usize) -> Vec<AtomicU64> {
+/// Returns zero words with a bit for each key.
+pub(super) fn no_marks(keys: usize) -> Vec<AtomicU64> {
     (0..keys.div_ceil(64)).map(|_| AtomicU64::new(0)).collect()
 }
 
-fn marked(words: Vec<AtomicU64>, keys: usize) -> Bitmap {
+pub(super) fn marked(words: Vec<AtomicU64>, keys: usize) -> Bitmap {
     Bitmap::new(words.into_iter().map(AtomicU64::into_inner).collect(), keys)
 }
 
@@ -201,16 +265,15 @@ struct Prober<'a, M, K, S> {
     bypass: usize,
     /// Positions of keys that the delta store may know.
     flagged: Vec<usize>,
-    payloads: Vec<u64>,
 }
 
 impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
     fn new(view: &'a View<M>, keys: &'a [K], sink: S) -> Result<Self> {
         let areas = view.base.areas(&view.frame.pm)?;
-        let (flagged, payloads) = (Vec::new(), Vec::new());
+        let flagged = Vec::new();
         // Without a filter there is nothing to ask.
         let bypass = if view.bits.is_filter() { 0 } else { usize::MAX };
-        Ok(Self { view, areas, keys, sink, bypass, flagged, payloads })
+        Ok(Self { view, areas, keys, sink, bypass, flagged })
     }
 
     fn probe(&mut self, range: Range<usize>) -> Result<()> {
@@ -269,9 +332,9 @@ impl<'a, M: Medium, K: Word, S: Sink> Prober<'a, M, K, S> {
         for at in 0..flagged {
             let position = self.flagged[at];
             let key = self.keys[position].to_word();
-            self.payloads.clear();
-            self.view.gather(self.view.frame.hash.word(key), key, &mut self.payloads)?;
-            self.sink.gathered(position, &self.payloads);
+            let sink = &mut self.sink;
+            let visit = |payload| !sink.gathered(position, payload);
+            self.view.gather(self.view.frame.hash.word(key), key, visit)?;
         }
         Ok(())
     }
@@ -515,20 +578,22 @@ impl<M: Medium, K: Word, S: Sink, I: Isa> Queue<'_, M, K, S, I> {
         let bucket = ((1_u32 << (2 * records)) - 1) << (2 * (start % LINE_RECORDS));
         let mask = (one & 0xFF | (two & 0xFF) << 8) & bucket & 0x5555;
         let position = self.first + index;
-        self.sink.hits(self.pm, &self.areas, position, first * LINE_RECORDS, mask);
-        if last > first + 1 {
+        let done = self.sink.hits(self.pm, &self.areas, position, first * LINE_RECORDS, mask);
+        if last > first + 1 && !done {
             self.compare_rest(key, first + 2..last + 1, end, position);
         }
     }
 
-    /// The lines of a long bucket behind its second.
+    /// The lines of a long bucket behind its second, as far as they are needed.
     #[cold]
     fn compare_rest(&mut self, key: u64, lines: Range<u64>, end: u64, position: usize) {
         for line in lines {
             let found = self.areas.lines[line as usize].find_keys(self.pm, self.isa, key);
             let records = (end - line * LINE_RECORDS).min(LINE_RECORDS);
             let mask = found & ((1 << (2 * records)) - 1) & 0x55;
-            self.sink.hits(self.pm, &self.areas, position, line * LINE_RECORDS, mask);
+            if self.sink.hits(self.pm, &self.areas, position, line * LINE_RECORDS, mask) {
+                break;
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
-use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES};
+use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, PairDelta};
 use super::layout::{Root, Watermark, corrupt, watermark};
 use super::log::{self, Log, RECORD_BYTES, Tail};
 use super::placed::Placed;
@@ -19,6 +19,8 @@ use crate::{Error, Result};
 
 /// Delta records that are always allowed, however small the base.
 const LEAST_LIMIT: u64 = 1024;
+/// More generations than an index comes to.
+const MOST_GENERATIONS: u64 = 1 << 62;
 /// How many changes ahead of a change the lines are asked for that it will touch.
 const AHEAD: usize = 16;
 /// The delta store's share of the base, unless somebody says otherwise.
@@ -83,6 +85,9 @@ impl<M: Medium> View<M> {
     /// A generation whose base is sealed, with an empty delta store.
     pub(super) fn fresh(frame: &Arc<Frame<M>>, root: Root) -> Result<Self> {
         let Frame { pm, identity, sums, limit, verify, .. } = &**frame;
+        if !(1..MOST_GENERATIONS).contains(&root.generation) {
+            return Err(impossible(pm, "number of the generation"));
+        }
         let bits = FilterBits::stored(root.filter_bits)
             .ok_or_else(|| impossible(pm, "number of filter bits"))?;
         let base = Base::open(pm, &root, identity.uuid, sums, *limit, *verify)?;
@@ -115,14 +120,27 @@ impl<M: Medium> View<M> {
         let expected = closed.max(kept);
         let region = log::region(pm, root.generation, frame.limit)?;
         let mut replayed = 0;
+        // Removals of one key's pairs that follow one another are done together, as `apply` does them fast.
+        let mut together: Vec<(Change, ChangeEffect)> = Vec::new();
         let tail = log::replay(pm, &region, &frame.sums, root.generation, expected, |change| {
             replayed += 1;
             if replayed > MAX_ENTRIES {
                 return Err(impossible(pm, "number of delta records"));
             }
-            let effect = view.effect(change)?;
-            view.apply(&[(change, effect)])
+            let follows = |(last, _): &(Change, _)| last.removes_of(change.key());
+            if !together.last().is_some_and(follows) || !change.removes_of(change.key()) {
+                view.apply(&together)?;
+                together.clear();
+            }
+            let effect = match change {
+                // It had an effect, or it would not have been logged.
+                Change::RemovePair(key, _) => ChangeEffect::of_pair(frame.hash.word(key)),
+                change => view.effect(change)?,
+            };
+            together.push((change, effect));
+            Ok(())
         })?;
+        view.apply(&together)?;
         if end == SessionEnd::Odd && tail.stray > 0 {
             let detail = "what follows on the delta log's records is no record, and whether the index was closed cannot \
                           be told: the words of the last session are damaged";
@@ -155,20 +173,21 @@ impl<M: Medium> View<M> {
         self.len.load(Acquire)
     }
 
-    /// Gathers the payloads of a key, those of the base and of the delta store. No lock is held when it returns.
-    pub(super) fn gather(&self, hash: u64, key: u64, payloads: &mut Vec<u64>) -> Result<()> {
+    /// Shows the payloads of a key, those of the delta store and of the base, until `visit` says no. No lock is held
+    /// meanwhile.
+    pub(super) fn gather(
+        &self,
+        hash: u64,
+        key: u64,
+        mut visit: impl FnMut(u64) -> bool,
+    ) -> Result<()> {
         let mut known = KeyDelta::default();
         self.read_delta().look_up(hash, key, &mut known);
-        payloads.append(&mut known.added);
-        if known.hides_all {
+        if !known.added.iter().all(|&payload| visit(payload)) || known.hides_all.is_some() {
             return Ok(());
         }
-        self.base.payloads(&self.frame.pm, hash, key, |payload| {
-            if known.shows(payload) {
-                payloads.push(payload);
-            }
-            true
-        })
+        self.base
+            .payloads(&self.frame.pm, hash, key, |payload| !known.shows(payload) || visit(payload))
     }
 
     /// What a change would do.
@@ -178,18 +197,34 @@ impl<M: Medium> View<M> {
         match change {
             Change::Insert(..) => effect.pairs = 1,
             Change::Remove(key) => {
-                let mut payloads = Vec::new();
-                self.gather(hash, key, &mut payloads)?;
-                effect.pairs = payloads.len() as u64;
-                self.base.payloads(&self.frame.pm, hash, key, |_| {
+                let mut known = KeyDelta::default();
+                self.read_delta().look_up(hash, key, &mut known);
+                effect.pairs = known.added.len() as u64;
+                if let Some(in_base) = known.hides_all {
+                    effect.in_base = in_base;
+                    return Ok(effect);
+                }
+                self.base.payloads(&self.frame.pm, hash, key, |payload| {
                     effect.in_base += 1;
+                    effect.pairs += u64::from(known.shows(payload));
                     true
                 })?;
             }
             Change::RemovePair(key, payload) => {
-                let mut payloads = Vec::new();
-                self.gather(hash, key, &mut payloads)?;
-                effect.pairs = u64::from(payloads.contains(&payload));
+                let known = self.read_delta().look_up_pair(hash, key, payload);
+                effect.pairs = match known {
+                    PairDelta::Added => 1,
+                    PairDelta::Hidden(hidden) => {
+                        // One more than are hidden: the first that is not.
+                        let mut left = hidden + 1;
+                        self.base.payloads(&self.frame.pm, hash, key, |found| {
+                            left -= u64::from(found == payload);
+                            left > 0
+                        })?;
+                        u64::from(left == 0)
+                    }
+                    PairDelta::AllHidden => 0,
+                };
             }
         }
         Ok(effect)
@@ -203,23 +238,34 @@ impl<M: Medium> View<M> {
 
     /// Makes durable changes visible, all at once. One writer at a time.
     pub(super) fn apply(&self, changes: &[(Change, ChangeEffect)]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
         let mut delta = self.delta.write().unwrap_or_else(PoisonError::into_inner);
         delta.reserve(&self.frame.hash, changes.len())?;
-        let (mut added, mut removed) = (0, 0);
-        for (at, &(change, effect)) in changes.iter().enumerate() {
-            if let Some((_, later)) = changes.get(at + AHEAD) {
-                prefetch_write(self.filter.word(later.hash));
-                delta.prefetch(later.hash);
+        if let Some((key, hash)) = removed_of(changes) {
+            self.filter.set(hash);
+            delta.remove_pairs(hash, key, changes.iter().map(|(change, _)| change.payload()));
+        } else {
+            for (at, &(change, effect)) in changes.iter().enumerate() {
+                if let Some((_, later)) = changes.get(at + AHEAD) {
+                    prefetch_write(self.filter.word(later.hash));
+                    delta.prefetch(later.hash);
+                }
+                self.filter.set(effect.hash);
+                delta.apply(change, effect.hash, effect.in_base);
             }
-            self.filter.set(effect.hash);
-            delta.apply(change, effect.hash, effect.in_base);
+        }
+        let (mut added, mut removed) = (0, 0);
+        for (change, effect) in changes {
             match change {
                 Change::Insert(..) => added += effect.pairs,
                 Change::Remove(_) | Change::RemovePair(..) => removed += effect.pairs,
             }
         }
         // Once for all: who changes something holds the lock. Release: pairs with the Acquire in `len`.
-        self.len.store(self.len() + added - removed, Release);
+        // A log that was made up may remove more than there is.
+        self.len.store((self.len() + added).saturating_sub(removed), Release);
         // Release: who sees the count sees the filter's bits, and finds the lock taken or the entries there.
         self.changes.fetch_add(changes.len() as u64, Release);
         Ok(())
@@ -263,4 +309,18 @@ pub(super) struct ChangeEffect {
     pub(super) pairs: u64,
     /// How many pairs of a removed key the base has.
     pub(super) in_base: u64,
+}
+
+impl ChangeEffect {
+    /// That of removing a pair which is there.
+    pub(super) fn of_pair(hash: u64) -> Self {
+        Self { hash, pairs: 1, in_base: 0 }
+    }
+}
+
+/// The key, and its hash, when all changes remove pairs of one key.
+fn removed_of(changes: &[(Change, ChangeEffect)]) -> Option<(u64, u64)> {
+    let (first, effect) = changes.first()?;
+    let key = first.key();
+    changes.iter().all(|(change, _)| change.removes_of(key)).then_some((key, effect.hash))
 }

@@ -70,6 +70,23 @@ impl std::str::FromStr for Durability {
     }
 }
 
+/// Fails when a sync failed, and in a forked child. A reader stores to private pages and has nothing to sync.
+pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
+    match pm.writable() {
+        Err(crate::Error::ReadOnly) => Ok(()),
+        answer => answer,
+    }
+}
+
+/// Fails in a forked child, whose stores would meet those of its parent. Reads call this before they finish what a crash
+/// or a doubling has left; on a medium that is open for reading they finish it in private pages.
+pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {
+    match pm.writable() {
+        Err(error @ crate::Error::Forked) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// An opened table directory on some medium. Implemented by [`super::Mapped`] and by [`super::sim::Sim`] only.
 ///
 /// The word calls are for the cells of [`super::cell`]; tables use those. They take `#[track_caller]` so that the
@@ -363,6 +380,16 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// The copy could not be written (nothing is left at `path` then), or the medium has no files.
     fn backup_to(&self, path: &Path) -> Result<u64> {
         let _ = path;
+        Err(crate::Error::Unsupported("this medium has no files to copy".into()))
+    }
+
+    /// Begins a copy of the table at `path`: a new, unpublished table directory with the first bytes of the regions in
+    /// `parts`. The caller completes and publishes it, and keeps those bytes unchanged during the call.
+    ///
+    /// # Errors
+    /// As [`Medium::backup_to`].
+    fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<super::Mapped> {
+        let _ = (path, parts);
         Err(crate::Error::Unsupported("this medium has no files to copy".into()))
     }
 

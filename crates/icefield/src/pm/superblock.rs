@@ -26,10 +26,11 @@
 //! - P4: closing stores one word, the record count and a seal over count and generation. A seal of the generation before
 //!   is what a crash leaves of P3 on a disk. One that fits neither is damage, on any medium.
 
+use std::fmt;
 use std::sync::atomic::Ordering;
 
 use super::cell::Overlay;
-use super::{Cell64, Medium, Region};
+use super::{Cell64, Medium, Region, sound};
 use crate::{Error, Result};
 
 /// The region that holds the superblock.
@@ -67,7 +68,7 @@ const _: () =
 const _: () = assert!(PARAMS_AT + 16 * 8 == LENGTHS_AT && LENGTHS_AT + 8 == NAMES[0].0);
 
 /// What a table is. Fixed at its creation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The design's name, e.g. `dash-eh`.
     pub design: String,
@@ -83,6 +84,20 @@ pub struct Identity {
     pub params: [u64; 16],
     /// Tells tables apart.
     pub uuid: [u64; 2],
+}
+
+/// Leaves out the seed, which allows choosing keys that collide.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("design", &self.design)
+            .field("key_type", &self.key_type)
+            .field("value_type", &self.value_type)
+            .field("hash_id", &self.hash_id)
+            .field("params", &self.params)
+            .field("uuid", &self.uuid)
+            .finish_non_exhaustive()
+    }
 }
 
 /// One copy of the identity, word by word.
@@ -328,14 +343,6 @@ fn clean_word(generation: u64, records: u64) -> u64 {
     bytes[..8].copy_from_slice(&generation.to_le_bytes());
     bytes[8..].copy_from_slice(&records.to_le_bytes());
     (checksum(&bytes) >> RECORDS_BITS).max(1) << RECORDS_BITS | records
-}
-
-/// Fails when a sync failed. Read-only media store to private pages and have nothing to sync.
-fn sound(pm: &impl Medium) -> Result<()> {
-    match pm.writable() {
-        Err(Error::ReadOnly) => Ok(()),
-        answer => answer,
-    }
 }
 
 fn too_short(pm: &impl Medium, region: &Region) -> Error {

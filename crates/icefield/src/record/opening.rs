@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::types::StoredTypes;
-use crate::base::hash::{HashKind, random_seed};
+use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::key::{Key, Value};
 use crate::pm::blob::BlobParams;
 use crate::pm::superblock::{self, Identity, SessionStart};
@@ -32,7 +32,7 @@ pub(crate) struct Common {
     pub(crate) max_bytes: Option<u64>,
     pub(crate) huge_pages: HugePages,
     pub(crate) hash: HashKind,
-    pub(crate) hash_seed: Option<[u64; 2]>,
+    pub(crate) hash_seed: Option<Seed>,
     pub(crate) blob_chunk_bytes: u32,
     pub(crate) faults: Option<Arc<FaultPlan>>,
     pub(crate) stored_types: StoredTypes,
@@ -100,7 +100,7 @@ impl Common {
         let mut identity = Identity {
             design: design.into(),
             hash_id: self.hash.id(),
-            hash_seed: self.hash_seed.unwrap_or_else(random_seed),
+            hash_seed: self.hash_seed.map_or_else(random_seed, |Seed(seed)| seed),
             params,
             uuid: random_seed(),
             ..Identity::default()
@@ -232,7 +232,7 @@ macro_rules! common_options {
             /// The hash seed of a new table; random by default, which keeps adversaries from choosing colliding keys.
             #[must_use]
             pub fn hash_seed(mut self, seed: [u64; 2]) -> Self {
-                self.common.hash_seed = Some(seed);
+                self.common.hash_seed = Some($crate::base::hash::Seed(seed));
                 self
             }
 

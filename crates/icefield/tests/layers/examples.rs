@@ -52,6 +52,30 @@ pub fn faults(sources: &[Source]) -> Vec<String> {
     faults
 }
 
+/// Type and name of every exported method that is called on a value.
+pub fn methods(sources: &[Source]) -> Vec<(String, String)> {
+    let lib = sources.iter().filter(|source| source.modules.is_empty());
+    let exported: HashSet<Name> = lib.flat_map(exports).collect();
+    let mut found = Vec::new();
+    for source in sources {
+        for (line, owner, name) in exported_items(source, &scopes(source), &exported) {
+            let at =
+                source.tokens.iter().position(|token| token.line == line && token.text == "fn");
+            if at.is_some_and(|at| takes_self(source, at)) {
+                found.push((owner, name));
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether the first parameter of the function at token `index` is `self`.
+fn takes_self(source: &Source, index: usize) -> bool {
+    let rest = (index..source.tokens.len()).map(|index| source.text(index));
+    let parameters = rest.skip_while(|text| *text != "(").skip(1);
+    parameters.take_while(|text| !matches!(*text, "," | ")" | ":")).any(|text| text == "self")
+}
+
 /// A type, trait or function, and the top-level module that it is in.
 type Name = (String, String);
 

@@ -6,16 +6,18 @@ use std::sync::atomic::AtomicU64;
 unsafe extern "C" {
     fn fork() -> i32;
     fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn alarm(seconds: u32) -> u32;
     fn _exit(status: i32) -> !;
 }
 
-/// Runs `child` in a forked process and returns the status that it exits with.
-fn in_fork(child: impl FnOnce() -> u8) -> i32 {
+/// Runs `child` in a forked process and returns the status that it exits with; 0 when it takes a minute.
+pub fn in_fork(child: impl FnOnce() -> u8) -> i32 {
     // SAFETY: the child calls only what needs none of the locks that other threads may have held, and never returns.
     unsafe {
         let pid = fork();
         assert!(pid >= 0);
         if pid == 0 {
+            alarm(60);
             let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(99);
             _exit(i32::from(code));
         }

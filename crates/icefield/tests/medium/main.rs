@@ -17,11 +17,13 @@ use icefield::pm::{
 use icefield::{Durability, Error};
 
 mod backup;
+mod copies;
 mod creating;
 mod durability;
 mod faults;
 mod lengths;
 mod opening;
+mod refusals;
 mod space;
 
 const DATA: &str = "data.ice";

@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// Keys and seeds are secrets: they allow choosing keys that collide.
+#[test]
+fn what_is_printed_tells_no_secret() {
+    let hash = Hash::new(HashKind::Strong, [1, 2]);
+    assert_eq!(format!("{hash:?}, {:?}", Seed([1, 2])), "Hash { .. }, Seed(..)");
+}
+
 const SEEDS: [[u64; 2]; 6] = [
     [0, 0],
     [1, 0],

@@ -1,5 +1,6 @@
 //! The hash of keys of any type: the keyed function of [`crate::base::hash`] behind the standard library's traits.
 
+use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
 use crate::base::hash::{Hash, HashKind, random_seed};
@@ -38,10 +39,17 @@ impl BuildHasher for DlhtBuildHasher {
 /// "one".hash(&mut hasher);
 /// assert_eq!(hasher.finish(), builder.hash_one("one"));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct DlhtHasher {
     hash: Hash,
     state: u64,
+}
+
+/// Without the keys, and without the state, which would help to find them.
+impl fmt::Debug for DlhtHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DlhtHasher").finish_non_exhaustive()
+    }
 }
 
 impl Hasher for DlhtHasher {
@@ -73,5 +81,19 @@ impl Hasher for DlhtHasher {
     #[inline]
     fn finish(&self) -> u64 {
         self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_tells_no_secret() {
+        let builder = DlhtBuildHasher::default();
+        let mut hasher = builder.build_hasher();
+        hasher.write_u64(1);
+        let printed = format!("{builder:?}, {hasher:?}");
+        assert_eq!(printed, "DlhtBuildHasher(Hash { .. }), DlhtHasher { .. }");
     }
 }

@@ -12,11 +12,12 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use super::directory::{Directory, LOCK_FILE};
+use super::permit::Permit;
 use super::region_file::{RegionFile, allocate, file_length, odd_file};
-use super::{Mapped, lock};
-use crate::Result;
-use crate::pm::Cell64;
+use super::{Mapped, MappedOptions, lock};
 use crate::pm::io::{Access, Io, error};
+use crate::pm::{Cell64, Durability, Medium, Region};
+use crate::{Error, Result};
 
 /// How much is copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -29,6 +30,10 @@ impl Mapped {
     /// # Errors
     /// [`crate::Error::AlreadyExists`] when anything is at `path`, [`crate::Error::NoSpace`], [`crate::Error::Io`].
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
+        // A child's table is not the parent's any more, and keeps none of the parent's writers away.
+        if let Err(error @ Error::Forked) = self.writable() {
+            return Err(error);
+        }
         let target = Directory::create(&self.io, path.as_ref())?;
         let copied = match &self.directory {
             Some(directory) => self.copy_files(directory, &target)?,
@@ -36,6 +41,30 @@ impl Mapped {
         };
         target.publish(&self.io)?;
         Ok(copied)
+    }
+
+    /// Begins a copy at `path` with the first bytes of some regions. Gone when it is dropped before it is published.
+    pub(super) fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self> {
+        let directory = Directory::create(&self.io, path)?;
+        // Publishing makes whole files durable; until then, nothing has to be.
+        let options = MappedOptions { durability: Durability::Process, ..MappedOptions::default() };
+        let copy = Self::over(directory, self.io.clone(), &options, Permit::WRITABLE)?;
+        for &(region, bytes) in parts {
+            let target = copy.region(region.name(), bytes.max(1))?;
+            copy.grow_exactly(&target, bytes)?;
+            let (from, to) = (self.file_of(region)?, copy.file_of(&target)?);
+            let fault = |errno| error(&path.join(region.name()), errno, bytes);
+            match (from.file(), to.file()) {
+                (Some(from), Some(to)) => {
+                    let is_whole =
+                        self.io.status(from.as_fd()).map_err(fault)?.st_size as u64 == bytes;
+                    copy_file(&self.io, from, to, bytes, is_whole).map_err(fault)?;
+                }
+                (None, Some(to)) => drop(self.copy_region(&from, to, bytes).map_err(fault)?),
+                (_, None) => return Err(fault(Errno::BADF)),
+            }
+        }
+        Ok(copy)
     }
 
     fn copy_files(&self, source: &Arc<Directory>, target: &Directory) -> Result<u64> {
@@ -46,8 +75,8 @@ impl Mapped {
             let opened = self.io.open_file(source.file(), name, Access::Read);
             let from = opened.map_err(|errno| odd_file(&path, errno))?;
             let bytes = file_length(&self.io, &from, &path)?;
-            copied +=
-                self.copy_into(target, name, bytes, |to| copy_file(&self.io, &from, to, bytes))?;
+            copied += self
+                .copy_into(target, name, bytes, |to| copy_file(&self.io, &from, to, bytes, true))?;
         }
         Ok(copied)
     }
@@ -106,10 +135,10 @@ impl Mapped {
     }
 }
 
-/// Copies all of a file, block for block or by sharing them.
-fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64) -> Result<u64, Errno> {
+/// Copies the first bytes of a file, block for block, or by sharing blocks where that is the `whole` file.
+fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64, whole: bool) -> Result<u64, Errno> {
     // Whatever the reason for a refusal, copying is the answer.
-    if io.share_blocks(from.as_fd(), to.as_fd()).is_ok() {
+    if whole && io.share_blocks(from.as_fd(), to.as_fd()).is_ok() {
         reserve(io, to, bytes)?;
         return Ok(bytes);
     }

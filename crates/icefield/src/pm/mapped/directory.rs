@@ -102,6 +102,21 @@ impl Directory {
             errno => error(&path, errno, 0),
         };
         let file = io.open_directory(&path).map_err(not_found)?;
+        Self::lock(io, path, file, purpose)
+    }
+
+    /// Opens and locks this directory again, wherever its path leads by now.
+    pub(super) fn reopen(&self, purpose: Purpose) -> Result<Self> {
+        let opened = self.io.open_directory_at(self.file(), OsStr::new("."));
+        let file = opened.map_err(|errno| error(&self.path, errno, 0))?;
+        Self::lock(&self.io, self.path.clone(), file, purpose)
+    }
+
+    fn lock(io: &Io, path: PathBuf, file: OwnedFd, purpose: Purpose) -> Result<Self> {
+        let not_found = |errno| match errno {
+            Errno::NOENT => Error::NotFound { path: path.clone() },
+            errno => error(&path, errno, 0),
+        };
         // Before the lock file is created: a directory that is no table stays as it is.
         io.status_at(file.as_fd(), OsStr::new(TABLE_REGION)).map_err(not_found)?;
         let lock_file = lock_directory(io, &file, &path, purpose)?;

@@ -168,6 +168,22 @@ impl Mapped {
         Self::over(directory, io, &options, Permit::READ_ONLY)
     }
 
+    /// Opens the directory of this table again, not the one that its path leads to by now: for writing, or for reading
+    /// without a lock.
+    ///
+    /// # Errors
+    /// As [`Mapped::open`]; [`Error::Unsupported`] for a table in memory.
+    pub(crate) fn reopen(&self, options: &MappedOptions, writes: bool) -> Result<Self> {
+        let Some(directory) = &self.directory else {
+            return Err(Error::Unsupported("a table in memory has one handle only".into()));
+        };
+        let (purpose, permit) = match writes {
+            true => (Purpose::Write, Permit::WRITABLE),
+            false => (Purpose::ReadBeside, Permit::READ_ONLY),
+        };
+        Self::over(directory.reopen(purpose)?, self.io.clone(), options, permit)
+    }
+
     /// A table in anonymous memory, of [`Durability::Memory`] (`Auto` means that here). With [`Durability::PmemForced`]
     /// it pays for write-backs and fences, which measures persistent memory's instructions at the speed of DRAM.
     ///
@@ -269,6 +285,7 @@ impl Mapped {
         if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
             return Ok(RegionFile::handle(file));
         }
+        self.refuse_child()?;
         let file = self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?;
         self.poison_if(prepare(&file, &self.setting()))?;
         let file = Arc::new(file);
@@ -304,6 +321,14 @@ impl Mapped {
         let inside = offset.checked_add(src.len() as u64).is_some_and(|end| end <= region.len());
         let write = |file: Arc<RegionFile>| file.write(&self.io, offset, src).is_ok();
         inside && self.backing() == Backing::Shared && self.file_of(region).is_ok_and(write)
+    }
+
+    /// Fails in a forked child, whose changes of the files would meet those of its parent. A reader's pages are private.
+    fn refuse_child(&self) -> Result<()> {
+        match self.permit.refusal() {
+            Some(Refusal::Forked) if !self.read_only() => Err(Error::Forked),
+            _ => Ok(()),
+        }
     }
 
     /// Notes a range that the next fence of this thread has to sync.
@@ -357,6 +382,7 @@ impl Medium for Mapped {
         if bytes <= region.len() {
             return Ok(());
         }
+        self.refuse_child()?;
         let file = self.file_of(region)?;
         self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))
     }
@@ -365,11 +391,13 @@ impl Medium for Mapped {
         if bytes <= region.len() {
             return Ok(());
         }
+        self.refuse_child()?;
         let file = self.file_of(region)?;
         self.poison_if(file.grow(&self.setting(), &self.budget, bytes, true))
     }
 
     fn discard_region(&self, name: &'static str) -> Result<()> {
+        self.refuse_child()?;
         let mut regions = lock(&self.regions);
         if let Some(at) = regions.iter().position(|file| file.region().name() == name) {
             // Handles keep the mapping, and with it the file's bytes.
@@ -383,11 +411,13 @@ impl Medium for Mapped {
     }
 
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        self.refuse_child()?;
         let file = self.file_of(region)?;
         self.poison_if(file.punch(&self.setting(), offset, bytes))
     }
 
     fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        self.refuse_child()?;
         let file = self.file_of(region)?;
         self.poison_if(file.reserve(&self.setting(), offset, bytes))
     }
@@ -478,6 +508,12 @@ impl Medium for Mapped {
     }
 
     fn committed(&self) -> Committed {
+        match self.writable() {
+            // Nothing can have been fenced later.
+            Ok(()) | Err(Error::ReadOnly) => {}
+            // The thread that syncs is the parent's, or has ended.
+            refused => return Committed::known(refused),
+        }
         if self.effort != Effort::Sync {
             return Committed::known(Ok(()));
         }
@@ -609,7 +645,12 @@ impl Medium for Mapped {
         Self::backup_to(self, path)
     }
 
+    fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self> {
+        Self::copy_regions(self, path, parts)
+    }
+
     fn publish_created(&self) -> Result<()> {
+        self.refuse_child()?;
         let Some(directory) = &self.directory else { return Ok(()) };
         let regions = lock(&self.regions);
         for file in regions.iter() {

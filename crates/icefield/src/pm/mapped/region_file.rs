@@ -154,6 +154,11 @@ impl RegionFile {
         this.region.kept_by(Arc::<Self>::clone(this))
     }
 
+    /// The file behind the region; memory has none.
+    pub(super) fn file(&self) -> Option<&OwnedFd> {
+        self.file.as_ref()
+    }
+
     /// Where in the region the range lies, if it does.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         self.reservation.offset_of(start, bytes)

@@ -1,0 +1,58 @@
+//! Backups: one generation, with a prefix of its log.
+//!
+//! Neither changes: a base is sealed, and a log only grows. So a copy needs no lock, and beside a merge it holds a
+//! generation that was the present one. The superblock and the root words are written anew, because those of the source
+//! may be in the middle of a change.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::layout::set_watermark;
+use super::log;
+use super::view::{Frame, View};
+use crate::pm::{Mapped, Medium, superblock};
+use crate::{Error, Result};
+
+impl<M: Medium> View<M> {
+    /// Copies this generation and its present changes into a new, closed index, which gets the name `path` when it has
+    /// been verified. Returns its bytes.
+    pub(super) fn copy_to(&self, path: &Path, threads: usize) -> Result<u64> {
+        let Frame { pm, identity, sums, limit, .. } = &*self.frame;
+        let (root, changes) = (self.root, self.changes());
+        let log = log::region(pm, root.generation, *limit)?;
+        let parts =
+            [(&self.base.region, self.base.layout().bytes()), (&log, changes * log::RECORD_BYTES)];
+        let copy = pm.copy_regions(path, &parts)?;
+        let table = superblock::create(&copy)?;
+        root.publish(&copy, &table, sums)?;
+        set_watermark(&copy, &table, sums, root.generation, changes)?;
+        superblock::begin_session(&copy, &table)?;
+        superblock::seal(&copy, &table, identity)?;
+        superblock::end_session(&copy, &table, changes)?;
+        let bytes = parts.iter().map(|part| part.1).sum::<u64>() + table.len();
+        let frame =
+            Frame::new(copy, table, identity.clone(), *limit, false, self.frame.delta_limit)?;
+        let frame = Arc::new(frame);
+        verify(&frame, threads).map_err(|error| self.blame(error))?;
+        frame.pm.publish_created()?;
+        frame.pm.close();
+        Ok(bytes)
+    }
+
+    /// Names the source's file in an error: the copy is gone.
+    fn blame(&self, error: Error) -> Error {
+        match error {
+            Error::Corrupt { file, offset, detail } => {
+                let name = file.file_name().unwrap_or_default();
+                Error::Corrupt { file: self.frame.pm.path().join(name), offset, detail }
+            }
+            error => error,
+        }
+    }
+}
+
+/// Fails unless an index opens and is whole.
+fn verify(frame: &Arc<Frame<Mapped>>, threads: usize) -> Result<()> {
+    let (view, ..) = View::load(frame, frame.root()?)?;
+    view.verify_all(threads)
+}

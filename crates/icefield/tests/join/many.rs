@@ -1,0 +1,170 @@
+//! Keys with many pairs: what probes and removals look at.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use icefield::pm::sim::{Sim, SimOptions};
+use icefield::{HashedJoinIndex, JoinIndex, JoinSource};
+
+/// Pairs of one key, 7, with all payloads below a number.
+struct OneKey(u64);
+
+impl JoinSource for OneKey {
+    fn read(
+        &self,
+        part: usize,
+        parts: usize,
+        show: &mut dyn FnMut(&[u64], &[u64]) -> icefield::Result<()>,
+    ) -> icefield::Result<()> {
+        for payload in (part as u64..self.0).step_by(parts) {
+            show(&[7], &[payload])?;
+        }
+        Ok(())
+    }
+}
+
+/// Lines of the medium that `call` reads.
+fn lines(sim: &Sim, call: impl FnOnce()) -> u64 {
+    let read = || sim.counters().line_reads.iter().map(|(_, lines)| lines).sum::<u64>();
+    let before = read();
+    sim.begin_op();
+    call();
+    read() - before
+}
+
+#[test]
+fn the_first_match_decides() {
+    const PAIRS: u64 = 20_000;
+    let sim = Sim::new(SimOptions { recording: false, counting: true, ..SimOptions::default() });
+    let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]);
+    let index = options.build_on(sim.clone(), &OneKey(PAIRS)).unwrap();
+    let all = lines(&sim, || assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS));
+    assert!(all > PAIRS / 5, "{all}");
+    assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
+    assert!(lines(&sim, || assert_eq!(index.anti(&[7]).unwrap().count_ones(), 0)) < 10);
+    // Also where the delta store has something to say of the key.
+    let first = std::sync::Mutex::new(Vec::new());
+    index.probe(&[7], |_, payload| first.lock().unwrap().push(payload)).unwrap();
+    let [first, second, ..] = first.into_inner().unwrap()[..] else { panic!("there are more") };
+    // A pair is looked for until it is found.
+    assert!(lines(&sim, || assert!(index.remove_pair(7, first).unwrap())) < 10);
+    assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
+    index.insert(7, PAIRS).unwrap();
+    assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
+    assert!(lines(&sim, || assert!(index.remove_pair(7, PAIRS).unwrap())) < 10);
+    assert!(lines(&sim, || assert!(index.remove_pair(7, second).unwrap())) < 10);
+    assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS - 2);
+    // One that is not there, until the key's end.
+    assert!(lines(&sim, || assert!(!index.remove_pair(7, first).unwrap())) > PAIRS / 5);
+    // A key that is removed again: its pairs of the base are not looked at again.
+    assert_eq!(index.remove(7).unwrap(), PAIRS - 2);
+    index.insert(7, 1).unwrap();
+    assert!(lines(&sim, || assert_eq!(index.remove(7).unwrap(), 1)) < 10);
+    assert_eq!(index.semi(&[7]).unwrap().count_ones(), 0);
+    assert!(index.check().unwrap().is_clean());
+}
+
+/// Opening asks for no look into the base for each removed pair.
+#[test]
+fn removed_pairs_are_replayed_together() {
+    const PAIRS: u64 = 20_000;
+    let sim = Sim::new(SimOptions { recording: false, counting: true, ..SimOptions::default() });
+    let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]);
+    let index = options.build_on(sim.clone(), &OneKey(PAIRS)).unwrap();
+    (0..500).for_each(|payload| assert!(index.remove_pair(7, payload).unwrap()));
+    index.insert(8, 1).unwrap();
+    (500..1000).for_each(|payload| assert!(index.remove_pair(7, payload).unwrap()));
+    drop(index);
+    let image = sim.image();
+    let again = Sim::from_image(
+        &image,
+        SimOptions { recording: false, counting: true, ..SimOptions::default() },
+    );
+    let mut index = None;
+    let read = lines(&again, || index = Some(options.open_on(again.clone()).unwrap()));
+    assert!(read < 5000, "{read}");
+    let index = index.unwrap();
+    assert_eq!((index.len(), index.probe_count(&[7, 8]).unwrap()), (PAIRS - 999, PAIRS - 999));
+    assert!(index.check().unwrap().is_clean());
+}
+
+/// The keys of rows, of which some have equal hashes.
+fn hashed<'a>(
+    path: &std::path::Path,
+    keys: &'a [&str],
+    looks: &'a AtomicU64,
+) -> HashedJoinIndex<impl Fn(&[u8]) -> u64 + Sync, impl Fn(&[u8], u64) -> bool + Sync + 'a> {
+    let rows: Vec<u64> = (0..keys.len() as u64).collect();
+    let verify = move |key: &[u8], row: u64| {
+        looks.fetch_add(1, Relaxed);
+        keys.get(row as usize).is_some_and(|found| found.as_bytes() == key)
+    };
+    let options = JoinIndex::<u64>::options().threads(1);
+    options.build_with_hash(path, keys, &rows, |key| key.len() as u64, verify).unwrap()
+}
+
+fn rows_of<H: Fn(&[u8]) -> u64 + Sync, V: Fn(&[u8], u64) -> bool + Sync>(
+    index: &HashedJoinIndex<H, V>,
+    key: &str,
+) -> BTreeSet<u64> {
+    let rows = std::sync::Mutex::new(BTreeSet::new());
+    index
+        .probe(&[key], |_, row| {
+            rows.lock().unwrap().insert(row);
+        })
+        .unwrap();
+    rows.into_inner().unwrap()
+}
+
+#[test]
+fn the_first_row_of_a_hash_decides_and_a_key_goes_by_one_record() {
+    const PAIRS: usize = 5000;
+    let directory = tempfile::tempdir().unwrap();
+    let (keys, looks) = (vec!["ann"; PAIRS], AtomicU64::new(0));
+    let path = directory.path().join("i");
+    let index = hashed(&path, &keys, &looks);
+    assert_eq!(index.semi(&["ann"; 1000]).unwrap().count_ones(), 1000);
+    assert_eq!(looks.swap(0, Relaxed), 1000);
+    assert_eq!(index.semi(&["eve"]).unwrap().count_ones(), 0);
+    assert_eq!(looks.swap(0, Relaxed), PAIRS as u64, "an equal hash");
+    assert_eq!(index.semi_count(&["ann", "bo"]).unwrap().1, PAIRS as u64);
+    // Past what the delta store takes away.
+    assert!(index.remove_pair(b"ann", 0).unwrap());
+    looks.store(0, Relaxed);
+    assert_eq!(index.semi(&["ann"]).unwrap().count_ones(), 1);
+    assert_eq!(looks.swap(0, Relaxed), 1);
+    assert_eq!(index.remove(b"ann").unwrap(), PAIRS as u64 - 1);
+    assert_eq!((index.len(), index.hashes().stats().unwrap().delta_changes), (0, 2));
+    assert_eq!(index.remove(b"ann").unwrap(), 0);
+    assert!(index.hashes().check().unwrap().is_clean());
+}
+
+#[test]
+fn keys_with_equal_hashes_are_removed_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("i");
+    let keys: Vec<&str> = (0..6000).map(|row| if row % 3 == 0 { "ann" } else { "bob" }).collect();
+    let looks = AtomicU64::new(0);
+    let index = hashed(&path, &keys, &looks);
+    // Some of the pairs are in the delta store, one of them twice.
+    assert!(index.remove_pair(b"ann", 3).unwrap());
+    index.insert(b"ann", 3).unwrap();
+    index.insert(b"ann", 6).unwrap();
+    index.insert(b"bob", 1).unwrap();
+    let bobs: BTreeSet<u64> = (0..6000).filter(|row| row % 3 != 0).collect();
+    assert_eq!(index.remove(b"ann").unwrap(), 2001);
+    assert_eq!(rows_of(&index, "ann"), BTreeSet::new());
+    assert_eq!(rows_of(&index, "bob"), bobs);
+    assert_eq!(index.len(), 4001);
+    assert!(index.hashes().check().unwrap().is_clean());
+    drop(index);
+    let options = JoinIndex::<u64>::options();
+    let verify = |key: &[u8], row: u64| keys[row as usize].as_bytes() == key;
+    let index = options.open_with_hash(&path, |key| key.len() as u64, verify).unwrap();
+    assert_eq!((index.len(), rows_of(&index, "bob")), (4001, bobs.clone()));
+    index.merge().unwrap();
+    assert_eq!((index.len(), rows_of(&index, "bob")), (4001, bobs));
+    assert_eq!(index.remove(b"bob").unwrap(), 4001);
+    assert!(index.is_empty() && index.hashes().check().unwrap().is_clean());
+}
