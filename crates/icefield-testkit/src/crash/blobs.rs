@@ -90,8 +90,7 @@ impl Store for Blobs {
     }
 
     fn read(&self, frame: &Frame, word: u64) -> Result<u64> {
-        // SAFETY: the map's lock is held, and nothing is retired without it.
-        let bytes = unsafe { self.store.read(&frame.pm, BlobRef::from_word(word)) }?;
+        let bytes = self.store.read(&frame.pm, BlobRef::from_word(word))?.to_vec();
         let value = bytes.first_chunk().map(|first| u64::from_le_bytes(*first));
         value
             .filter(|&value| content(value) == bytes)
@@ -111,8 +110,7 @@ impl Store for Blobs {
 
     fn faults(&self, frame: &Frame) -> Result<Vec<String>> {
         let live = frame.live()?.into_iter().map(|(key, word)| (key, BlobRef::from_word(word)));
-        // SAFETY: the judge of an image is alone with it.
-        let report = unsafe { self.store.check(&frame.pm, live) };
+        let report = self.store.check(&frame.pm, live);
         let leaked = (report.leaked > 0).then(|| format!("{} blocks leaked", report.leaked));
         Ok(report.faults.into_iter().chain(leaked).collect())
     }

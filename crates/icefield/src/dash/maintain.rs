@@ -39,8 +39,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         self.check_blocks(&segments, &mut findings)?;
         if let Some(blobs) = core.records.blobs() {
-            // SAFETY: found in slots since the pin was taken.
-            let found = unsafe { blobs.check(&core.pm, std::mem::take(&mut findings.blobs)) };
+            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
@@ -104,11 +103,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     fn same_key(&self, one: u64, other: u64) -> bool {
-        let pm = &self.core.pm;
-        match (self.core.records.key(pm, one), self.core.records.key(pm, other)) {
-            (Ok(one), Ok(other)) => one.word() == other.word() && one.bytes() == other.bytes(),
-            _ => false,
-        }
+        self.core.records.is_same_key(&self.core.pm, one, other).unwrap_or(false)
     }
 
     /// I2, I3, I4 for one record.

@@ -130,8 +130,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         }
         self.check_overflow(&mut findings);
         if let Some(blobs) = core.records.blobs() {
-            // SAFETY: found in slots since the pin was taken.
-            let found = unsafe { blobs.check(&core.pm, std::mem::take(&mut findings.blobs)) };
+            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }

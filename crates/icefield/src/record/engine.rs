@@ -84,13 +84,15 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// The value behind a word, as the user's type.
     #[inline]
     fn own_value(&self, word: u64) -> Result<V::Owned> {
-        V::own(self.records().value(self.pm(), word)?)
+        self.records()
+            .own_value(self.pm(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
     /// The key behind a word, as the user's type.
     fn own_key(&self, word: u64) -> Result<K::Owned> {
-        K::own(self.records().key(self.pm(), word)?)
+        self.records()
+            .own_key(self.pm(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
     }
 
@@ -113,7 +115,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         let probe = self.records().probe(key);
         let pin = self.records().pin();
         let Some(word) = self.find_word(&pin, &probe)? else { return Ok(None) };
-        match V::view(self.records().value(self.pm(), word)?, f) {
+        match self.records().show_value(self.pm(), Some(pin), word, f)? {
             Some(shown) => Ok(Some(shown)),
             None => Err(self.fault_in_slot(format!("a stored value is no {}", V::TYPE))),
         }
@@ -232,7 +234,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         f: &mut impl FnMut(Option<&V>) -> Decision<Owned<V>>,
     ) -> Result<Decision<Owned<V>>> {
         let Some(word) = word else { return Ok(f(None)) };
-        V::view(self.records().value(self.pm(), word)?, |value| f(Some(value)))
+        self.records()
+            .show_value(self.pm(), None, word, |value| f(Some(value)))?
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 

@@ -130,7 +130,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::{Guard, Reclaimer};
-use crate::pm::{Medium, Region};
+use crate::pm::{Medium, Region, SharedBytes};
 use crate::{Error, Result};
 
 use block::{HEADER_BYTES, Header};
@@ -288,44 +288,56 @@ impl BlobStore {
         };
         header.store(pm, owner, content);
         if !content.is_empty() {
-            // SAFETY: the block was free and is this thread's alone until it is linked; readers of a former content
-            // have left (the reclaimer saw to it before it became free).
-            unsafe { pm.write_bytes(&self.shared.blobs, offset + HEADER_BYTES, content) };
+            pm.store_bytes(&self.shared.blobs, offset + HEADER_BYTES, content);
         }
         pm.flush(std::ptr::from_ref(header).cast(), HEADER_BYTES as usize + content.len());
         Ok(BlobRef::at(offset))
     }
 
-    /// The content of `blob`. Checks that it lies inside the region, nothing else.
+    /// The content of `blob`, to be copied out or compared. It is what was written if the reference was loaded from a
+    /// published slot (T3), under a guard pinned before or under the lock of its key, and that is held until the copy is
+    /// made; else, or in a damaged file, it may be anything.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the reference, or the length it leads to, is impossible.
-    ///
-    /// # Safety
-    /// `blob` was loaded from a published slot (T3), under a guard pinned before, or under the lock of its key; the
-    /// bytes are used no longer than that is held.
     #[inline]
-    pub unsafe fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<&[u8]> {
+    #[track_caller]
+    pub fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<SharedBytes<'_>> {
         let (offset, header) = self.resolve(blob)?;
-        // SAFETY: the caller's promise: nobody writes to a block that a slot refers to or a guard protects.
-        unsafe { self.content(pm, offset, header) }
+        let len = header.len(pm);
+        if len > MAX_BLOB_BYTES {
+            return Err(self.shared.fault(offset, "the blob's length is impossible"));
+        }
+        let content = pm.shared_bytes(&self.shared.blobs, offset + HEADER_BYTES, len);
+        content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))
     }
 
-    /// [`BlobStore::read`], refusing content that was damaged or written for another owner. Reads all of it.
+    /// A copy of the content of `blob`, refused if it was damaged or written for another owner.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    ///
-    /// # Safety
-    /// As [`BlobStore::read`].
-    pub unsafe fn verify<M: Medium>(&self, pm: &M, owner: u64, blob: BlobRef) -> Result<&[u8]> {
-        let (offset, header) = self.resolve(blob)?;
-        // SAFETY: the caller's promise.
-        let content = unsafe { self.content(pm, offset, header) }?;
-        if !header.describes(pm, owner, content) {
-            return Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"));
-        }
+    pub fn verify<M: Medium>(&self, pm: &M, owner: u64, blob: BlobRef) -> Result<Vec<u8>> {
+        let content = self.read(pm, blob)?.to_vec();
+        self.vouch(pm, Some(owner), blob, &content)?;
         Ok(content)
+    }
+
+    /// Refuses `content`, which was copied from `blob`, unless it is what was written there, for `owner` if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn vouch<M: Medium>(
+        &self,
+        pm: &M,
+        owner: Option<u64>,
+        blob: BlobRef,
+        content: &[u8],
+    ) -> Result<()> {
+        let (offset, header) = self.resolve(blob)?;
+        if header.describes(pm, owner.unwrap_or_else(|| header.owner(pm)), content) {
+            return Ok(());
+        }
+        Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"))
     }
 
     /// The owner word that `blob` was written with: the hash of its key, for a table that splits. Not verified.
@@ -394,19 +406,6 @@ impl BlobStore {
             self.shared.fault(offset, "a blob reference leads outside the region")
         })?;
         Ok((offset, header))
-    }
-
-    /// # Safety
-    /// As [`BlobStore::read`].
-    #[inline]
-    unsafe fn content<M: Medium>(&self, pm: &M, offset: u64, header: &Header) -> Result<&[u8]> {
-        let len = header.len(pm);
-        if len > MAX_BLOB_BYTES {
-            return Err(self.shared.fault(offset, "the blob's length is impossible"));
-        }
-        // SAFETY: the caller's promise; `write` wrote it before the slot was published.
-        let content = unsafe { pm.read_bytes(&self.shared.blobs, offset + HEADER_BYTES, len) };
-        content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))
     }
 }
 

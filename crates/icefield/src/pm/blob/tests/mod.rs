@@ -116,9 +116,7 @@ impl<M: Medium> Toy<M> {
     pub fn get(&self, i: usize) -> Result<Option<Vec<u8>>> {
         let _guard = self.reclaimer.pin();
         let Some(blob) = self.load(i) else { return Ok(None) };
-        // SAFETY: loaded from a published slot, under a guard.
-        unsafe { self.store.verify(&*self.pm, i as u64, blob) }
-            .map(|content| Some(content.to_vec()))
+        self.store.verify(&*self.pm, i as u64, blob).map(Some)
     }
 
     pub fn live(&self) -> Vec<(u64, BlobRef)> {
@@ -126,8 +124,7 @@ impl<M: Medium> Toy<M> {
     }
 
     pub fn report(&self, live: impl IntoIterator<Item = (u64, BlobRef)>) -> BlobReport {
-        // SAFETY: no test checks while others write.
-        unsafe { self.store.check(&*self.pm, live) }
+        self.store.check(&*self.pm, live)
     }
 
     pub fn check(&self) {
