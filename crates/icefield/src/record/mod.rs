@@ -38,6 +38,7 @@ pub(crate) struct Probe<'a> {
 /// A new record's words, written to the medium but not yet linked to by any slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unlinked {
+    /// 0, which is no reference, while a key by reference has not been written: its slot is expected to have it.
     pub(crate) key: u64,
     pub(crate) value: u64,
 }
@@ -210,9 +211,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         owner: &impl Owner,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
     ) -> Result<()> {
         if let Some(blobs) = &self.blobs {
-            if !Self::KEY_IS_WORD {
+            if !Self::KEY_IS_WORD && needs_key {
                 blobs.prepare(pm, owner, probe.key.bytes().len())?;
             }
             if !Self::VALUE_IS_WORD {
@@ -306,8 +308,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Ok(self.bytes(pm, one)?.equal(&self.bytes(pm, other)?.to_vec()))
     }
 
-    /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock
-    /// and must be called under none: the blob store may ask the table which blocks are live.
+    /// Writes what a record needs beyond its slot: its value, and its key if that `needs_key`. Flushed, made durable by
+    /// the caller's next fence. Holds no lock and must be called under none: the blob store may ask the table which
+    /// blocks are live.
     #[inline]
     pub(crate) fn prepare(
         &self,
@@ -315,13 +318,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         owner: &impl Owner,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
     ) -> Result<Unlinked> {
-        self.make_ready(pm, owner, probe, value)?;
-        match self.write(pm, probe, value) {
+        self.make_ready(pm, owner, probe, value, needs_key)?;
+        match self.write(pm, probe, value, needs_key) {
             // Blocks of former sessions may be free without anybody knowing yet.
             Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
                 self.store()?.make_room(pm, owner)?;
-                self.write(pm, probe, value)
+                self.write(pm, probe, value, needs_key)
             }
             other => other,
         }
@@ -334,11 +338,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         pm: &impl Medium,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
     ) -> Result<Unlinked> {
-        let key = if Self::KEY_IS_WORD {
-            probe.key.word()
-        } else {
-            self.store()?.write(pm, probe.hash, probe.key.bytes())?.word() | Self::tag(probe.hash)
+        let key = match needs_key {
+            _ if Self::KEY_IS_WORD => probe.key.word(),
+            true => self.write_key(pm, probe)?,
+            false => 0,
         };
         match self.write_value(pm, probe, value) {
             Ok(value) => Ok(Unlinked { key, value }),
@@ -347,6 +352,38 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
                 Err(error)
             }
         }
+    }
+
+    fn write_key(&self, pm: &impl Medium, probe: &Probe<'_>) -> Result<u64> {
+        let blob = self.store()?.write(pm, probe.hash, probe.key.bytes())?;
+        Ok(blob.word() | Self::tag(probe.hash))
+    }
+
+    /// Whether a record's key has not been written: no slot can take it.
+    #[inline(always)]
+    pub(crate) fn lacks_key(&self, record: &Unlinked) -> bool {
+        !Self::KEY_IS_WORD && record.key == 0
+    }
+
+    /// Writes the key of a record that lacks it. Under no lock, as [`Records::prepare`].
+    #[cold]
+    pub(crate) fn add_key(
+        &self,
+        pm: &impl Medium,
+        owner: &impl Owner,
+        probe: &Probe<'_>,
+        record: &mut Unlinked,
+    ) -> Result<()> {
+        let blobs = self.store()?;
+        blobs.prepare(pm, owner, probe.key.bytes().len())?;
+        record.key = match self.write_key(pm, probe) {
+            Err(Error::NoSpace { .. }) => {
+                blobs.make_room(pm, owner)?;
+                self.write_key(pm, probe)?
+            }
+            other => other?,
+        };
+        Ok(())
     }
 
     #[inline]
