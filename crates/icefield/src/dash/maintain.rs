@@ -7,9 +7,11 @@ use std::time::Instant;
 use super::Dash;
 use super::blocks::ChainBlocks;
 use super::directory::Directory;
+use super::insert::Locked;
+use super::kinds::Of;
 use super::layout::Bucket;
 use super::options::DashOptions;
-use super::segment::{Segment, Site};
+use super::segment::{Found, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};
@@ -295,25 +297,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
-    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
-        let Ok((_, locked)) = self.lock(owner) else { return };
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+    /// The slot that refers to a blob of a key with this hash; under the locks of that.
+    fn referring<'a>(
+        &self,
+        locked: &Locked<'a, Of<K, V, M, P::Ablation>>,
+        hash: u64,
+        blob: BlobRef,
+    ) -> Result<Option<Found<'a>>> {
         let core = &self.core;
-        let refers = |bucket: &Bucket| {
-            Bucket::slots_of(bucket.candidates(&core.pm, owner)).any(|slot| {
+        let slot_of = |bucket: &Bucket| {
+            Bucket::slots_of(bucket.candidates(&core.pm, hash)).find(|&slot| {
                 let (key, value) = bucket.record(&core.pm, slot);
                 core.records.refers(key, value, blob)
             })
         };
-        let mut live = locked.buckets.iter().any(|bucket| refers(bucket));
-        for site in core.sites(locked.segment).skip(core.geometry.buckets as usize) {
-            match site {
-                Ok((_, bucket)) => live |= refers(bucket),
-                // Cannot tell: the block is left alone.
-                Err(_) => return,
+        for bucket in locked.buckets {
+            if let Some(slot) = slot_of(bucket) {
+                return Ok(Some(Found { bucket, slot, site: Site::Normal }));
             }
         }
-        mark(live);
-        drop(locked);
+        for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
+            let (site, bucket) = site?;
+            if let Some(slot) = slot_of(bucket) {
+                return Ok(Some(Found { bucket, slot, site }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
+    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
+        let Ok((_, locked)) = self.lock(owner) else { return };
+        // An error: cannot tell, the block is left alone.
+        if let Ok(found) = self.referring(&locked, owner, blob) {
+            mark(found.is_some());
+        }
+    }
+
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
+        let (_, mut locked) = self.lock(owner)?;
+        let Some(found) = self.referring(&locked, owner, blob)? else { return Ok(false) };
+        locked.relink(&found, blob, copy);
+        self.core.pm.writable().map(|()| true)
     }
 }

@@ -78,9 +78,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
             Some((mode, value)) => {
                 core.records.fits(key, value)?;
                 let is_present = || {
-                    let is_waiting = self.waiting.iter().any(|other| other.ahead.hash == ahead.hash);
-                    let found =
-                        self.table.lookup_sighted(&self.pin, &probe, ahead.sighted, |_| ());
+                    let is_waiting =
+                        self.waiting.iter().any(|other| other.ahead.hash == ahead.hash);
+                    let found = self.table.lookup_sighted(&self.pin, &probe, ahead.sighted, |_| ());
                     Ok(is_waiting || found?.is_some())
                 };
                 let needs_key = self.table.needs_key(mode, is_present)?;

@@ -77,7 +77,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 
     fn shrink(&self) -> Result<()> {
-        self.core.shrink()
+        self.core.shrink()?;
+        self.core.records.compact(&self.core.pm, self)
     }
 
     fn sync_now(&self) -> Result<()> {

@@ -135,13 +135,13 @@ where
         };
         let value = (self.writes.value)(index);
         let pin = self.pin;
-        let needs_key = table.needs_key(mode, || {
-            Ok(table.find_word_at_once(pin, probe)?.flatten().is_some())
-        })?;
-        let record = table.prepare_beside(probe, value, needs_key, stay.inside.is_some(), || {
-            stay.leave();
-            Ok(())
-        })?;
+        let needs_key = table
+            .needs_key(mode, || Ok(table.find_word_at_once(pin, probe)?.flatten().is_some()))?;
+        let record =
+            table.prepare_beside(probe, value, needs_key, stay.inside.is_some(), || {
+                stay.leave();
+                Ok(())
+            })?;
         if !needs_key && mode == Mode::Upsert {
             stay.leave();
             return table.link(pin, probe, record, mode);

@@ -358,10 +358,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         });
         // A read would wait for a lock that the window has.
         if let Some((shape, held)) = held {
-            return Ok(matches!(
-                core.find_locked(isa, shape, held.line, probe)?,
-                Search::Found(_)
-            ));
+            return Ok(matches!(core.find_locked(isa, shape, held.line, probe)?, Search::Found(_)));
         }
         Ok(self.table.find_word_at_once(&self.pin, probe)?.flatten().is_some())
     }

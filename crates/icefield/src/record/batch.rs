@@ -81,11 +81,7 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     /// Whether a write of this mode may need its key written; `is_present` is a guess at whether a key by reference is
     /// there already. When it was wrong, the window leaves the record to [`BatchEngine::write_alone`].
     #[inline]
-    fn needs_key(
-        &self,
-        mode: Mode,
-        is_present: impl FnOnce() -> Result<bool>,
-    ) -> Result<bool> {
+    fn needs_key(&self, mode: Mode, is_present: impl FnOnce() -> Result<bool>) -> Result<bool> {
         Ok(match mode {
             _ if self.records().keys_are_words() => true,
             Mode::TryInsert => true,

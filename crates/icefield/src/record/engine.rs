@@ -166,12 +166,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     }
 
     /// [`Engine::link`] of a record whose key was there.
-    fn link_value(
-        &self,
-        pin: &Pin<'_>,
-        probe: &Probe<'_>,
-        record: &mut Unlinked,
-    ) -> Result<Wrote> {
+    fn link_value(&self, pin: &Pin<'_>, probe: &Probe<'_>, record: &mut Unlinked) -> Result<Wrote> {
         match self.write_prepared(pin, probe, *record, Mode::Update)? {
             // Another thread has removed it.
             Wrote::Absent => {

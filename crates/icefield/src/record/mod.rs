@@ -440,6 +440,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             || (!Self::VALUE_IS_WORD && BlobRef::from_word(value).same_block(blob))
     }
 
+    /// The word that replaces one of a slot's words, if that refers to `blob`, when `copy` takes its place.
+    pub(crate) fn relinked(
+        &self,
+        word: u64,
+        is_key: bool,
+        blob: BlobRef,
+        copy: BlobRef,
+    ) -> Option<u64> {
+        let is_word = if is_key { Self::KEY_IS_WORD } else { Self::VALUE_IS_WORD };
+        let stored = BlobRef::from_word(word);
+        (!is_word && stored.same_block(blob)).then(|| copy.with_tag(stored.tag()).word())
+    }
+
+    /// Moves blobs together and gives the space of what they leave back. Under no lock.
+    pub(crate) fn compact(&self, pm: &impl Medium, owner: &impl Owner) -> Result<()> {
+        self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.compact(pm, owner))
+    }
+
     /// The blobs that a slot's words refer to.
     pub(crate) fn references(&self, key: u64, value: u64) -> impl Iterator<Item = BlobRef> {
         let key = (!Self::KEY_IS_WORD).then(|| BlobRef::from_word(key));

@@ -118,6 +118,7 @@ mod block;
 mod check;
 mod chunk;
 mod class;
+mod compact;
 mod pool;
 mod scan;
 mod space;
@@ -223,6 +224,8 @@ pub struct BlobStore {
     shared: Arc<Shared>,
     reclaimer: Arc<Reclaimer>,
     scanner: Mutex<Scanner>,
+    /// Held by the one who moves blobs together.
+    compacting: Mutex<()>,
 }
 
 impl std::fmt::Debug for BlobStore {
@@ -269,7 +272,7 @@ impl BlobStore {
         // The first write already looks around: sessions of one operation each must not take a fresh chunk each.
         shared.scan_due = AtomicU32::new(fresh.min(SCAN_PER_CHUNK));
         let scanner = shared.scanner(pm, fresh);
-        Ok(Self { shared: Arc::new(shared), reclaimer, scanner })
+        Ok(Self { shared: Arc::new(shared), reclaimer, scanner, compacting: Mutex::default() })
     }
 
     /// Stores `content` for `owner` (the hash of its key) and flushes it. Durable after this thread's next fence; until
@@ -283,6 +286,12 @@ impl BlobStore {
             return Err(Error::ValueTooLong { len: content.len(), max: MAX_BLOB_BYTES });
         }
         let offset = self.shared.allocate(pm, content.len())?;
+        self.fill(pm, offset, owner, content)
+    }
+
+    /// Writes and flushes a block that was just taken.
+    #[inline]
+    fn fill<M: Medium>(&self, pm: &M, offset: u64, owner: u64, content: &[u8]) -> Result<BlobRef> {
         let Some(header) = self.header(offset) else {
             return Err(self.shared.fault(offset, "an allocated block lies outside the region"));
         };

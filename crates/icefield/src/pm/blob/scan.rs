@@ -32,6 +32,14 @@ pub trait Owner {
     ///
     /// The store calls this with none of its short locks held; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
+
+    /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable: keeps the tag of the
+    /// reference, and is durable before another thread acts on it. Tells whether there was one. Under the locks of
+    /// [`Owner::is_live`], as every change of a slot.
+    ///
+    /// # Errors
+    /// The fence failed, or the table cannot tell; what the slot refers to after a crash is open then.
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool>;
 }
 
 /// How far the scan has come. Chunks at and after `end` were first used in this session.
@@ -293,11 +301,13 @@ impl BlobStore {
         self.shared.count_scanned(1);
     }
 
-    /// Whether a run that the map claims lies below `end` and has an inside that begins nothing.
+    /// Whether a run that the map claims lies below `end` and has an inside that begins nothing, and where the session has
+    /// not been.
     fn is_run<M: Medium>(&self, pm: &M, start: u32, chunks: u32, end: u32) -> bool {
         let inside = |number| {
             map_word(&self.shared.map, number)
                 .is_some_and(|word| word.load(pm, Ordering::Relaxed) == FREE)
+                && self.shared.is_unscanned(number)
         };
         chunks <= end - start && (start + 1..start + chunks).all(inside)
     }
@@ -388,7 +398,7 @@ impl BlobStore {
     }
 
     /// Runs `work` when every reader of now has left.
-    fn after_readers(&self, work: impl FnOnce(&Shared) + Send + 'static) {
+    pub(super) fn after_readers(&self, work: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let guard = self.reclaimer.pin();
         guard.retire(move || work(&shared));

@@ -65,6 +65,11 @@ impl FreeRuns {
         self.chunks
     }
 
+    /// All of them, with their lengths.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.by_start.iter().map(|(&start, &length)| (start, length))
+    }
+
     /// The length of the longest run.
     pub fn longest(&self) -> u32 {
         self.by_length.last().map_or(0, |&(length, _)| length)
