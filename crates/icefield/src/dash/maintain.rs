@@ -15,7 +15,7 @@ use super::segment::{Found, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::blob::{BlobRef, Owner};
+use crate::pm::blob::{BlobRef, BlobStore, Owner};
 use crate::pm::{Medium, superblock};
 use crate::record::engine::Engine;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
@@ -190,7 +190,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let segments = self.directory.segments(core);
         let chained =
             core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
-        let blobs = core.records.blobs().map(crate::pm::blob::BlobStore::stats).unwrap_or_default();
+        let blobs = core.records.blobs();
+        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.pm));
+        let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let mut details = vec![
             ("segments", segments),
             ("chained_buckets", chained),
@@ -202,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             ("displacements", count(&core.counts.displacements)),
             ("stash_inserts", count(&core.counts.stash_inserts)),
             ("chain_inserts", count(&core.counts.chain_inserts)),
-            ("blob_bytes", blobs.used_bytes),
+            ("blob_bytes", in_use),
         ];
         details.extend(self.directory.details());
         let regions = [&core.table, &core.headers, &core.segments, &core.chains];

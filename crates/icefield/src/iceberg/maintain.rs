@@ -221,7 +221,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let core = &self.core;
         let count = |counter: &ShardedCounter| u64::try_from(counter.sum()).unwrap_or(0);
         let shape = core.shape();
-        let blobs = core.records.blobs().map(BlobStore::stats).unwrap_or_default();
+        let blobs = core.records.blobs();
+        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.pm));
+        let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let details = vec![
             ("buckets", shape.buckets()),
             ("slots", shape.buckets() * core.yards.slots()),
@@ -231,7 +233,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             ("is_doubling", u64::from(shape.is(Phase::Doubling))),
             ("back_inserts", count(&core.counts.back_inserts)),
             ("overflow_inserts", count(&core.counts.overflow_inserts)),
-            ("blob_bytes", blobs.used_bytes),
+            ("blob_bytes", in_use),
         ];
         let regions = [&core.table, &core.front, &core.back, core.overflow.region()];
         // A line and a byte for each front bucket, a word for each back bucket, two bytes for the next doubling.

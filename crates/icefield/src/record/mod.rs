@@ -99,6 +99,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         Self { always_pinned: true, ..self }
     }
 
+    /// Has reads verify checksums, or not.
+    pub(crate) fn verifying(self, verifies: bool) -> Self {
+        Self { verifies, ..self }
+    }
+
     /// The blob store, for checks and statistics.
     pub(crate) fn blobs(&self) -> Option<&BlobStore> {
         self.blobs.as_ref()

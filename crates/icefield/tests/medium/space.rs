@@ -166,6 +166,10 @@ impl Owner for AllLive {
     fn is_live(&self, _owner: u64, _blob: BlobRef, mark: &mut dyn FnMut(bool)) {
         mark(true);
     }
+
+    fn relink(&self, _owner: u64, _blob: BlobRef, _copy: BlobRef) -> icefield::Result<bool> {
+        Ok(false)
+    }
 }
 
 #[test]

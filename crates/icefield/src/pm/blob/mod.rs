@@ -403,6 +403,17 @@ impl BlobStore {
         }
     }
 
+    /// Bytes in blocks that slots refer to, as far as is known: in chunks that the scan has not reached yet, all that are
+    /// not free.
+    pub fn bytes_in_use<M: Medium>(&self, pm: &M) -> u64 {
+        let stats = self.stats();
+        if stats.unscanned_bytes == 0 {
+            return stats.used_bytes;
+        }
+        stats.used_bytes
+            + self.shared.unscanned_in_use(pm) * u64::from(self.shared.params.chunk_bytes)
+    }
+
     #[inline]
     fn header(&self, offset: u64) -> Option<&Header> {
         self.shared.blobs.at(offset)

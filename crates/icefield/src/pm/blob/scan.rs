@@ -117,6 +117,18 @@ impl Shared {
         self.chunks.peek(number).is_none_or(|chunk| matches!(*lock(chunk), Chunk::Unscanned))
     }
 
+    /// How many of the unscanned chunks the map says are in use.
+    pub(super) fn unscanned_in_use<M: Medium>(&self, pm: &M) -> u64 {
+        let fresh = lock(&self.space).fresh;
+        let in_use = (0..fresh).filter(|&number| self.is_unscanned(number));
+        let chunks = in_use.map(|number| match self.word_at(pm, number) {
+            Some(Ok(Some(Extent::Large(chunks)))) => u64::from(chunks.min(fresh - number)),
+            Some(Ok(Some(Extent::Small(_)))) => 1,
+            _ => 0,
+        });
+        chunks.sum()
+    }
+
     /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. Where the
     /// file was copied with holes, free blocks may lie in them: without space for the whole chunk it is left alone.
     fn begin<M: Medium>(&self, pm: &M, number: u32, class: usize) -> Option<Examination> {

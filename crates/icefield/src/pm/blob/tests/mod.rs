@@ -55,6 +55,16 @@ impl<M: Medium> Owner for Toy<M> {
         let _held = lock(bucket);
         mark(self.load(owner as usize).is_some_and(|slot| slot.same_block(blob)));
     }
+
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
+        let Some(bucket) = self.locks.get(owner as usize) else { return Ok(false) };
+        let _held = lock(bucket);
+        let found = self.load(owner as usize).filter(|slot| slot.same_block(blob));
+        if let Some(slot) = found {
+            self.publish(owner as usize, copy.with_tag(slot.tag()).word());
+        }
+        Ok(found.is_some())
+    }
 }
 
 impl<M: Medium> Toy<M> {
@@ -117,6 +127,10 @@ impl<M: Medium> Toy<M> {
         let _guard = self.reclaimer.pin();
         let Some(blob) = self.load(i) else { return Ok(None) };
         self.store.verify(&*self.pm, i as u64, blob).map(Some)
+    }
+
+    pub fn compact(&self) -> Result<()> {
+        self.store.compact(&*self.pm, self)
     }
 
     pub fn live(&self) -> Vec<(u64, BlobRef)> {
