@@ -99,7 +99,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         for (cell, is_key) in [(&slot.key, true), (&slot.value, false)] {
             let word = cell.load(pm, Relaxed);
             if let Some(word) = self.core.records.relinked(word, is_key, blob, copy) {
-                // Release (E3), commit point once fenced: the copy was written, and made durable, before.
+                // Release (E3), commit point once fenced (P27): the copy was made durable before.
                 cell.store(pm, word, Release);
             }
         }

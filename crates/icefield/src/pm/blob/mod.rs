@@ -40,12 +40,23 @@
 //!   reference.
 //! - T2 `discard` what was written but not published. `retire` what was unlinked, *after the unlinking is durable* (so
 //!   a block is not used again while a crash could bring the old slot back), under a guard that was pinned *before* it.
-//! - T3 A reader pins before it loads a reference and follows it only if it knows that the slot was published when it
-//!   loaded (it has validated the version): a reference in a slot that is being filled may be discarded and written
-//!   again.
+//! - T3 A reader pins before it loads a reference, and believes what it finds there only if it knows that the slot was
+//!   published when it loaded (it validates the version): a reference in a slot that is being filled may be discarded
+//!   and written again.
 //! - T4 A record that moves is always found under the locks of its key: linked at the new place before it leaves the
 //!   old.
-//! - T5 [`Owner::is_live`] answers and marks under those locks.
+//! - T5 [`Owner::is_live`] answers and marks under those locks, and [`Owner::relink`] changes a slot under them.
+//!
+//! # Any file
+//!
+//! A reference is 48 bits of a file, and so is a length: in a damaged file, or one that somebody made up, they lead
+//! anywhere, to a free block, into the middle of one, over several, and two slots may share one. So the store never
+//! lends what lies in the mapping. [`BlobStore::read`] checks that the range lies in the region and gives
+//! [`SharedBytes`], which are copied out or compared by atomic words; headers are cells; and [`BlobStore::write`] stores
+//! by atomic words, too. Whatever a file says, every access to a region is in bounds and atomic, so that none races with
+//! another, and what a caller holds is its own copy. T1 to T5 are what makes the copy *right*, in a sound file; nothing
+//! about memory rests on them. Two blobs never get the same block by what a file says of references: blocks are handed
+//! out by what DRAM says, and that follows from map words alone, each looked at once.
 //!
 //! # Operations and crashes
 //!
@@ -59,6 +70,7 @@
 //!   just blocks that no slot refers to.
 //! - P2 A chunk (or run) that is given up gets FREE words, durable before it is used again. Otherwise an old LARGE word
 //!   could span chunks that have blocks of their own by then, and the scan would pass over them, or free them.
+//! - P3 Copies of blobs that are moved together are durable before slots refer to them (`compact`).
 //! - Interior words need no store: free chunks have FREE words by P2, fresh ones by birth.
 //!
 //! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
@@ -96,8 +108,9 @@
 //! scanner -> the table's bucket locks -> one of the short locks. Short locks are a class's `refill` (over a fetch of a
 //! chunk: the map's fence, growth), then a chunk's, a class's `room`, `space`, `ripe`: each held for a few instructions
 //! (`space` also over growth), never two of the latter at once, never over a call to the table or the reclaimer. So
-//! `write`, `discard` and `retire` may be called under bucket locks; `prepare` and `make_room` must not.
-//! A usual `write` takes one lock, of the chunk that its thread's stripe allocates from.
+//! `write`, `discard` and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact` must not.
+//! A usual `write` takes one lock, of the chunk that its thread's stripe allocates from. `compact` has a lock of its own,
+//! before all of these.
 //!
 //! # Costs
 //!
@@ -105,9 +118,10 @@
 //! |---|---|---|---|
 //! | `write` | those of header and content | the same, once each | 0 (the caller's) |
 //! | `write`, when a chunk begins a new use | 1 map word more | 1 more | 1, for a large run 0 |
-//! | `read` | 0 (reads the header's line and what the caller looks at) | 0 | 0 |
+//! | `read` | 0 (reads the header's line and what the caller copies) | 0 | 0 |
 //! | `discard`, `retire` | 0 | 0 | 0 |
 //! | a chunk given up | 1 map word | 1 | 1 for all that ripened together |
+//! | a blob moved | those of header and content, a slot | the same, once each | 1 (the table's), 1 for up to 64 |
 //!
 //! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of a touched group of 1024.
 //! Time: `write` is one uncontended lock, one pass of the checksum (8 GB/s on our machines), the copy and the flushes;
