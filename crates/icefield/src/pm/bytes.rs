@@ -1,8 +1,8 @@
 //! Bytes of a mapping that other threads may be storing to: loaded and stored word by word, never lent as a slice.
 //!
-//! Which bytes a reference in a file leads to is up to whoever made the file. A `&[u8]` to them would promise that
-//! nobody stores there while it lives, and no check of a file can keep that promise. So they are only reached as
-//! atomic words: what a thread stores meanwhile makes the copy a mixture, and nothing worse.
+//! A damaged file may have a reference that leads to any bytes. A `&[u8]` to them would promise that no thread stores
+//! there while it lives, and no check of a file can keep that promise. So such bytes are reached as atomic words only:
+//! a store that comes meanwhile makes the copy a mixture, and nothing worse.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,15 +1,18 @@
-//! Moving blobs together, so that what few of them keep occupied goes back to the file system.
+//! Moving blobs together, so that the space which a few of them keep goes back to the file system.
 //!
-//! A chunk of small blocks is given up when its last block is; so many records removed leave many chunks with a few
-//! blocks each. [`BlobStore::compact`] empties the emptiest chunks of each class into the fullest, until no class has
-//! more chunks than its blobs need. Runs of chunks hold one blob each and stay where they are.
+//! A chunk of small blocks is given up with its last block. After many removals, many chunks have a few blocks each.
+//! [`BlobStore::compact`] empties the emptiest chunks of each class into the fullest, until every class has as few
+//! chunks as its blobs need. A run of chunks holds one blob and stays where it is.
 //!
-//! A blob is moved by writing it anew, as any other: a copy, durable (P3) before the table makes the slot refer to it,
-//! durably and under the locks of its key ([`Owner::relink`]), before the old block is retired. So every crash leaves a
-//! slot that refers to one of two equal blocks, and the other is free. What the table says decides: a block is copied
-//! once a slot refers to it, so it is complete, and stays as it is while the guard is held that was pinned before (its
-//! chunk hands out no blocks meanwhile); and the slot refers to the copy only if it still referred to the block.
-//! A block that holds not what was written there is left where it is: its copy would have a good checksum.
+//! A move writes the blob anew: a copy, durable (P3) before the table makes the slot refer to it, durably and under the
+//! locks of its key ([`Owner::relink`]), before the old block is retired. Every crash leaves a slot that refers to one of
+//! two equal blocks; the other is free.
+//!
+//! - The copy is complete: a block is copied after the table has found a slot that refers to it. From then on the block
+//!   stays as it is, because the guard was pinned before, and a chunk that is being emptied hands out no blocks.
+//! - The copy is the present content: the table changes the slot only if it still refers to the block. No other blob can
+//!   have got the block meanwhile, for the same two reasons.
+//! - A damaged block is left alone: its copy would have a good checksum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +38,7 @@ struct Copied {
 
 impl BlobStore {
     /// Moves the blobs of each class into as few chunks as they need, and gives the space of all others back. Reads and
-    /// writes go on. What readers hold for long is given back by a later call. The caller holds no lock of its own.
+    /// writes go on. A later call gives back what readers hold for long. The caller holds no lock of its own.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed; the table's.
@@ -60,7 +63,7 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Moves the blobs of a chunk to the last of `targets` that has room. A chunk that keeps some goes on as before.
+    /// Moves the blobs of a chunk to the last of `targets` with room. A chunk that keeps some goes on as before.
     fn empty<M: Medium>(
         &self,
         pm: &M,
@@ -81,7 +84,7 @@ impl BlobStore {
         moved
     }
 
-    /// Moves blobs of a chunk, from one of its blocks on; gives the block to go on with.
+    /// Moves some blobs of a chunk, from block `from` on; gives the block to go on with.
     fn move_some<M: Medium>(
         &self,
         pm: &M,
@@ -143,7 +146,7 @@ impl BlobStore {
         Ok(Some(Copied { owner, blob, copy: self.fill(pm, offset, owner, &content)? }))
     }
 
-    /// Waits for some time for those to leave who are here now.
+    /// Waits, for some time, until all present readers and writers have left.
     fn wait_for_readers<M: Medium>(&self, pm: &M) {
         let gone = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&gone);
@@ -220,7 +223,7 @@ impl Shared {
 
     /// Gives the pages of all that is free back to the file system.
     fn punch_free<M: Medium>(&self, pm: &M) {
-        // Under the lock: nobody takes a chunk meanwhile, and who takes one later reserves its space.
+        // Under the lock, so that no chunk is taken meanwhile; a later taker reserves the space of its chunk.
         let space = lock(&self.space);
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let unused = (space.fresh, space.end - space.fresh);

@@ -49,14 +49,14 @@
 //!
 //! # Any file
 //!
-//! A reference is 48 bits of a file, and so is a length: in a damaged file, or one that somebody made up, they lead
-//! anywhere, to a free block, into the middle of one, over several, and two slots may share one. So the store never
-//! lends what lies in the mapping. [`BlobStore::read`] checks that the range lies in the region and gives
-//! [`SharedBytes`], which are copied out or compared by atomic words; headers are cells; and [`BlobStore::write`] stores
-//! by atomic words, too. Whatever a file says, every access to a region is in bounds and atomic, so that none races with
-//! another, and what a caller holds is its own copy. T1 to T5 are what makes the copy *right*, in a sound file; nothing
-//! about memory rests on them. Two blobs never get the same block by what a file says of references: blocks are handed
-//! out by what DRAM says, and that follows from map words alone, each looked at once.
+//! References and lengths are words of a file. In a damaged file they lead anywhere: to a free block, into the middle of
+//! one, over several; and two slots may share one. So the store never lends what lies in the mapping.
+//! [`BlobStore::read`] checks that a content lies in the region, and in one chunk or in the run that the map has there
+//! (so that no file makes much of little). It gives [`SharedBytes`], which are copied out or compared by atomic words.
+//! Headers are cells, and [`BlobStore::write`] stores by atomic words, too. Whatever a file says, every access to a
+//! region is in bounds and atomic: no two of them race, and a reader holds its own copy. T1 to T5 make the copy the
+//! right one in a sound file; nothing about memory rests on them. References have no say in which blocks are handed
+//! out: what is free is in DRAM, found by map words alone, each of which is looked at once.
 //!
 //! # Operations and crashes
 //!
@@ -330,6 +330,12 @@ impl BlobStore {
         let len = header.len(pm);
         if len > MAX_BLOB_BYTES {
             return Err(self.shared.fault(offset, "the blob's length is impossible"));
+        }
+        // A small block lies in one chunk; what is longer must be the run that the map has.
+        let chunk_bytes = u64::from(self.shared.params.chunk_bytes);
+        let end = (offset & (chunk_bytes - 1)) + HEADER_BYTES + len as u64;
+        if end > chunk_bytes && !self.shared.is_run_of(pm, offset, len) {
+            return Err(self.shared.fault(offset, "the blob is longer than its block"));
         }
         let content = pm.shared_bytes(&self.shared.blobs, offset + HEADER_BYTES, len);
         content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))

@@ -124,6 +124,18 @@ impl Shared {
         MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
     }
 
+    /// Whether the block at byte `offset` is a run for a content of `content` bytes.
+    #[cold]
+    pub(super) fn is_run_of<M: Medium>(&self, pm: &M, offset: u64, content: usize) -> bool {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let number = u32::try_from(offset / chunk_bytes).unwrap_or(u32::MAX);
+        // Relaxed: durable, and so stored, before the reference that led here (P1).
+        let word =
+            map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
+        let extent = self.classes.decode(number, word).ok().flatten();
+        offset.is_multiple_of(chunk_bytes) && extent == Some(self.classes.extent(content))
+    }
+
     /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run:
     /// what looks unused before that is left to the scan.
     pub(super) fn find_fresh<M: Medium>(&self, pm: &M, end: u32) -> u32 {
