@@ -17,6 +17,7 @@ use icefield::pm::{
 use icefield::{Durability, Error};
 
 mod backup;
+mod blobs;
 mod copies;
 mod creating;
 mod durability;
