@@ -8,7 +8,7 @@ mod memory;
 mod rounds;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::builder::RangedU64ValueParser;
@@ -19,7 +19,9 @@ use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
 use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
+use icefield_testkit::{
+    Failure as Violation, corrupt, faults, iterate, kill, linear, model, syncs,
+};
 
 use crate::failure::{Failure, Outcome};
 use crate::json::{JsonArgs, Output, with_output};
@@ -103,6 +105,17 @@ enum Kind {
         #[command(flatten)]
         common: Common,
     },
+    /// Fails every sync of a table on disk once; whatever pages that leaves, nothing acknowledged may be lost
+    Syncs {
+        /// How many images [default: 20000]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
+        images: Option<u64>,
+        /// The most images for one failed sync: a power of two is exhaustive for so many pages
+        #[arg(long, value_name = "N", default_value_t = syncs::Options::default().images, value_parser = at_least_one())]
+        each: u64,
+        #[command(flatten)]
+        common: Common,
+    },
     /// The child of `kill`
     #[command(name = CHILD, hide = true)]
     KillChild {
@@ -137,7 +150,7 @@ struct Common {
     /// What a simulated crash may do
     #[arg(long, default_value = "pmem")]
     model: Medium,
-    /// When writes are acknowledged: always, every:MS, never (`crash` with `--model disk`, `mutate`)
+    /// When writes are acknowledged: always, every:MS, never (`crash` with `--model disk`, `mutate`, `syncs`)
     #[arg(long, value_name = "MODE", default_value = "always")]
     sync: SyncMode,
     /// What the records are made of
@@ -194,7 +207,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let common = args.kind.common();
     if common.sync != SyncMode::Always && !args.kind.syncs() {
-        let text = "--sync: only for `crash` with --model disk, and for `mutate`";
+        let text = "--sync: only for `crash` with --model disk, `mutate` and `syncs`";
         return Err(Failure::Usage(text.to_owned()));
     }
     with_output(&common.json, |out| match arsenal(&common.table, common.records.into()) {
@@ -224,7 +237,7 @@ impl Kind {
         match self {
             Self::Crash { common, .. } => matches!(common.model, Medium::Disk),
             // What nobody misses is tried on disks, too.
-            Self::Mutate { .. } => true,
+            Self::Mutate { .. } | Self::Syncs { .. } => true,
             _ => false,
         }
     }
@@ -237,6 +250,7 @@ impl Kind {
             | Self::Kill { common, .. }
             | Self::Linear { common, .. }
             | Self::Corrupt { common, .. }
+            | Self::Syncs { common, .. }
             | Self::Faults { common } => common,
             Self::KillChild { .. } => unreachable!("a child has no scenario"),
         }
@@ -271,6 +285,12 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
             run_corrupt(arsenal, &Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
         }
         Kind::Faults { .. } => run_faults(arsenal, common, out),
+        Kind::Syncs { .. } if !arsenal.disks => {
+            Err(Failure::Usage(format!("--table: `{}` refuses disks", arsenal.table)))
+        }
+        Kind::Syncs { images, each, .. } => {
+            run_syncs(&Rounds::new(common, "images", *images, 20_000)?, *each, arsenal.syncs, out)
+        }
         Kind::KillChild { .. } => Ok(true),
     }
 }
@@ -474,6 +494,39 @@ fn end_corrupt(
 fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {
     let place = place(common)?;
     tell_faults(common, (arsenal.faults)(common.seed, place.path()), out)
+}
+
+/// Images of one or more histories.
+const OF_HISTORIES: u64 = 5_000;
+
+fn run_syncs(
+    rounds: &Rounds<'_>,
+    images: u64,
+    scenario: fn(&syncs::Options, &Path) -> Result<syncs::Counts, Violation>,
+    out: &mut Output,
+) -> Outcome {
+    let place = place(rounds.common)?;
+    let mut counts = syncs::Counts::default();
+    let result = rounds.each(OF_HISTORIES, |mut seed, wanted| {
+        let before = counts.images;
+        while counts.images < before + wanted {
+            let enough = before + wanted - counts.images;
+            let options = syncs::Options { seed, sync: rounds.common.sync, images, enough };
+            counts.add(scenario(&options, place.path())?);
+            seed += 1;
+        }
+        Ok(())
+    });
+    let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
+    let line = Tally::new(rounds.common, syncs::NAME)
+        .field("syncs", &counts.syncs)
+        .field("exhaustive", &counts.exhaustive)
+        .field("images", &counts.images)
+        .field("most_pages", &counts.most_pages)
+        .field("errors", &counts.errors)
+        .field("unopened", &counts.unopened)
+        .field("wrong", &counts.wrong);
+    rounds.end(out, line, failed)
 }
 
 fn tell_faults(

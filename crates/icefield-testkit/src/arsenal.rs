@@ -13,7 +13,7 @@ use crate::file_subject::{FileOptions, FileSubject};
 use crate::place::{FilePlace, MemoryPlace, SimPlace};
 use crate::pool::Pool;
 use crate::subject::Subject;
-use crate::{Failure, corrupt, faults, iterate, kill, linear, model};
+use crate::{Failure, corrupt, faults, iterate, kill, linear, model, syncs};
 
 /// What keys and values are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct Arsenal {
     pub corrupt_files: fn(u64, u64, &Path) -> Result<corrupt::Counts, Failure>,
     /// [`faults::scenario`].
     pub faults: fn(u64, &Path) -> Result<faults::Counts, Failure>,
+    /// [`syncs::tables`], of designs that live on disks.
+    pub syncs: fn(&syncs::Options, &Path) -> Result<syncs::Counts, Failure>,
 }
 
 /// [`kill::scenario`] of one table.
@@ -89,6 +91,7 @@ impl Arsenal {
             corrupt: corrupt::scenario::<S>,
             corrupt_files: corrupt::scenario_on_files::<F>,
             faults: faults::scenario::<F>,
+            syncs: syncs::tables::<F>,
         }
     }
 }

@@ -40,6 +40,9 @@ pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     fn in_memory(variant: u64) -> Result<Self>;
 }
 
+/// From this variant on tables that live on disks are as small as those on the simulated medium.
+pub const TINY: u64 = 1 << 32;
+
 /// How a [`FileSubject`] is created or opened.
 #[derive(Clone, Debug, Default)]
 pub struct FileOptions {

@@ -31,6 +31,7 @@ pub mod shrink;
 pub mod smallbank;
 pub mod subject;
 pub mod subjects;
+pub mod syncs;
 pub mod tatp;
 pub mod timed;
 pub mod tpch;

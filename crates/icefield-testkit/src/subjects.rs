@@ -9,7 +9,7 @@ use icefield::{
     IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,
 };
 
-use crate::file_subject::{FileOptions, FileSubject};
+use crate::file_subject::{FileOptions, FileSubject, TINY};
 use crate::subject::{Sample, Subject};
 
 /// Hash seeds are fixed: a seed names a history completely.
@@ -220,6 +220,9 @@ fn plush_shape(variant: u64) -> Shape {
 
 /// Tiny and small tables, and the real ones: for scenarios with hundreds of records.
 fn plush_file_shape(variant: u64) -> Shape {
+    if let Some(variant) = variant.checked_sub(TINY) {
+        return plush_shape(variant);
+    }
     match variant % 5 {
         0 => Shape { root_bits: 1, slots: 4, log_bits: 1, log_records: 40, ..Shape::default() },
         1 => Shape { root_bits: 2, fan_bits: 2, log_records: 64, ..Shape::default() },

@@ -1,9 +1,13 @@
 //! Every system call of the persistent layer, and every allocation of a table in memory, fails in turn, once and for
 //! good.
 
+use std::ops::Range;
+use std::path::Path;
+
+use icefield::SyncMode;
 use icefield_testkit::arsenal::{Records, arsenal};
-use icefield_testkit::dlht;
 use icefield_testkit::scratch::Scratch;
+use icefield_testkit::{Failure, dlht, join, syncs};
 
 fn every_call(table: &str, records: Records, seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
@@ -52,4 +56,40 @@ fn tables_in_memory_survive_every_failing_allocation() {
     if let Err(failure) = counts.judged(0) {
         panic!("{failure}");
     }
+}
+
+/// Syncs of some histories fail, with so many images for each at most, and for each history.
+fn every_sync(
+    scenario: impl Fn(&syncs::Options, &Path) -> Result<syncs::Counts, Failure>,
+    sync: SyncMode,
+    seeds: Range<u64>,
+) {
+    let place = Scratch::new().expect("a scratch directory");
+    let mut counts = syncs::Counts::default();
+    for seed in seeds.clone() {
+        let options = syncs::Options { seed, sync, images: 16, enough: 200 };
+        let done = scenario(&options, place.path());
+        counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    println!("{counts:?}");
+    if let Err(failure) = counts.judged(seeds.start) {
+        panic!("{failure}");
+    }
+}
+
+/// Never by itself: when a thread of its own syncs is chance.
+const LATE: SyncMode = SyncMode::Every(3_600_000);
+
+#[test]
+fn plush_survives_every_failing_sync() {
+    for (records, seeds) in [(Records::Words, 0..6), (Records::Bytes, 0..6)] {
+        let scenario = arsenal("plush", records).expect("a design").syncs;
+        every_sync(scenario, SyncMode::Always, seeds.clone());
+        every_sync(scenario, LATE, seeds);
+    }
+}
+
+#[test]
+fn join_indexes_survive_every_failing_sync() {
+    every_sync(join::syncs, SyncMode::Always, 0..6);
 }

@@ -5,6 +5,7 @@ mod plush {
     mod payloads;
     mod ranges;
     mod sync;
+    mod wakers;
     mod wide;
 
     use super::{Check, TINY};

@@ -5,7 +5,7 @@ use icefield_testkit::{corrupt, join, kill, model};
 
 use super::{
     Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, Tally, end_corrupt, place, run_crash,
-    run_kill, run_mutate, tell, tell_faults,
+    run_kill, run_mutate, run_syncs, tell, tell_faults,
 };
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
@@ -39,8 +39,11 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
             let place = place(common)?;
             tell_faults(common, join::faults(common.seed, place.path()), out)
         }
+        Kind::Syncs { images, each, .. } => {
+            run_syncs(&Rounds::new(common, "images", *images, 20_000)?, *each, join::syncs, out)
+        }
         Kind::Linear { .. } | Kind::KillChild { .. } => Err(Failure::Usage(format!(
-            "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults --table {}`",
+            "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults|syncs --table {}`",
             super::tables::JOIN
         ))),
     }

@@ -109,6 +109,11 @@ impl Ledger {
         self.state.set(key, value);
     }
 
+    /// Notes what a key may hold.
+    pub(crate) fn allow(&mut self, key: u64, values: BTreeSet<Option<u64>>) {
+        self.unsure.insert(key, values);
+    }
+
     /// Notes that the table holds nothing.
     pub(crate) fn clear(&mut self) {
         self.unsure.clear();

@@ -9,6 +9,7 @@ mod kill;
 mod large;
 mod model;
 mod steps;
+mod syncs;
 
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::{Mutation, Site};
@@ -24,6 +25,7 @@ pub use faults::faults;
 pub use kill::{KILLED_IN, child, kill};
 pub use large::crash_large;
 pub use model::{ModelCounts, model_in_files, model_simulated};
+pub use syncs::syncs;
 
 /// Makes every flush, fence and store order of the index's code ineffective in turn, as [`mutate`](crate::crash::mutate)
 /// does for tables.

@@ -215,7 +215,7 @@ impl<M: Medium> Site<'_, M> {
                 self.pm.flush(records.as_ptr().cast(), size_of_val(records));
                 if self.pm.fence_syncs() {
                     // What lies between two ranges would be synced, too, with each share again.
-                    self.pm.fence();
+                    self.pm.try_fence()?;
                 }
                 settler.write_lines(self, region)?;
             }
@@ -223,7 +223,6 @@ impl<M: Medium> Site<'_, M> {
         })?;
         let mut wide: Vec<_> = wide.into_iter().flatten().collect();
         wide.sort_unstable_by_key(|wide| wide.group);
-        self.pm.writable()?;
         Ok(wide)
     }
 
@@ -421,8 +420,7 @@ impl Settler {
         unsafe { site.pm.write_bytes(region, at, as_bytes(&self.lines)) };
         site.flush(region, at, self.lines.len() as u64 * GROUP_BYTES);
         // P2: the records are in their buckets, which the lines know.
-        site.pm.fence();
-        Ok(())
+        site.pm.try_fence()
     }
 }
 

@@ -151,19 +151,18 @@ impl<M: Medium> Writer<'_, '_, M> {
         if written != records.end {
             return Err(self.merged.inconsistent());
         }
-        self.put(Layout::GROUPS_AT + groups.start * GROUP_BYTES, as_bytes(&lines));
-        Ok(())
+        self.put(Layout::GROUPS_AT + groups.start * GROUP_BYTES, as_bytes(&lines))
     }
 
     /// Writes, sums and persists a part of the file.
-    fn put(&self, at: u64, bytes: &[u8]) {
+    fn put(&self, at: u64, bytes: &[u8]) -> Result<()> {
         let Target { site, region, known, .. } = self.target;
         known.note(site.sums, at, bytes);
         // SAFETY: a range of a share, which is this thread's alone; nobody has read from it, for the file is new.
         unsafe { site.pm.write_new_bytes(region, at, bytes) };
         site.flush(region, at, bytes.len() as u64);
         // P2: as in a build.
-        site.pm.fence();
+        site.pm.try_fence()
     }
 
     /// Writes and persists the records gathered so far: whole blocks, unless they are the `last` ones.
@@ -175,7 +174,7 @@ impl<M: Medium> Writer<'_, '_, M> {
             return Err(self.merged.inconsistent());
         }
         let bytes = stop.saturating_sub(start) as usize;
-        self.put(self.target.layout.records_at() + start, &self.out[..bytes]);
+        self.put(self.target.layout.records_at() + start, &self.out[..bytes])?;
         *written += bytes as u64 / RECORD_BYTES;
         self.out.drain(..bytes);
         Ok(())

@@ -297,7 +297,7 @@ impl<M: Medium> Core<M> {
     /// Returns when everything that was written is durable, which it is when the call that wrote it returns.
     pub(super) fn sync(&self) -> Result<()> {
         let view = self.view();
-        view.frame.pm.fence();
+        view.frame.pm.try_fence()?;
         sound(&view.frame.pm)
     }
 

@@ -284,8 +284,7 @@ impl Root {
             // Release: nothing relies on it; the checksum tells whether the words belong together.
             copy[7].store(pm, words_sum(sums, &words), Release);
             // P4, commit point: from the first copy on, a crash leaves the new generation.
-            pm.persist(copy);
-            pm.writable()?;
+            pm.try_persist(copy)?;
         }
         Ok(())
     }
@@ -368,8 +367,7 @@ pub(super) fn reset_watermark(pm: &impl Medium, table: &Region) -> Result<()> {
     let cell = table.at::<Cell64>(WATERMARK).ok_or_else(|| short(pm, table))?;
     cell.store(pm, 0, Relaxed);
     // P3: the generation is what its header says, and its log has no records.
-    pm.persist(cell);
-    pm.writable()
+    pm.try_persist(cell)
 }
 
 /// The number of delta records that was kept.

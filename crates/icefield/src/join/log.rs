@@ -163,8 +163,7 @@ impl Log {
             }
             pm.flush(rest.as_ptr().cast(), size_of_val(rest));
             // P5: no record of a lost window follows on one to come.
-            pm.fence();
-            pm.writable()?;
+            pm.try_fence()?;
         }
         Ok(Self { region, generation, tail: tail.records })
     }
@@ -201,8 +200,7 @@ impl Log {
         }
         pm.flush(slots.as_ptr().cast(), size_of_val(slots));
         // P1, commit point: from here on a crash keeps the changes.
-        pm.fence();
-        pm.writable()?;
+        pm.try_fence()?;
         self.tail = last as u64;
         Ok(())
     }

@@ -122,8 +122,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.settle(word)?;
         }
         // What has taken the place of the others may have been acknowledged before it was durable.
-        self.pm.settle();
-        self.pm.writable()?;
+        self.pm.settle()?;
         payloads.release(&self.pm, &guard, chunk)?;
         guard.flush();
         Ok(true)
@@ -179,11 +178,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(true);
         };
         let moved = payloads.write(&self.pm, probe.hash, payload.key, payload.value)?;
-        self.fence_payloads();
+        let fenced = self.fence_payloads();
+        fenced.inspect_err(|_| payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk))?;
         let record = RecordOf::<K, V> { value: one_word(moved), ..record };
         let place = self.log(held, record);
         if let Ok(Attempt::Done(place)) = place {
-            self.pm.fence_later();
+            let left = self.pm.fence_later();
+            if let Err(error) = left {
+                self.logs.finish(place);
+                payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk);
+                return Err(error);
+            }
             self.admit(held, probe.hash, record, place);
             payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk);
             return Ok(true);

@@ -215,13 +215,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let (journal, _lock) = self.take_journal()?;
         self.write_journal(journal, entry.id, records);
         // P10, commit point of the compaction: from here on it is rolled forward.
-        self.pm.fence();
-        self.pm.writable()?;
+        self.pm.try_fence()?;
         held.begin_change();
-        let replaced = self.replace(entry, records).and_then(|()| self.pm.writable()).map(|()| {
+        let replaced = self.replace(entry, records).and_then(|()| {
             journal.head.seal.store(&self.pm, 0, Release);
             // P12: the entry may change again.
-            self.pm.persist(&journal.head.seal);
+            self.pm.try_persist(&journal.head.seal)
         });
         let replaced = replaced.and_then(|()| self.give_back(entry, records.len()));
         held.end_change();
@@ -236,8 +235,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.store_state(entry, State { size: records.len(), epoch });
         // P11: the entry needs its journal no more.
-        self.pm.fence();
-        Ok(())
+        self.pm.try_fence()
     }
 
     fn take_journal(&self) -> Result<(JournalRef<'_>, MutexGuard<'_, ()>)> {

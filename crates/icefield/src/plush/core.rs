@@ -135,8 +135,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn set_phase(&self, phase: Phase) -> Result<()> {
         let cell = &self.root_words()?.phase;
         cell.store(&self.pm, phase.pack(), Release);
-        self.pm.persist(cell);
-        Ok(())
+        self.pm.try_persist(cell)
     }
 
     /// A key on its way through the table.

@@ -69,7 +69,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let cell = &self.root_words()?.levels;
         cell.store(&self.pm, level as u64 + 1, Release);
         // P9: the level is there.
-        self.pm.persist(cell);
+        self.pm.try_persist(cell)?;
         self.level_count.store(level + 1, Release);
         Ok(())
     }

@@ -126,8 +126,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(claims);
             }
             // Who waits for more of a class has none of it: else two might wait for one another.
-            self.pm.fence();
-            self.end_claims(class, &claims)?;
+            let fenced = self.pm.try_fence();
+            self.end_claims(class, &claims, &fenced)?;
+            fenced?;
             missing = later;
         }
         Ok(Vec::new())
@@ -137,27 +138,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn settle_runs(&self, provided: &Provided) -> Result<()> {
         if provided.iter().any(|claims| !claims.is_empty()) {
             // P3: as with P6.
-            self.pm.fence();
-            self.end_runs(provided)?;
+            self.end_runs(provided, self.pm.try_fence())?;
         }
         Ok(())
     }
 
-    /// The runs are the entries', durably, unless that failed.
-    pub(super) fn end_runs(&self, provided: &Provided) -> Result<()> {
-        let ended =
-            provided.iter().enumerate().map(|(class, claims)| self.end_claims(class, claims));
-        ended.fold(Ok(()), Result::and)
+    /// The runs are the entries', durably, unless the fence for that failed.
+    pub(super) fn end_runs(&self, provided: &Provided, fenced: Result<()>) -> Result<()> {
+        let ended = provided
+            .iter()
+            .enumerate()
+            .map(|(class, claims)| self.end_claims(class, claims, &fenced));
+        ended.fold(Ok(()), Result::and).and(fenced)
     }
 
-    fn end_claims(&self, class: usize, claims: &[Claim]) -> Result<()> {
-        let words = &self.root_words()?.runs[class];
-        let durable = self.pm.writable();
-        match &durable {
-            Ok(()) => self.run_allocators[class].commit(&self.pm, words, claims),
+    fn end_claims(&self, class: usize, claims: &[Claim], fenced: &Result<()>) -> Result<()> {
+        match fenced {
+            Ok(()) => {
+                let words = &self.root_words()?.runs[class];
+                self.run_allocators[class].commit(&self.pm, words, claims);
+            }
             Err(_) => self.run_allocators[class].forget_all(claims),
         }
-        durable
+        Ok(())
     }
 
     /// Takes the runs from an entry that it does not need for so many records. Readers are kept away.
@@ -341,12 +344,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
         self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
         // P4: an empty entry, before anything leads to it.
-        self.pm.fence();
-        last.entry.next.store(&self.pm, claim.block + 1, Release);
-        // P5: it is part of the chain.
-        self.pm.persist(&last.entry.next);
-        self.chain_allocator.commit(&self.pm, words, &[claim]);
-        Ok(())
+        let linked = self.pm.try_fence().and_then(|()| {
+            last.entry.next.store(&self.pm, claim.block + 1, Release);
+            // P5: it is part of the chain.
+            self.pm.try_persist(&last.entry.next)
+        });
+        match &linked {
+            Ok(()) => self.chain_allocator.commit(&self.pm, words, &[claim]),
+            Err(_) => self.chain_allocator.forget_all(&[claim]),
+        }
+        linked
     }
 
     /// Takes an empty chained entry out of its chain. Readers are kept away.

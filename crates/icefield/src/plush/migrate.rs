@@ -221,7 +221,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<MigrationOf<'h, K, V, M>> {
         if self.payloads().is_some() {
             // Payloads whose records were acknowledged before, too, before a level refers to them.
-            self.pm.settle();
+            self.pm.settle()?;
         }
         let first = (held.entry as u64) << self.shape.step(0);
         // They arrive from the medium while the records are merged.
@@ -323,7 +323,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.forget_filter(entry);
             }
             // P8: the records are below only.
-            self.pm.fence();
+            self.pm.try_fence()?;
         }
         for (chain, (held, _)) in chains.iter().zip(all) {
             while let Some(next) = self.next_of(chain[0])? {
@@ -489,8 +489,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         provided: &Provided,
     ) -> Result<()> {
         // P3, P6: the runs, records and filters of these targets.
-        self.pm.fence();
-        self.end_runs(provided)?;
+        self.end_runs(provided, self.pm.try_fence())?;
         helds.clone().for_each(|held| held.begin_change());
         let chained = || targets.iter().filter(|target| target.is_chained());
         for Target { tail, size, added, .. } in chained().filter(|target| target.added > 0) {
@@ -498,7 +497,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         if chained().any(Target::tells_log) {
             // The records count before the log's copies do not.
-            self.pm.fence();
+            self.pm.try_fence()?;
         }
         for target in targets.iter().filter(|target| !target.is_chained() || target.tells_log()) {
             let size = match target.is_chained() {
@@ -508,10 +507,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.store_state(target.first, State { size, epoch: target.epoch });
         }
         // P7: the records of these targets are below.
-        self.pm.fence();
+        self.pm.try_fence()?;
         helds.for_each(|held| held.end_change());
-        // After a failed sync nothing may be taken away that they replace.
-        self.pm.writable()
+        Ok(())
     }
 
     /// The entry of a chain that takes records.

@@ -103,8 +103,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let words =
             self.write_payload(probe, if mode.removes() { &Raw::Slice(&[]) } else { value })?;
-        self.fence_payloads();
-        let wrote = self.write_words(probe, words, mode);
+        let wrote = self.fence_payloads().and_then(|()| self.write_words(probe, words, mode));
         self.finish_payload(words);
         wrote
     }
@@ -145,8 +144,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(match self.log(held, record)? {
             Attempt::Done(place) => {
                 // P2, commit point: from here on a crash keeps the record.
-                self.commit(mode);
-                if let Err(error) = self.pm.writable() {
+                if let Err(error) = self.commit(mode) {
                     // It could not be made durable: nobody may see it.
                     self.logs.finish(place);
                     return Err(error);
@@ -161,20 +159,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Makes payloads durable before a log refers to them. Where fences are syncs they become durable together with
     /// their log records instead, and opening finds out which records a crash has left without.
-    pub(super) fn fence_payloads(&self) {
+    pub(super) fn fence_payloads(&self) -> Result<()> {
         if self.payloads().is_some() && !self.pm.fence_syncs() {
             // P0.
-            self.pm.fence();
+            return self.pm.try_fence();
         }
+        Ok(())
     }
 
     /// Makes the log records durable that this thread has written, or leaves that to the next sync.
     #[inline]
-    pub(super) fn commit(&self, mode: ModeOf<V>) {
+    pub(super) fn commit(&self, mode: ModeOf<V>) -> Result<()> {
         if mode == Mode::PutLater || self.pm.sync_mode() != SyncMode::Always {
-            self.pm.fence_later();
+            self.pm.fence_later()
         } else {
-            self.pm.fence();
+            self.pm.try_fence()
         }
     }
 
@@ -232,8 +231,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let nothing = self.measure.record(true, |_| 0);
         // A failure leaves a hole, as a crash would.
         let _ = self.logs.write(&self.pm, &place, &nothing, LogEpoch::NONE);
-        // Before the chunk can be begun anew (L2).
-        self.pm.fence();
+        // Before the chunk can be begun anew (L2), which a failed sync makes impossible.
+        let _ = self.pm.try_fence();
         self.logs.finish(place);
     }
 

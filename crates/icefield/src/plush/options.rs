@@ -463,8 +463,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn end_session(&self) -> Result<()> {
         self.pm.writable()?;
         self.checkpoint(1)?;
-        self.pm.settle();
-        self.pm.writable()?;
+        self.pm.settle()?;
         self.tell_together(false)?;
         superblock::end_session(&self.pm, &self.table, self.estimate())
     }

@@ -316,7 +316,7 @@ impl PayloadLog {
             pm.flush_object(cell);
         }
         // Y1.
-        pm.fence();
+        pm.try_fence()?;
         (start..start + run).for_each(|chunk| {
             space.free.remove(&chunk);
         });

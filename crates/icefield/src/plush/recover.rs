@@ -226,14 +226,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             payloads.release_all(&self.pm)?;
         }
         // P14: no entry brings a record back once the phase is stable.
-        self.pm.fence();
+        let fenced = self.pm.try_fence();
         for entry in 0..self.root.entries() {
             self.root.empty(entry);
             self.root.set_epoch(entry, self.root.epoch(entry).next());
         }
         self.estimate.add(-self.estimate.sum());
         self.counts.writes.add(1);
-        Ok(())
+        // The table is empty all the same, once the phase word says so.
+        fenced
     }
 
     fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
@@ -266,7 +267,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.chain_allocator.prepare_switch(&self.pm, &words.chains, None);
         // The other set of the allocators' words, before the phase word says that it counts.
-        self.pm.fence();
+        self.pm.try_fence()?;
         // P13, commit point: the table is empty.
         self.set_phase(Phase::Clearing { set })?;
         self.run_allocators.iter().for_each(Allocator::switch);

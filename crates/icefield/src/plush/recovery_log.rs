@@ -338,11 +338,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         let head = self.head(pm, log, chunk)?;
         own.written[chunk].store(0, Relaxed);
         // What the chunk has had before, all of it (L2): it may have been acknowledged before it was durable.
-        pm.settle();
-        pm.writable()?;
+        pm.settle()?;
         head.turn.store(pm, turn, Release);
         // P1: the records to come count by this turn's flag; those there are do not any more (L3).
-        pm.persist(&head.turn);
+        pm.try_persist(&head.turn)?;
         self.fill(log, turn, 0);
         Ok(true)
     }
@@ -559,7 +558,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             pm.flush_object(&slot[last_word]);
         }
         // P2: no mixture of old words and those that follow belongs to an epoch.
-        pm.fence();
+        pm.try_fence()?;
         for (slot, flag) in holes {
             for cell in &slot[..last_word] {
                 cell.store(pm, flag, Release);

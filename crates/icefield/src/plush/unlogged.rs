@@ -21,7 +21,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
             // Whoever moves the record on fences for itself only, and settles.
-            self.pm.fence_later();
+            self.pm.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<K, V> { key: self.key_words(probe), value, dead: false };
         let admitted = self.admit_unlogged(probe.hash, record);
@@ -135,7 +135,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             other => other?,
         }
         self.checkpoint(1)?;
-        self.core.pm.settle();
+        self.core.pm.settle()?;
         self.core.pm.writable()
     }
 }

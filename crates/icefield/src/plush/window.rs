@@ -291,7 +291,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         if writes.is_empty() {
             return Ok(());
         }
-        core.fence_payloads();
+        // Places that were handed out are written all the same.
+        let fenced = core.fence_payloads();
         self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
         let (mut logged, mut is_left) = (Ok(()), false);
         for write in writes.iter_mut() {
@@ -320,9 +321,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
         let flushed = core.logs.flush_all(&core.pm, spans);
         // P2, commit point of all of them.
-        core.commit(Mode::Put);
+        let committed = core.commit(Mode::Put);
         // What could not be made durable nobody may see.
-        logged.and(flushed).and_then(|()| core.pm.writable())
+        fenced.and(logged).and(flushed).and(committed)
     }
 
     /// Makes the window durable and visible, lets go of everything, and gives the answers.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -58,7 +59,8 @@ impl std::str::FromStr for SyncMode {
 }
 
 /// Resolves when what it stands for is durable, or cannot be made so any more. Blocks no thread, needs no runtime, and
-/// outlives its table.
+/// outlives its table. Wakers are called by the table's own thread, which holds no lock then: they may use the table,
+/// but they keep all others waiting.
 ///
 /// ```
 /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
@@ -128,7 +130,8 @@ impl Future for Committed {
     }
 }
 
-/// Which syncs are over, and who waits for one.
+/// Which syncs are over, and who waits for one. A sync is told by whoever made it, who may hold locks of a table; wakers
+/// run code of the user's, so only a thread that holds none calls them.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     /// All tickets below are served.
@@ -144,14 +147,16 @@ impl Group {
         if self.is_settled(ticket) {
             return true;
         }
+        // Cloned and, if needless, dropped without the lock: that is code of the user's, too.
+        let own = waker.clone();
         let mut waiting = lock(&self.waiting);
-        // Again: `tell` changes the words first and looks for wakers afterwards.
+        // Again: whoever tells of a sync changes the words first, and has wakers looked for afterwards.
         if self.is_settled(ticket) {
+            drop(waiting);
             return true;
         }
-        match waiting.iter_mut().find(|(known, other)| *known == ticket && other.will_wake(waker)) {
-            Some(_) => {}
-            None => waiting.push((ticket, waker.clone())),
+        if !waiting.iter().any(|(known, other)| *known == ticket && other.will_wake(waker)) {
+            waiting.push((ticket, own));
         }
         false
     }
@@ -176,25 +181,26 @@ impl Group {
         if self.is_served(ticket) { Ok(()) } else { Err(Error::Poisoned) }
     }
 
-    /// A sync has served all tickets below one.
+    /// A sync has served all tickets below one; [`Group::wake`] is to follow.
     pub(super) fn serve(&self, below: u64) {
         // The larger one: syncs follow one another, but not what is told of them. Release: the sync is over.
         self.served.fetch_max(below, Release);
-        self.tell(|ticket| ticket < below);
     }
 
-    /// No ticket will be served any more.
+    /// No ticket will be served any more; [`Group::wake`] is to follow.
     pub(super) fn fail(&self) {
         // Release: pairs with the Acquire in `has_failed`.
         self.failed.store(true, Release);
-        self.tell(|_| true);
     }
 
-    fn tell(&self, whom: impl Fn(u64) -> bool) {
-        let woken: Vec<_> =
-            lock(&self.waiting).extract_if(.., |(ticket, _)| whom(*ticket)).collect();
-        // Without the lock: a waker runs code of the user's.
-        woken.into_iter().for_each(|(_, waker)| waker.wake());
+    /// Wakes those whose tickets' fate is known. The caller holds no lock.
+    pub(super) fn wake(&self) {
+        let settled: Vec<_> =
+            lock(&self.waiting).extract_if(.., |(ticket, _)| self.is_settled(*ticket)).collect();
+        for (_, waker) in settled {
+            // One that panics shall not keep the others asleep.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        }
     }
 }
 
@@ -213,9 +219,11 @@ mod tests {
         let mut second = Committed::by(group.clone(), 1);
         assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
         group.serve(1);
+        group.wake();
         assert!(matches!(poll(&mut first), Poll::Ready(Ok(()))));
         assert!(poll(&mut second).is_pending());
         group.fail();
+        group.wake();
         assert!(matches!(poll(&mut second), Poll::Ready(Err(Error::Poisoned))));
         assert!(lock(&group.waiting).is_empty());
     }

@@ -9,7 +9,7 @@ mod faults;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ pub use rustix::io::Errno;
 
 use crate::Error;
 
-pub use faults::{FaultAction, FaultAt, FaultMode, FaultPlan};
+pub use faults::{FaultAction, FaultAt, FaultMode, FaultPlan, Synced};
 
 type Answer<T> = Result<T, Errno>;
 
@@ -61,6 +61,11 @@ impl Io {
 
     fn enter(&self, site: &'static str) -> Answer<()> {
         self.plan.as_ref().map_or(Ok(()), |plan| plan.enter(site, true))
+    }
+
+    /// [`Io::enter`] of a call that makes something durable.
+    fn enter_sync(&self, site: &'static str, synced: Synced) -> Answer<()> {
+        self.plan.as_ref().map_or(Ok(()), |plan| plan.enter_sync(site, synced))
     }
 
     fn enter_undo(&self, site: &'static str) {
@@ -224,19 +229,19 @@ impl Io {
 
     /// Makes a file's content durable, with as much of its status as reading it back needs.
     pub(crate) fn sync_data(&self, file: BorrowedFd<'_>) -> Answer<()> {
-        self.enter("sync_data")?;
+        self.enter_sync("sync_data", Synced::File(file.as_raw_fd()))?;
         retry_on_intr(|| rustix::fs::fdatasync(file))
     }
 
     /// Makes a file durable.
     pub(crate) fn sync_file(&self, file: BorrowedFd<'_>) -> Answer<()> {
-        self.enter("sync_file")?;
+        self.enter_sync("sync_file", Synced::File(file.as_raw_fd()))?;
         retry_on_intr(|| rustix::fs::fsync(file))
     }
 
     /// Makes a directory's names durable.
     pub(crate) fn sync_directory(&self, directory: BorrowedFd<'_>) -> Answer<()> {
-        self.enter("sync_directory")?;
+        self.enter_sync("sync_directory", Synced::Names)?;
         match retry_on_intr(|| rustix::fs::fsync(directory)) {
             // Some file systems have no such call on directories: their names are as durable as they get.
             Err(Errno::INVAL) => Ok(()),
@@ -471,7 +476,7 @@ impl Io {
     /// # Safety
     /// The range is page-aligned and mapped by the caller.
     pub(crate) unsafe fn sync_mapping(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
-        self.enter("sync_mapping")?;
+        self.enter_sync("sync_mapping", Synced::Mapping { address: base.addr().get(), bytes })?;
         // SAFETY: the content does not change.
         retry_on_intr(|| unsafe {
             rustix::mm::msync(base.as_ptr().cast(), bytes, MsyncFlags::SYNC)

@@ -166,10 +166,23 @@ pub trait Medium: Send + Sync + Sized + 'static {
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
 
-    /// Returns when every line that this thread has flushed is durable. Failure (on `Disk` only) poisons the medium:
-    /// later calls of [`Medium::writable`] say so, and so must the operation that fenced.
+    /// Returns when every line that this thread has flushed is durable. For tables that refuse `Disk`, where it cannot
+    /// fail; others call [`Medium::try_fence`].
     #[track_caller]
     fn fence(&self);
+
+    /// [`Medium::fence`] for tables that live on disks, too, where it is a sync. After a failed one the system may
+    /// write any of the pages as they are then, or later, and none of what was flushed: nothing that relies on this
+    /// fence may be stored any more, and no later fence succeeds. Elsewhere it costs what the other one does.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Medium::writable`] say so, too.
+    #[inline(always)]
+    #[track_caller]
+    fn try_fence(&self) -> Result<()> {
+        self.fence();
+        Ok(())
+    }
 
     /// When writes shall be acknowledged. `Always` wherever a fence costs next to nothing.
     fn sync_mode(&self) -> SyncMode {
@@ -187,24 +200,30 @@ pub trait Medium: Send + Sync + Sized + 'static {
     }
 
     /// A fence that may come later: what this thread has flushed is durable after any thread's next
-    /// [`Medium::settle`], and may be so earlier. Media whose fences cost next to nothing fence at once. Failure
-    /// poisons the medium, as that of [`Medium::fence`] does.
+    /// [`Medium::settle`], and may be so earlier. Media whose fences cost next to nothing fence at once.
+    ///
+    /// # Errors
+    /// As [`Medium::try_fence`].
     #[inline(always)]
     #[track_caller]
-    fn fence_later(&self) {
-        self.fence();
+    fn fence_later(&self) -> Result<()> {
+        self.try_fence()
     }
 
     /// Returns when everything is durable that any thread has fenced later.
+    ///
+    /// # Errors
+    /// As [`Medium::try_fence`].
     #[inline(always)]
     #[track_caller]
-    fn settle(&self) {}
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Resolves when everything is durable that any thread has fenced later so far; asks for it, too.
     #[track_caller]
     fn committed(&self) -> Committed {
-        self.settle();
-        Committed::known(self.writable())
+        Committed::known(self.settle().and_then(|()| self.writable()))
     }
 
     /// Flushes one object and fences.
@@ -213,6 +232,17 @@ pub trait Medium: Send + Sync + Sized + 'static {
     fn persist<T>(&self, object: &T) {
         self.flush_object(object);
         self.fence();
+    }
+
+    /// [`Medium::persist`] by [`Medium::try_fence`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    #[track_caller]
+    fn try_persist<T>(&self, object: &T) -> Result<()> {
+        self.flush_object(object);
+        self.try_fence()
     }
 
     /// Starts the write-back of the one line that holds the byte, as [`Medium::flush`] does for ranges.

@@ -28,7 +28,7 @@ pub mod lock;
 mod mapped;
 
 #[doc(hidden)]
-pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
+pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan, Synced};
 pub use mapped::{HugePages, Mapped, MappedOptions};
 
 pub use commit::{Committed, SyncMode};

@@ -150,14 +150,13 @@ pub fn seal(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<()
         pm.flush_object(copy);
     }
     // P1: whatever says that it is a table is one.
-    pm.fence();
+    pm.try_fence()?;
     for copy in copies {
         copy[0].store(pm, MAGIC, Ordering::Release);
         pm.flush_object(&copy[0]);
     }
     // P2, commit point: the table exists.
-    pm.fence();
-    pm.writable()
+    pm.try_fence()
 }
 
 /// Finds out what the table on `pm` is. One good copy suffices.
@@ -287,7 +286,7 @@ pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> 
     // Release: not before the seal is gone, which is in the same line.
     session.generation.store(pm, generation, Ordering::Release);
     // P3: before the first change of the session.
-    pm.persist(session);
+    pm.try_persist(session)?;
     sound(pm)?;
     Ok(SessionStart { generation, was_clean, records, mended: false })
 }
@@ -333,7 +332,7 @@ pub fn end_session(pm: &impl Medium, region: &Region, records: u64) -> Result<()
     // Relaxed: one word, and all else is durable.
     session.clean.store(pm, clean, Ordering::Relaxed);
     // P4, commit point: the next opening finds the table closed, and the count.
-    pm.persist(session);
+    pm.try_persist(session)?;
     sound(pm)
 }
 

@@ -31,6 +31,9 @@
 //! handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and they are
 //! settled like any others.
 //!
+//! After a failed sync nothing of this goes on: whoever has an intent forgets it in DRAM, so that nobody waits for it,
+//! and a later opening settles what the medium has kept.
+//!
 //! # Ordering
 //! The words, `bump`, `skip`, `free`, `count`, `intents`, `intent`, are stored Release and loaded Acquire where the mutex does not do
 //! that already: on the medium Release keeps the order of the stores to one line, which two intents may share.
@@ -39,8 +42,8 @@
 //! One fence an allocation of one block or several, two when they come off the list, none to commit; three to free one or
 //! several: for structure changes, not for single records.
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::{Mutex, MutexGuard};
 
 use super::cell::Overlay;
 use super::{Cell64, Medium, Region};
@@ -168,6 +171,11 @@ impl DramState {
             self.busy &= !(1 << claim.intent);
             self.changed |= 1 << claim.intent;
         }
+    }
+
+    /// Forgets intents whose owners go no further, as the medium takes no more writes.
+    fn forget(&mut self, claims: &[Claim]) {
+        claims.iter().for_each(|claim| self.busy &= !(1 << claim.intent));
     }
 
     /// Flushes the intents that have changed. The caller fences under the mutex: whoever comes next finds none to flush,
@@ -318,17 +326,20 @@ impl Allocator {
         }
         state.flush_intents(pm, words);
         // P1: whoever recovers knows that the blocks may be out.
-        pm.fence();
+        let announced = pm.try_fence();
         // P2: the blocks are out.
-        if listed {
-            set.free.store(pm, free, Release);
-            pm.persist(&set.free);
-        } else {
+        let taken = announced.and_then(|()| {
+            if listed {
+                set.free.store(pm, free, Release);
+                return pm.try_persist(&set.free);
+            }
             // Durable by the owner's fence before it links the blocks, or ends the intents; until then they are beyond
             // the bump, not out.
             set.bump.store(pm, bump, Release);
             pm.flush_object(&set.bump);
-        }
+            Ok(())
+        });
+        taken.inspect_err(|_| state.forget(&claims))?;
         Ok(claims)
     }
 
@@ -339,14 +350,13 @@ impl Allocator {
 
     /// Forgets claims whose links may not have become durable, as the medium takes no more writes.
     pub fn forget_all(&self, claims: &[Claim]) {
-        let mut state = self.lock();
-        claims.iter().for_each(|claim| state.busy &= !(1 << claim.intent));
+        self.lock().forget(claims);
     }
 
     /// The owner does not want the block after all.
     ///
     /// # Errors
-    /// The block lies outside its region.
+    /// The block lies outside its region, or a sync failed.
     pub fn abandon(
         &self,
         pm: &impl Medium,
@@ -356,9 +366,12 @@ impl Allocator {
     ) -> Result<()> {
         let mut state = self.lock();
         state.flush_intents(pm, words);
-        push(pm, &words.sets[state.set], blocks, claim.block)?;
-        state.end(pm, words, &[claim]);
-        Ok(())
+        let pushed = push(pm, &words.sets[state.set], blocks, claim.block);
+        match &pushed {
+            Ok(()) => state.end(pm, words, &[claim]),
+            Err(_) => state.forget(&[claim]),
+        }
+        pushed
     }
 
     /// [`free_all`] of one block.
@@ -418,15 +431,31 @@ pub struct Freed<'a, B> {
 /// callers name allocators in the same order.
 ///
 /// # Errors
-/// A block lies outside its region, or `unlink` failed.
+/// A block lies outside its region, `unlink` or a sync failed.
 pub fn free_all<B: Blocks>(
     pm: &impl Medium,
     frees: &[Freed<'_, B>],
     unlink: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let all_claims = announce(pm, frees);
-    unlink()?;
+    let all_claims = announce(pm, frees)?;
+    let unlinked = unlink();
     let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
+    let put_back = unlinked.and_then(|()| put_back(pm, frees, &states));
+    for ((state, freed), claims) in states.iter_mut().zip(frees).zip(&all_claims) {
+        match &put_back {
+            Ok(()) => state.end(pm, freed.words, claims),
+            Err(_) => state.forget(claims),
+        }
+    }
+    put_back
+}
+
+/// P2, P3 of freeing.
+fn put_back<B: Blocks>(
+    pm: &impl Medium,
+    frees: &[Freed<'_, B>],
+    states: &[MutexGuard<'_, DramState>],
+) -> Result<()> {
     let mut heads = Vec::with_capacity(frees.len());
     for (state, freed) in states.iter().zip(frees) {
         let set = &freed.words.sets[state.set];
@@ -437,32 +466,31 @@ pub fn free_all<B: Blocks>(
         }
         heads.push((set, head));
     }
-    // P2 of freeing. Only the head decides whether a block is on the list, so the next words may be stored before.
-    pm.fence();
+    // P2. Only the head decides whether a block is on the list, so the next words may be stored before.
+    pm.try_fence()?;
     for (set, head) in heads {
         set.free.store(pm, head, Release);
         pm.flush_object(&set.free);
     }
-    // P3 of freeing.
-    pm.fence();
-    for ((state, freed), claims) in states.iter_mut().zip(frees).zip(&all_claims) {
-        state.end(pm, freed.words, claims);
-    }
-    Ok(())
+    // P3.
+    pm.try_fence()
 }
 
 /// Stores intents for all blocks, when there are free ones for all: who waits has none.
-fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Vec<Vec<Claim>> {
+fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<Claim>>> {
     let mut rounds = 0;
     loop {
         let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
         let room = |state: &DramState| state.busy.count_zeros() as usize;
         if states.iter().zip(frees).all(|(state, freed)| freed.owned.len() <= room(state)) {
             let announced = states.iter_mut().zip(frees);
-            let claims = announced.map(|(state, freed)| state.announce(pm, freed)).collect();
+            let claims: Vec<_> =
+                announced.map(|(state, freed)| state.announce(pm, freed)).collect();
             // P1 of freeing.
-            pm.fence();
-            return claims;
+            pm.try_fence().inspect_err(|_| {
+                states.iter_mut().zip(&claims).for_each(|(state, claims)| state.forget(claims));
+            })?;
+            return Ok(claims);
         }
         drop(states);
         pm.wait(rounds);
@@ -477,8 +505,7 @@ fn free_bit(busy: u32) -> Option<usize> {
 /// P2, P3 of freeing.
 fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result<()> {
     blocks.set_next(block, set.free.load(pm, Relaxed))?;
-    pm.fence();
+    pm.try_fence()?;
     set.free.store(pm, u64::from(block) + 1, Release);
-    pm.persist(&set.free);
-    Ok(())
+    pm.try_persist(&set.free)
 }

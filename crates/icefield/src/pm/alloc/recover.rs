@@ -31,7 +31,7 @@ impl Allocator {
         if raised > bump {
             set.bump.store(pm, raised, Release);
             // Before the intents end.
-            pm.persist(&set.bump);
+            pm.try_persist(&set.bump)?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Making the Nth system call fail, or killing the process there.
 
+use std::fmt;
+use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -37,11 +39,37 @@ pub struct FaultAt {
     pub action: FaultAction,
 }
 
+/// What a call makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synced {
+    /// The pages of a mapped range.
+    Mapping {
+        /// Where it begins in this process.
+        address: usize,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// All of an open file.
+    File(RawFd),
+    /// The names of a directory.
+    Names,
+}
+
+/// Looks at each sync before it is made, and says whether it fails.
+struct Watcher(Box<dyn Fn(Synced) -> bool + Send + Sync>);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
 /// Makes a system call of the persistent layer fail, or an allocation of a table in memory, or kills the process there.
 /// For tests.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     at: Option<FaultAt>,
+    watcher: Option<Watcher>,
     calls: AtomicU64,
     fired: AtomicU64,
     healed: AtomicBool,
@@ -59,6 +87,12 @@ impl FaultPlan {
     #[must_use]
     pub fn counting() -> Self {
         Self::default()
+    }
+
+    /// A plan that shows each sync to `fails` before it is made; where that says so, the sync fails and does nothing.
+    #[must_use]
+    pub fn watching(fails: impl Fn(Synced) -> bool + Send + Sync + 'static) -> Self {
+        Self { watcher: Some(Watcher(Box::new(fails))), ..Self::default() }
     }
 
     /// How many calls were made.
@@ -83,6 +117,18 @@ impl FaultPlan {
     pub fn heal(&self) {
         // Relaxed, here and below: nothing is published by it.
         self.healed.store(true, Ordering::Relaxed);
+    }
+
+    /// [`FaultPlan::enter`] of a sync.
+    pub(crate) fn enter_sync(&self, site: &'static str, synced: Synced) -> Result<(), Errno> {
+        self.enter(site, true)?;
+        match &self.watcher {
+            Some(Watcher(fails)) if fails(synced) => {
+                self.fired.fetch_add(1, Ordering::Relaxed);
+                Err(Errno::IO)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn enter(&self, site: &'static str, may_fail: bool) -> Result<(), Errno> {

@@ -1,12 +1,12 @@
 //! The thread that syncs for others: for those who were acknowledged before, and for those who wait without a thread of
-//! their own.
+//! their own. It also wakes the latter, whoever made the sync: it holds no lock.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::dirty::Dirty;
+use super::dirty::{Dirty, Work};
 use crate::pm::SyncMode;
 use crate::pm::io::lock;
 
@@ -30,12 +30,25 @@ impl Committer {
         Self { dirty, thread: Mutex::new(None), longest, process: std::process::id() }
     }
 
+    /// Whether this is the thread.
+    pub(super) fn is_current(&self) -> bool {
+        let current = std::thread::current().id();
+        lock(&self.thread).as_ref().is_some_and(|thread| thread.thread().id() == current)
+    }
+
     /// Sees to it that the thread is there.
     pub(super) fn start(&self) -> io::Result<()> {
         let mut thread = lock(&self.thread);
         if thread.is_none() {
             let (dirty, longest) = (Arc::clone(&self.dirty), self.longest);
-            let work = move || while dirty.await_work(longest) && dirty.settle().is_ok() {};
+            let work = move || loop {
+                match dirty.await_work(longest) {
+                    // A failure is told to those who wait, and to the next who fence.
+                    Work::Sync => drop(dirty.settle()),
+                    Work::Wake => dirty.wake(),
+                    Work::None => break,
+                }
+            };
             let builder = std::thread::Builder::new().name("icefield-sync".to_owned());
             *thread = Some(builder.spawn(work)?);
         }
@@ -49,6 +62,10 @@ impl Drop for Committer {
         let Some(thread) = thread else { return };
         if std::process::id() == self.process {
             self.dirty.end_work();
+            if thread.thread().id() == std::thread::current().id() {
+                // A waker had the table last: the thread ends when that is done.
+                return;
+            }
             // It cannot have panicked in a way that concerns anybody: what it left undone, closing has done.
             let _ = thread.join();
         } else {

@@ -55,8 +55,19 @@ struct Queue {
     since: Option<Instant>,
     /// Somebody waits for a sync that another thread shall do.
     asked: bool,
+    /// A sync is over that somebody may be waiting for.
+    told: bool,
     /// No more syncs are to be done by another thread.
     ended: bool,
+}
+
+/// What there is to do for the thread that syncs for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    Sync,
+    Wake,
+    /// There will be no more.
+    None,
 }
 
 /// All threads' unsynced ranges.
@@ -76,12 +87,13 @@ impl Dirty {
         lock(&self.queue).noted.entry(std::thread::current().id()).or_default().add(file, range);
     }
 
-    /// Syncs what the calling thread has noted.
+    /// Syncs what the calling thread has noted. Fails also when a sync of other ranges has failed before: some of what
+    /// this thread relies on may have been among them.
     pub(super) fn sync_own(&self) -> Result<(), Errno> {
         let ticket = {
             let mut queue = lock(&self.queue);
             let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {
-                return Ok(());
+                return self.health();
             };
             queue.waiting.append(hulls);
             queue.ticket
@@ -89,11 +101,16 @@ impl Dirty {
         self.serve(ticket)
     }
 
+    /// Fails when a sync has failed.
+    fn health(&self) -> Result<(), Errno> {
+        if self.group.has_failed() { Err(Errno::IO) } else { Ok(()) }
+    }
+
     /// Leaves what the calling thread has noted to the next sync. Fails when there will be none.
     pub(super) fn leave_own(&self) -> Result<(), Errno> {
         let mut queue = lock(&self.queue);
         let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {
-            return Ok(());
+            return self.health();
         };
         queue.waiting.append(hulls);
         queue.left = Some(queue.ticket);
@@ -101,7 +118,7 @@ impl Dirty {
             queue.since = Some(Instant::now());
             self.work.notify_one();
         }
-        if self.group.has_failed() { Err(Errno::IO) } else { Ok(()) }
+        self.health()
     }
 
     /// Syncs what was left.
@@ -109,7 +126,7 @@ impl Dirty {
         let left = lock(&self.queue).left;
         match left.filter(|&ticket| !self.group.is_served(ticket)) {
             Some(ticket) => self.serve(ticket),
-            None => Ok(()),
+            None => self.health(),
         }
     }
 
@@ -123,21 +140,24 @@ impl Dirty {
         Some((Arc::clone(&self.group), ticket))
     }
 
-    /// Waits until there is something for the thread to do that syncs for others: somebody asks for it, or something
-    /// has waited for so long. Whether it is to go on at all.
-    pub(super) fn await_work(&self, longest: Option<Duration>) -> bool {
+    /// Waits until there is something for the thread to do that syncs for others: somebody is to be woken or asks for a
+    /// sync, or something has waited for so long.
+    pub(super) fn await_work(&self, longest: Option<Duration>) -> Work {
         let mut queue = lock(&self.queue);
         loop {
+            if std::mem::take(&mut queue.told) {
+                return Work::Wake;
+            }
             if queue.ended {
-                return false;
+                return Work::None;
             }
             if std::mem::take(&mut queue.asked) {
-                return true;
+                return Work::Sync;
             }
-            let left =
-                queue.since.zip(longest).map(|(since, most)| most.saturating_sub(since.elapsed()));
+            let since = queue.since.filter(|_| !self.group.has_failed());
+            let left = since.zip(longest).map(|(since, most)| most.saturating_sub(since.elapsed()));
             queue = match left {
-                Some(Duration::ZERO) => return true,
+                Some(Duration::ZERO) => return Work::Sync,
                 Some(left) => {
                     let woken = self.work.wait_timeout(queue, left);
                     woken.unwrap_or_else(PoisonError::into_inner).0
@@ -145,6 +165,18 @@ impl Dirty {
                 None => self.work.wait(queue).unwrap_or_else(PoisonError::into_inner),
             };
         }
+    }
+
+    /// Wakes those who waited for a sync that is over.
+    pub(super) fn wake(&self) {
+        self.group.wake();
+    }
+
+    /// Has those woken who waited for a sync that is over: by the thread that syncs for others, for the caller may hold
+    /// locks. Nobody waits where there is none.
+    fn tell(&self) {
+        lock(&self.queue).told = true;
+        self.work.notify_one();
     }
 
     /// Ends [`Dirty::await_work`].
@@ -157,6 +189,7 @@ impl Dirty {
     pub(super) fn give_up(&self) {
         lock(&self.queue).waiting = Hulls::default();
         self.group.fail();
+        self.tell();
     }
 
     /// Syncs what any thread has noted.
@@ -189,12 +222,12 @@ impl Dirty {
         let answer = hulls.sync();
         commit.0 = served;
         commit.1 = answer.err();
-        // Who is woken may come here again.
         drop(commit);
         match answer {
             Ok(()) => self.group.serve(served),
             Err(_) => self.group.fail(),
         }
+        self.tell();
         answer
     }
 }

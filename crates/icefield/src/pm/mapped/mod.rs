@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
 
 use super::arch::{self, Instruction};
-use super::io::{FaultPlan, Io, error, lock};
+use super::io::{Errno, FaultPlan, Io, error, lock};
 use super::{CellLine, Committed, Durability, Medium, Region, SyncMode};
 use crate::base::group::Isa;
 use crate::{Error, Result};
@@ -346,10 +346,16 @@ impl Mapped {
 
     /// Syncs what this thread has noted.
     #[cold]
-    fn sync_dirty(&self) {
-        if self.dirty.sync_own().is_err() {
+    fn sync_dirty(&self) -> Result<()> {
+        self.synced(self.dirty.sync_own())
+    }
+
+    /// After a failed sync nothing may be changed any more.
+    fn synced(&self, answer: Result<(), Errno>) -> Result<()> {
+        answer.map_err(|_| {
             self.permit.poison();
-        }
+            Error::Poisoned
+        })
     }
 }
 
@@ -466,15 +472,24 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn fence(&self) {
+        // A failure has poisoned the medium.
+        let _ = self.try_fence();
+    }
+
+    #[inline(always)]
+    fn try_fence(&self) -> Result<()> {
         // SeqCst: what a killed process leaves is what it stored so far, so it suffices that the compiler keeps the order
         // of all stores.
         compiler_fence(Ordering::SeqCst);
         if self.is_free {
-            return;
+            return Ok(());
         }
         match self.effort {
-            Effort::None => {}
-            Effort::Lines(_) | Effort::FenceOnly => arch::store_fence(),
+            Effort::None => Ok(()),
+            Effort::Lines(_) | Effort::FenceOnly => {
+                arch::store_fence();
+                Ok(())
+            }
             Effort::Sync => self.sync_dirty(),
         }
     }
@@ -492,19 +507,19 @@ impl Medium for Mapped {
     }
 
     #[inline]
-    fn fence_later(&self) {
+    fn fence_later(&self) -> Result<()> {
         if self.effort != Effort::Sync {
-            self.fence();
-        } else if self.dirty.leave_own().is_err() {
-            self.permit.poison();
+            return self.try_fence();
         }
+        self.synced(self.dirty.leave_own())
     }
 
     #[inline]
-    fn settle(&self) {
-        if self.effort == Effort::Sync && self.dirty.settle().is_err() {
-            self.permit.poison();
+    fn settle(&self) -> Result<()> {
+        if self.effort != Effort::Sync {
+            return Ok(());
         }
+        self.synced(self.dirty.settle())
     }
 
     fn committed(&self) -> Committed {
@@ -517,9 +532,12 @@ impl Medium for Mapped {
         if self.effort != Effort::Sync {
             return Committed::known(Ok(()));
         }
-        if self.committer.start().is_err() {
-            // No thread is to be had: it takes this one's time.
-            self.settle();
+        if let Err(error) = self.writable() {
+            return Committed::known(Err(error));
+        }
+        if self.committer.start().is_err() || self.committer.is_current() {
+            // No thread is to be had, or it is this one, in a waker: it takes this one's time.
+            return Committed::known(self.settle());
         }
         match self.dirty.ask() {
             Some((group, ticket)) => Committed::by(group, ticket),
@@ -660,9 +678,9 @@ impl Medium for Mapped {
     }
 
     fn close(&self) {
-        if self.effort == Effort::Sync && self.writable().is_ok() && self.dirty.sync_all().is_err()
-        {
-            self.permit.poison();
+        if self.effort == Effort::Sync && self.writable().is_ok() {
+            // Told below.
+            let _ = self.synced(self.dirty.sync_all());
         }
         self.fence();
         if self.permit.refusal() == Some(Refusal::Poisoned) {

@@ -414,9 +414,9 @@ impl Medium for Sim {
     }
 
     #[track_caller]
-    fn fence_later(&self) {
+    fn fence_later(&self) -> Result<()> {
         if !self.fence_syncs() {
-            return self.fence();
+            return self.try_fence();
         }
         self.step();
         let mut state = self.state();
@@ -427,14 +427,16 @@ impl Medium for Sim {
         {
             state.settle(Location::caller());
         }
+        Ok(())
     }
 
     #[track_caller]
-    fn settle(&self) {
+    fn settle(&self) -> Result<()> {
         if self.fence_syncs() {
             self.step();
             self.state().settle(Location::caller());
         }
+        Ok(())
     }
 
     #[track_caller]

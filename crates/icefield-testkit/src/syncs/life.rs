@@ -1,0 +1,181 @@
+//! The history of a table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
+use std::path::Path;
+
+use icefield::{Durability, SyncMode};
+
+use super::film::Film;
+use super::{Counts, Flaw, Life, Options, every_sync};
+use crate::call::{Action, BatchKind, Call, ask, ask_batch};
+use crate::failure::Failure;
+use crate::faults::ledger::Ledger;
+use crate::file_subject::{FileOptions, FileSubject, TINY};
+use crate::rng::Rng;
+
+/// Calls of a history.
+const CALLS: u64 = 60;
+/// Keys that it is about.
+const KEYS: u64 = 40;
+/// Calls after the failure.
+const AFTER: u64 = 4;
+
+/// Fails every sync of a history of a table in turn, below `place`.
+///
+/// # Errors
+/// The history fails without any failing sync, or the images cannot be made.
+pub fn tables<T: FileSubject>(options: &Options, place: &Path) -> Result<Counts, Failure> {
+    every_sync(&Lived::<T> { options: *options, table: PhantomData }, options, place)
+}
+
+struct Lived<T> {
+    options: Options,
+    table: PhantomData<fn() -> T>,
+}
+
+/// What each key may hold, the value that it had last being the last one.
+#[derive(Default)]
+pub(crate) struct Allowed {
+    values: BTreeMap<u64, Vec<Option<u64>>>,
+    /// Whether a call that was acknowledged is durable.
+    is_strict: bool,
+}
+
+impl Allowed {
+    fn of(&mut self, key: u64) -> &mut Vec<Option<u64>> {
+        self.values.entry(key).or_insert_with(|| vec![None])
+    }
+
+    fn acknowledge(&mut self, call: Call) {
+        let is_strict = self.is_strict;
+        let values = self.of(call.key);
+        let after = values.last().and_then(|last| call.action.step(*last).0);
+        if is_strict {
+            values.clear();
+        }
+        values.push(after);
+    }
+
+    /// A call failed: it may have been made or not.
+    fn doubt(&mut self, call: Call) {
+        let values = self.of(call.key);
+        let after: Vec<_> = values.iter().map(|value| call.action.step(*value).0).collect();
+        // The table still shows what it showed.
+        values.splice(0..0, after);
+    }
+
+    /// All that was acknowledged is durable.
+    fn settle(&mut self) {
+        for values in self.values.values_mut() {
+            *values = values.last().copied().into_iter().collect();
+        }
+    }
+}
+
+impl<T: FileSubject> Lived<T> {
+    fn step(&self, table: &T, rng: &mut Rng, allowed: &mut Allowed, nth: u64) -> bool {
+        let value = 256 + nth * 16;
+        let call = |rng: &mut Rng, value| Call {
+            key: rng.below(KEYS),
+            action: match rng.below(8) {
+                0 => Action::Remove,
+                1 => Action::Delete,
+                2 => Action::Update(value),
+                3 => Action::TryInsert(value),
+                4 => Action::Insert(value),
+                _ => Action::Put(value),
+            },
+        };
+        match rng.below(16) {
+            0 => {
+                let calls: Vec<Call> = (0..8)
+                    .map(|n| Call { key: rng.below(KEYS), action: Action::Put(value + 1 + n) })
+                    .collect();
+                let done = ask_batch(table, BatchKind::Put, &calls).is_ok();
+                for call in calls {
+                    if done { allowed.acknowledge(call) } else { allowed.doubt(call) }
+                }
+                done
+            }
+            1 => {
+                let done = table.sync().is_ok();
+                if done {
+                    allowed.settle();
+                }
+                done
+            }
+            _ => {
+                let call = call(rng, value);
+                let done = ask(table, call).is_ok();
+                if done {
+                    allowed.acknowledge(call)
+                } else {
+                    allowed.doubt(call)
+                }
+                done
+            }
+        }
+    }
+}
+
+impl<T: FileSubject> Life for Lived<T> {
+    type Expected = Allowed;
+
+    fn live(&self, film: &Film) -> Result<(Allowed, u64), String> {
+        let Options { seed, sync, .. } = self.options;
+        let is_strict = sync == SyncMode::Always;
+        let mut allowed = Allowed { is_strict, ..Allowed::default() };
+        let how = FileOptions {
+            variant: TINY + seed,
+            durability: Durability::Disk,
+            sync,
+            faults: Some(film.plan()),
+            ..FileOptions::default()
+        };
+        let mut errors = 0;
+        match T::create_at(film.path(), how) {
+            Err(error) if !film.has_failed() => return Err(format!("creating it: {error}")),
+            Err(_) => errors += 1,
+            Ok(table) => {
+                let (mut rng, mut after) = (Rng::fork(seed, 8), 0);
+                for nth in 0..CALLS {
+                    if !self.step(&table, &mut rng, &mut allowed, nth) {
+                        if !film.has_failed() {
+                            return Err(format!("call {nth} failed"));
+                        }
+                        errors += 1;
+                    }
+                    if film.has_failed() {
+                        film.look();
+                        after += 1;
+                        if after > AFTER {
+                            break;
+                        }
+                    }
+                }
+                drop(table);
+                if !film.has_failed() {
+                    // What is closed in order has lost nothing.
+                    allowed.settle();
+                }
+            }
+        }
+        if film.has_failed() {
+            film.look();
+        }
+        Ok((allowed, errors))
+    }
+
+    fn judge(&self, image: &Path, expected: &Allowed) -> Result<(), Flaw> {
+        let table = T::open_at(image, FileOptions::default())
+            .map_err(|error| Flaw::Unopened(error.to_string()))?;
+        let mut ledger = Ledger::default();
+        for (&key, values) in &expected.values {
+            ledger.allow(key, values.iter().copied().collect::<BTreeSet<_>>());
+        }
+        ledger.compare(&table).map_err(Flaw::Wrong)?;
+        let report = table.check().map_err(|error| Flaw::Wrong(format!("check: {error}")))?;
+        if report.is_clean() { Ok(()) } else { Err(Flaw::Wrong(format!("not clean: {report:?}"))) }
+    }
+}
