@@ -441,7 +441,7 @@ impl<K: Word> JoinOptions<K> {
                 }
                 Err(_) => failed = Some(root.generation),
                 Ok(_) if attempts > ATTEMPTS => {
-                    return Err(Error::Locked { pid: 0 });
+                    return Err(Error::Locked { path: path.to_owned(), pid: 0 });
                 }
                 Ok(_) => {}
             }
