@@ -404,8 +404,12 @@ fn leftovers_of_a_killed_build_are_removed() {
     let place = Place::new();
     place.file("a.csv", "k\n1\n");
     fs::create_dir_all(place.path(".a.ice.building-killed/index")).unwrap();
+    fs::write(place.path(".a.ice.building-killed/index/base-0.ice"), "x").unwrap();
+    let other = ".a.ice.building-plans";
+    fs::create_dir(place.path(other)).unwrap();
+    fs::write(place.path(other).join("house.txt"), "what no build makes stays").unwrap();
     build(&place, &["a.csv", "--on", "k"]);
-    assert_eq!(names(&place), ["a.csv", "a.ice"].map(String::from).into());
+    assert_eq!(names(&place), [other, "a.csv", "a.ice"].map(String::from).into());
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// match DashEh::<u64, u64>::open("no/such.ice") {
 ///     Err(Error::NotFound { path }) => println!("nothing at {}", path.display()),
-///     Err(Error::Locked { pid }) => println!("process {pid} has it"),
+///     Err(Error::Locked { path, pid }) => println!("process {pid} has {}", path.display()),
 ///     Err(other) => println!("{other}"),
 ///     Ok(_) => unreachable!(),
 /// }
@@ -49,9 +49,11 @@ pub enum Error {
     },
     /// Another process (or another handle of this one) has the table open.
     #[error(
-        "the table is in use by process {pid}; close it there, or open it read-only when no writer has it"
+        "{}: the table is in use by process {pid}; close it there, or open it read-only when no writer has it", path.display()
     )]
     Locked {
+        /// The table's directory.
+        path: PathBuf,
         /// The process that holds the lock; 0 when it could not be read.
         pid: u32,
     },

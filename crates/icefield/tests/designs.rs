@@ -287,7 +287,7 @@ fn reopens_after_closing<D: Design>() -> Check {
         table.put(&format!("key {n}"), n)?;
     }
     let locked = D::open::<str, u64>(&path);
-    assert!(matches!(locked, Err(Error::Locked { pid }) if pid == std::process::id()));
+    assert!(matches!(locked, Err(Error::Locked { pid, .. }) if pid == std::process::id()));
     drop(table);
     assert!(matches!(D::open::<u64, u64>(&path), Err(Error::TypeMismatch { .. })));
     let reader = D::open_read_only::<str, u64>(&path)?;

@@ -475,7 +475,7 @@ fn reopens_after_closing_and_after_forgetting() -> Check {
         table.put(&format!("key {n}"), n)?;
     }
     assert!(
-        matches!(Plush::<str, u64>::open(&path), Err(Error::Locked { pid }) if pid == std::process::id())
+        matches!(Plush::<str, u64>::open(&path), Err(Error::Locked { pid, .. }) if pid == std::process::id())
     );
     drop(table);
     assert!(matches!(Plush::<u64, u64>::open(&path), Err(Error::TypeMismatch { .. })));

@@ -4,7 +4,7 @@
 //! it there durably, the stamp is written and synced, and then one renaming gives it its name, or exchanges it with the
 //! index that it replaces: so at any moment there is the old index with its stamp, the new one with its, or none. The
 //! hidden directory is locked by whoever builds in it. One whose lock is free is left from a process that died, and is
-//! removed by the next building of the same index.
+//! removed by the next building of the same index, unless it holds anything that no build makes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,8 +16,11 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
+use super::stamp;
 use crate::failure::Failure;
 
+/// The index's name in the hidden directory.
+const INDEX: &str = "index";
 /// How often a hidden directory is made again that somebody took for a leftover before it was locked.
 const ATTEMPTS: u32 = 100;
 
@@ -60,7 +63,7 @@ impl Site {
 
     /// Where to build it.
     pub fn path(&self) -> PathBuf {
-        self.hidden.path().join("index")
+        self.hidden.path().join(INDEX)
     }
 
     /// Gives it its name. What was there goes, if it may be replaced.
@@ -128,9 +131,33 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
             continue;
         }
         // What cannot be locked or removed stays: it is in nobody's way.
-        if let Ok(Some(_lock)) = locked(&entry.path()) {
+        if let Ok(Some(_lock)) = locked(&entry.path())
+            && is_of_build(&entry.path()).unwrap_or(false)
+        {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
     Ok(())
+}
+
+/// Whether a hidden directory holds nothing but what a build makes: an index, complete or in creation, of plain files.
+fn is_of_build(hidden: &Path) -> io::Result<bool> {
+    for index in fs::read_dir(hidden)? {
+        let index = index?;
+        let name = index.file_name();
+        let is_index = name == INDEX || name.as_encoded_bytes().starts_with(b".index.creating-");
+        if !is_index || !index.file_type()?.is_dir() {
+            return Ok(false);
+        }
+        for file in fs::read_dir(index.path())? {
+            let file = file?;
+            let name = file.file_name();
+            let is_known =
+                name == "lock" || name == stamp::NAME || name.as_encoded_bytes().ends_with(b".ice");
+            if !is_known || !file.file_type()?.is_file() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }

@@ -15,7 +15,7 @@ use super::key::KeyType;
 use crate::failure::Failure;
 
 /// The file's name.
-const NAME: &str = "source.json";
+pub const NAME: &str = "source.json";
 /// The version of its form.
 const VERSION: u32 = 1;
 /// How much of a file's beginning, and of its end, the checksum covers. A Parquet file has its footer at the end, with

@@ -59,7 +59,7 @@ impl<T: FileSubject> Trial<T> {
                 Ok(table) => {
                     self.live(&table).map_err(|what| format!("after reopening: {what}"))?
                 }
-                Err(Error::Locked { pid }) => {
+                Err(Error::Locked { pid, .. }) => {
                     return Err(format!("still locked by {pid} after closing"));
                 }
                 Err(_) => self.ledger.errors += 1,

@@ -4,13 +4,20 @@ use std::io;
 use std::mem::needs_drop;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
 
+use super::addresses::Window;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// The page size that a processor's second-level TLB covers best: mappings of at least this size begin on such a
 /// boundary.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Mappings of growing arrays begin and end at multiples of this, the largest page size of any machine.
+const PAGE_BYTES: usize = 64 << 10;
+/// Arrays whose most elements take no more than this are mapped at once.
+const LEAST_GROWING_BYTES: usize = 1 << 20;
 
 /// A type of which all-zero bytes are a valid value.
 ///
@@ -65,15 +72,7 @@ impl<T: Zeroable> ZeroedArray<T> {
             assert!(!needs_drop::<T>(), "elements are never dropped");
             assert!(align_of::<T>() <= 4096, "mappings are aligned to pages");
         }
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .filter(|&bytes| bytes <= isize::MAX as usize - HUGE_PAGE_BYTES)
-            .ok_or_else(|| {
-                io::Error::new(
-                    io::ErrorKind::OutOfMemory,
-                    "the array does not fit into the address space",
-                )
-            })?;
+        let bytes = bytes_of::<T>(len)?;
         if bytes == 0 {
             return Ok(Self { start: NonNull::dangling(), len, mapped_bytes: 0 });
         }
@@ -137,6 +136,198 @@ impl<T: Zeroable> std::fmt::Debug for ZeroedArray<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ZeroedArray").field("len", &self.len).finish_non_exhaustive()
     }
+}
+
+/// A zeroed array that grows in place, in anonymous memory of its own: memory is mapped for its length only, and the
+/// addresses behind it are left free ([`super::addresses`]).
+pub struct GrowingArray<T: Zeroable> {
+    start: NonNull<T>,
+    len: AtomicUsize,
+    most: usize,
+    /// What is mapped; held while the array grows.
+    mapped_bytes: Mutex<usize>,
+    /// Whether it takes huge pages, as far as it fills them.
+    is_huge: bool,
+    _window: Option<Window>,
+}
+
+// SAFETY: owns its memory as a `Box<[T]>` would.
+unsafe impl<T: Zeroable + Send> Send for GrowingArray<T> {}
+// SAFETY: gives out `&[T]` only.
+unsafe impl<T: Zeroable + Sync> Sync for GrowingArray<T> {}
+
+impl<T: Zeroable> GrowingArray<T> {
+    /// An array without elements, of `most` at the most, on huge pages as far as it fills them.
+    ///
+    /// # Errors
+    /// The size overflows, or the system has no addresses left.
+    pub fn new(most: usize) -> io::Result<Self> {
+        Self::with(most, true)
+    }
+
+    /// As [`GrowingArray::new`], for an array of which little is ever touched: on small pages.
+    ///
+    /// # Errors
+    /// As [`GrowingArray::new`].
+    pub fn sparse(most: usize) -> io::Result<Self> {
+        Self::with(most, false)
+    }
+
+    fn with(most: usize, is_huge: bool) -> io::Result<Self> {
+        const {
+            assert!(!needs_drop::<T>(), "elements are never dropped");
+            assert!(align_of::<T>() <= 4096, "mappings are aligned to pages");
+        }
+        let most_bytes = bytes_of::<T>(most)?.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
+        // Miri knows whole mappings only.
+        let is_small = most_bytes <= LEAST_GROWING_BYTES || cfg!(miri);
+        let first = if is_small { most_bytes } else { PAGE_BYTES };
+        let window = (!is_small).then(Window::next);
+        let start = match &window {
+            Some(window) => map_in_window(first, most_bytes, window)?,
+            None => map(first)?,
+        };
+        Ok(Self {
+            start: start.cast(),
+            len: AtomicUsize::new(0),
+            most,
+            mapped_bytes: Mutex::new(first),
+            is_huge,
+            _window: window,
+        })
+    }
+
+    /// Makes the array at least `len` elements long; new ones are zero.
+    ///
+    /// # Errors
+    /// More than its most elements; or something else is mapped behind it, or the process has no more addresses. It is
+    /// as before.
+    pub fn extend(&self, len: usize) -> io::Result<()> {
+        // A count of mapped bytes, whole after any panic.
+        let mut mapped = self.mapped_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: changed under the lock.
+        if len <= self.len.load(Relaxed) {
+            return Ok(());
+        }
+        if len > self.most {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the array has its most elements",
+            ));
+        }
+        let most = bytes_of::<T>(self.most)?.next_multiple_of(PAGE_BYTES);
+        let needed = bytes_of::<T>(len)?.next_multiple_of(PAGE_BYTES);
+        if needed > *mapped {
+            let twice = mapped.saturating_mul(2).min(most).max(needed);
+            let address = self.start.cast::<u8>().map_addr(|start| start.saturating_add(*mapped));
+            let reached =
+                [twice, needed].into_iter().find(|end| map_at(address, *end - *mapped).is_ok());
+            *mapped = reached.ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!("no address space for an array of {needed} bytes where it is; open the table anew"),
+                )
+            })?;
+            if self.is_huge && needed >= HUGE_PAGE_BYTES {
+                let bytes = *mapped / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+                // SAFETY: our own mapping; only advice.
+                let _ =
+                    unsafe { madvise(self.start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+            }
+        }
+        // Release: pairs with the Acquire in `deref`; the elements are mapped.
+        self.len.store(len, Release);
+        Ok(())
+    }
+}
+
+impl<T: Zeroable> Deref for GrowingArray<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` elements were mapped at `start`, page-aligned; they are zero, which is valid (`Zeroable`), or
+        // what was stored into them since. They stay mapped until `self` is dropped. Acquire: pairs with `extend`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len.load(Acquire)) }
+    }
+}
+
+impl<T: Zeroable> Drop for GrowingArray<T> {
+    fn drop(&mut self) {
+        let mapped = *self.mapped_bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: our own mapping, and nobody can have a reference into it any more. Failure would leak it, no worse.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), mapped) };
+    }
+}
+
+impl<T: Zeroable> std::fmt::Debug for GrowingArray<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GrowingArray").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Bytes of `len` elements.
+fn bytes_of<T>(len: usize) -> io::Result<usize> {
+    len.checked_mul(size_of::<T>())
+        .filter(|&bytes| bytes <= isize::MAX as usize - HUGE_PAGE_BYTES)
+        .ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the array does not fit into the address space",
+            )
+        })
+}
+
+/// Maps `first` bytes of zeroed memory at the start of a free window for `most`, on a huge page's boundary.
+fn map_in_window(first: usize, most: usize, window: &Window) -> io::Result<NonNull<u8>> {
+    let slack = if most >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
+    let mut free = window.bytes(first as u64, most as u64) as usize;
+    let (taken, total) = loop {
+        let total = free + slack;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let taken = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags)
+        };
+        match taken {
+            Ok(taken) => break (taken.cast::<u8>(), total),
+            Err(_) if free > first => free = (free / 2).next_multiple_of(PAGE_BYTES).max(first),
+            Err(errno) => return Err(errno.into()),
+        }
+    };
+    let lead = if slack == 0 { 0 } else { taken.addr().wrapping_neg() & (HUGE_PAGE_BYTES - 1) };
+    let start = taken.wrapping_add(lead);
+    // SAFETY: all parts lie inside what was taken, on page borders, and nobody knows them yet.
+    unsafe {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let mapped = mmap_anonymous(start.cast(), first, ProtFlags::READ | ProtFlags::WRITE, flags);
+        if let Err(errno) = mapped {
+            munmap(taken.cast(), total)?;
+            return Err(errno.into());
+        }
+        if lead > 0 {
+            munmap(taken.cast(), lead)?;
+        }
+        if total > lead + first {
+            munmap(start.add(first).cast(), total - lead - first)?;
+        }
+    }
+    NonNull::new(start).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+/// Maps zeroed memory at an address, if that is free.
+fn map_at(address: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: nothing is replaced.
+    let mapped = unsafe { mmap_anonymous(address.as_ptr().cast(), bytes, protection, flags) }?;
+    if mapped.addr() == address.addr().get() {
+        return Ok(());
+    }
+    // Kernels before 4.17 take the address for a wish.
+    // SAFETY: what was just mapped.
+    unsafe { munmap(mapped, bytes) }?;
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// Maps `bytes > 0` of zeroed memory, on a huge page's boundary when it fills one.
@@ -229,6 +420,28 @@ mod tests {
     #[test]
     fn an_empty_array_maps_nothing() {
         assert!(ZeroedArray::<AtomicU8>::new(0).expect("nothing to map").is_empty());
+    }
+
+    #[test]
+    fn growing_arrays_keep_what_they_hold() {
+        let array = GrowingArray::<AtomicU64>::new(3 << 20).expect("address space");
+        assert!(array.is_empty());
+        for len in [1, 2, 9000, 9000, 5, 1 << 20, 3 << 20] {
+            let before = array.len();
+            array.extend(len).expect("nothing lies behind it");
+            assert_eq!(array.len(), len.max(before));
+            assert!(array[before..].iter().all(|word| word.load(Relaxed) == 0));
+            array
+                .iter()
+                .enumerate()
+                .skip(before)
+                .for_each(|(at, word)| word.store(at as u64, Relaxed));
+        }
+        assert!(array.iter().enumerate().all(|(at, word)| word.load(Relaxed) == at as u64));
+        assert!(array.extend((3 << 20) + 1).is_err());
+        assert!(GrowingArray::<AtomicU64>::sparse(usize::MAX / 4).is_err());
+        let none = GrowingArray::<AtomicU8>::sparse(0).expect("a page");
+        assert!(none.extend(1).is_err() && none.is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! to test when they are scattered: code that depends on the processor ([`group`]), the choice between real and
 //! modelled atomics ([`sync`]), and thread-local state ([`thread`]).
 
+pub(crate) mod addresses;
 pub mod counter;
 pub mod gate;
 pub mod group;

@@ -9,7 +9,7 @@ mod line;
 mod per_thread;
 
 pub use barrier::Barrier;
-pub use line::{Line, Lines};
+pub use line::{GrowingLines, Line, Lines};
 pub use per_thread::PerThread;
 
 /// Whether this is a model. Sections of a reclaimer announce nothing then, and nothing is reclaimed before its end: the

@@ -38,7 +38,8 @@ impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
     fn reserve(&self, count: u64) -> Result<()> {
         let core = self.0;
         reserve_blocks(&core.pm, &core.headers, count, size_of::<Header>() as u64)?;
-        reserve_blocks(&core.pm, &core.segments, count, core.geometry.segment_bytes())
+        reserve_blocks(&core.pm, &core.segments, count, core.geometry.segment_bytes())?;
+        core.reach()
     }
 }
 

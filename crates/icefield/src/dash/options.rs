@@ -14,7 +14,7 @@ use super::lh::{Expansion, Lh};
 use super::limbo::Limbo;
 use super::segment::{Core, Counts};
 use crate::base::hash::{Hash, HashKind};
-use crate::base::memory::ZeroedArray;
+use crate::base::memory::GrowingArray;
 use crate::key::{Form, Key, Value};
 use crate::pm::alloc::Allocator;
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
@@ -231,14 +231,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let segment_space = (most_segments * segment_bytes).next_multiple_of(4096);
         let segments = pm.region_with_holes("segments.ice", segment_space)?;
         let chains = pm.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
-        let touched = ZeroedArray::new((segments.max_bytes() / segment_bytes) as usize)
+        let touched = GrowingArray::new((segments.max_bytes() / segment_bytes) as usize)
             .map_err(|source| Error::io(pm.path(), source))?;
         let params = self.common.blobs(generation);
         let hash = Hash::new(self.common.hash, identity.hash_seed);
         let records =
             Records::open(&pm, hash, params)?.always_pinned().verifying(self.common.verify);
         let set = (generation & 1) as usize;
-        Ok(Core {
+        let core = Core {
             geometry: self.geometry,
             records,
             table,
@@ -252,7 +252,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             chained_split: Mutex::new(()),
             counts: Counts::default(),
             pm,
-        })
+        };
+        core.reach()?;
+        Ok(core)
     }
 }
 

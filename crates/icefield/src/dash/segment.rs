@@ -10,7 +10,7 @@ use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, Header, Link, Root};
 use super::limbo::Limbo;
 use crate::base::counter::ShardedCounter;
-use crate::base::memory::ZeroedArray;
+use crate::base::memory::GrowingArray;
 use crate::pm::alloc::Allocator;
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Medium, Region};
@@ -28,7 +28,7 @@ pub struct Core<T: Kinds> {
     pub(super) segment_blocks: Allocator,
     pub(super) chain_blocks: Allocator,
     /// Per segment: whether this session has recovered it (`recover`).
-    pub(super) touched: ZeroedArray<AtomicU8>,
+    pub(super) touched: GrowingArray<AtomicU8>,
     /// Space that was freed: segments (`eh`), arrays of them (`lh`).
     pub(super) limbo: Limbo,
     /// Held by a split of a segment that has a chain.
@@ -190,6 +190,17 @@ impl<T: Kinds> Core<T> {
             self.chain(segment.id)
                 .map(|block| block.map(|(_, block)| (Site::Chain, &block.bucket))),
         )
+    }
+
+    /// Makes the marks in DRAM as many as there are segments in the file.
+    pub(super) fn reach(&self) -> Result<()> {
+        let segments = self.segments.len() / self.geometry.segment_bytes();
+        let extended = self.touched.extend((segments as usize).min(self.most_segments()));
+        extended.map_err(|source| Error::io(self.pm.path(), source))
+    }
+
+    fn most_segments(&self) -> usize {
+        (self.segments.max_bytes() / self.geometry.segment_bytes()) as usize
     }
 
     /// Whether a segment has been recovered in this session.

@@ -11,8 +11,8 @@ use super::overflow::Overflow;
 use crate::base::counter::ShardedCounter;
 use crate::base::gate::{Closed, Gate};
 use crate::base::group::Isa;
-use crate::base::memory::ZeroedArray;
-use crate::base::sync::Lines;
+use crate::base::memory::GrowingArray;
+use crate::base::sync::GrowingLines;
 use crate::key::{Key, Value};
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Medium, Region};
@@ -29,10 +29,10 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) front: Region,
     pub(super) back: Region,
     pub(super) overflow: Overflow,
-    pub(super) front_lines: Lines,
-    pub(super) back_words: ZeroedArray<AtomicU64>,
+    pub(super) front_lines: GrowingLines,
+    pub(super) back_words: GrowingArray<AtomicU64>,
     /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
-    pub(super) rooms: ZeroedArray<AtomicU8>,
+    pub(super) rooms: GrowingArray<AtomicU8>,
     /// [`Shape`], a copy of the durable one, never ahead of it.
     pub(super) shape: AtomicU64,
     /// Writers pass it; steps close it.

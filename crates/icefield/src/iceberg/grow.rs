@@ -1,4 +1,4 @@
-//! Doubling in place (§4, §5.3): the address space is reserved, so the yards grow where they are, and half of each
+//! Doubling in place (§4, §5.3): regions keep their addresses, so the yards grow where they are, and half of each
 //! bucket's records move to the bucket that lies as far up as the table was large.
 //!
 //! The step itself is one durable store, while the gate is closed. Afterwards each bucket of the lower half is UNMOVED,
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use super::core::Core;
 use super::fingerprints::used_back;
 use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, Shape, Slot, fingerprint};
-use crate::base::memory::ZeroedArray;
+use crate::base::memory::GrowingArray;
 use crate::key::{Key, Value};
 use crate::pm::{Medium, Region, refuse_child};
 use crate::{Error, Result};
@@ -31,7 +31,7 @@ const LOAD_CHECK_ONE_IN: u64 = 32;
 /// How far a doubling has come.
 pub(super) struct Moves {
     /// For each bucket of the lower half its state: the front yard's, the back yard's.
-    states: [ZeroedArray<AtomicU8>; 2],
+    states: [GrowingArray<AtomicU8>; 2],
     /// Buckets of both yards that are not MOVED yet.
     left: AtomicU64,
     /// The bucket that the next write moves besides its own.
@@ -48,12 +48,17 @@ enum Yard {
 impl Moves {
     /// For doublings to at most so many buckets.
     pub(super) fn new(buckets: u64) -> io::Result<Self> {
-        let states = || ZeroedArray::new(buckets as usize / 2);
+        let states = || GrowingArray::new(buckets as usize / 2);
         Ok(Self {
             states: [states()?, states()?],
             left: AtomicU64::new(0),
             next: AtomicU64::new(0),
         })
+    }
+
+    /// Has room for a doubling to so many buckets.
+    fn reach(&self, buckets: usize) -> io::Result<()> {
+        self.states.iter().try_for_each(|states| states.extend(buckets / 2))
     }
 
     /// All buckets of a lower half are UNMOVED. Before anybody can know of the doubling.
@@ -172,8 +177,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
+    /// Makes the arrays in DRAM as long as a shape needs them.
+    pub(super) fn reach(&self, shape: Shape) -> Result<()> {
+        let buckets = 1 << shape.extent();
+        let reached = self.front_lines.extend(buckets);
+        let reached = reached.and_then(|()| self.back_words.extend(buckets));
+        let reached = reached.and_then(|()| self.rooms.extend(buckets));
+        let reached = reached.and_then(|()| self.moves.reach(buckets));
+        reached.map_err(|source| Error::io(self.pm.path(), source))
+    }
+
     /// Makes the yards as long as a shape needs them.
     pub(super) fn reserve_yards(&self, shape: Shape) -> Result<()> {
+        self.reach(shape)?;
         for (region, bytes) in self.yard_bytes(shape) {
             self.pm.grow(region, bytes)?;
             // A halving may have punched it.

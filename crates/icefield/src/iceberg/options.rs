@@ -14,9 +14,9 @@ use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
 use super::overflow::Overflow;
 use crate::base::gate::Gate;
 use crate::base::hash::{Hash, HashKind};
-use crate::base::memory::ZeroedArray;
+use crate::base::memory::GrowingArray;
 use crate::base::parallel::all_cores;
-use crate::base::sync::Lines;
+use crate::base::sync::GrowingLines;
 use crate::key::{Form, Key, Value};
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
 use crate::pm::{Cell128, Durability, FaultPlan, Mapped, Medium, Region};
@@ -197,6 +197,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&pm));
         let core = opened.core(pm, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
         let shape = stored_shape(&core)?;
+        core.reach(shape)?;
         core.shape.store(shape.word(), Release);
         if core.pm.writable().is_ok() {
             // Somebody may have copied the files with holes.
@@ -279,9 +280,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             front: pm.region_with_holes("front.ice", front)?,
             back: pm.region_with_holes("back.ice", back)?,
             overflow,
-            front_lines: Lines::new(buckets as usize).map_err(no_memory)?,
-            back_words: ZeroedArray::new(buckets as usize).map_err(no_memory)?,
-            rooms: ZeroedArray::sparse(buckets as usize).map_err(no_memory)?,
+            front_lines: GrowingLines::new(buckets as usize).map_err(no_memory)?,
+            back_words: GrowingArray::new(buckets as usize).map_err(no_memory)?,
+            rooms: GrowingArray::sparse(buckets as usize).map_err(no_memory)?,
             shape: AtomicU64::new(Shape::first(0).word()),
             gate: Gate::default(),
             structure: Mutex::new(()),

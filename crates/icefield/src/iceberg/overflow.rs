@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::layout::{SLOT_BYTES, Slot};
 use crate::Result;
-use crate::base::memory::ZeroedArray;
+use crate::base::memory::{GrowingArray, ZeroedArray};
 use crate::pm::{Medium, Region};
 
 /// Lists. As many as a table of some gigabytes at 95 % fill has records here, a thousand times.
@@ -27,7 +27,7 @@ pub(super) struct Overflow {
     /// For each list its first slot, plus one.
     heads: ZeroedArray<AtomicU32>,
     /// For each slot in a list: the next one plus one, and in the high half the upper half of its record's hash.
-    links: ZeroedArray<AtomicU64>,
+    links: GrowingArray<AtomicU64>,
     walking: [Mutex<()>; STRIPES],
     free: Mutex<Free>,
 }
@@ -59,10 +59,12 @@ impl Overflow {
     pub(super) fn new(region: Region) -> io::Result<Self> {
         let most = (region.max_bytes() / SLOT_BYTES).min(u64::from(u32::MAX - 1)) as usize;
         let end = (region.len() / SLOT_BYTES).min(most as u64) as u32;
+        let links = GrowingArray::sparse(most)?;
+        links.extend(end as usize)?;
         Ok(Self {
             region,
             heads: ZeroedArray::new(LISTS)?,
-            links: ZeroedArray::sparse(most)?,
+            links,
             walking: std::array::from_fn(|_| Mutex::new(())),
             free: Mutex::new(Free { slots: Vec::new(), end }),
         })
@@ -127,6 +129,8 @@ impl Overflow {
             let generous = (self.region.len() + more).min(self.region.max_bytes()).max(needed);
             pm.grow(&self.region, generous).or_else(|_| pm.grow(&self.region, needed))?;
         }
+        let extended = self.links.extend(free.end as usize + 1);
+        extended.map_err(|source| crate::Error::io(pm.path(), source))?;
         free.end += 1;
         Ok(free.end - 1)
     }

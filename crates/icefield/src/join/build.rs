@@ -227,8 +227,7 @@ impl<M: Medium> Site<'_, M> {
     }
 
     pub(super) fn flush(&self, region: &Region, offset: u64, bytes: u64) {
-        // The start is inside the region: its caller has just written there.
-        self.pm.flush(region.base().as_ptr().wrapping_add(offset as usize), bytes as usize);
+        self.pm.flush_range(region, offset, bytes);
     }
 }
 

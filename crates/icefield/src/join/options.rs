@@ -471,7 +471,7 @@ impl<K: Word> JoinOptions<K> {
                 }
                 Err(_) => failed = Some(root.generation),
                 Ok(_) if attempts > ATTEMPTS => {
-                    return Err(Error::Locked { pid: 0 });
+                    return Err(Error::Locked { path: frame.pm.path().to_owned(), pid: 0 });
                 }
                 Ok(_) => {}
             }

@@ -255,7 +255,7 @@ impl PayloadLog {
             // SAFETY: the range was handed out to this thread alone, out of a chunk that nobody who is pinned can have
             // a reference into from its former use (Y3).
             unsafe { pm.write_bytes(&self.region, at, &record) };
-            pm.flush(self.region.base().as_ptr().wrapping_add(at as usize), record.len());
+            pm.flush_range(&self.region, at, record.len() as u64);
             Ok(word)
         };
         write().inspect_err(|_| self.finish(pm, chunk))

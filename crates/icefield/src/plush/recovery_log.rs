@@ -218,7 +218,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             unsafe { pm.write_bytes(&self.region, offset, &ZEROS[..bytes as usize]) };
             offset += bytes;
         }
-        pm.flush(self.region.base().as_ptr(), self.region.len() as usize);
+        pm.flush_range(&self.region, 0, self.region.len());
     }
 
     pub(super) fn region(&self) -> &Region {

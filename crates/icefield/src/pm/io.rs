@@ -104,7 +104,6 @@ impl Io {
         self.enter(match access {
             Access::Read => "open_file_to_read",
             Access::Write => "open_file",
-            Access::WriteOrCreate => "open_or_create_file",
             Access::Create => "create_file",
         })?;
         // NONBLOCK: opening a FIFO or a device that somebody put there must not hang.
@@ -177,6 +176,7 @@ impl Io {
     /// Writes all of `bytes` at `offset`.
     pub(crate) fn write(&self, file: BorrowedFd<'_>, bytes: &[u8], offset: u64) -> Answer<()> {
         self.enter("write")?;
+        within_size_limit(offset, bytes.len() as u64)?;
         let mut done = 0;
         while done < bytes.len() {
             let written =
@@ -196,12 +196,6 @@ impl Io {
             && rustix::fs::fstatfs(file).is_ok_and(|status| status.f_type == TMPFS)
     }
 
-    /// Sets a file's length without reserving space.
-    pub(crate) fn set_length(&self, file: BorrowedFd<'_>, bytes: u64) -> Answer<()> {
-        self.enter("set_length")?;
-        retry_on_intr(|| rustix::fs::ftruncate(file, bytes))
-    }
-
     /// Takes an extension back after a failure.
     pub(crate) fn restore_length(&self, file: BorrowedFd<'_>, bytes: u64) {
         self.enter_undo("restore_length");
@@ -209,14 +203,17 @@ impl Io {
         let _ = retry_on_intr(|| rustix::fs::ftruncate(file, bytes));
     }
 
+    /// Overwrites a file's content with what it held before.
+    pub(crate) fn restore_content(&self, file: BorrowedFd<'_>, bytes: &[u8]) {
+        self.enter_undo("restore_content");
+        // A file left as it is names a process that has gone, which readers find out.
+        let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
+    }
+
     /// Reserves space for a range and extends the file over it.
     pub(crate) fn allocate(&self, file: BorrowedFd<'_>, offset: u64, bytes: u64) -> Answer<()> {
         self.enter("allocate")?;
-        // Beyond the process's file size limit the kernel would send a signal that kills it.
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-        if offset.checked_add(bytes).is_none_or(|end| limit.is_some_and(|limit| end > limit)) {
-            return Err(Errno::FBIG);
-        }
+        within_size_limit(offset, bytes)?;
         retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes))
     }
 
@@ -302,6 +299,7 @@ impl Io {
         bytes: usize,
     ) -> Answer<usize> {
         self.enter("copy_range")?;
+        within_size_limit(offset, bytes as u64)?;
         retry_on_intr(|| {
             rustix::fs::copy_file_range(
                 from,
@@ -340,25 +338,32 @@ impl Io {
         NonNull::new(base.cast()).ok_or(Errno::NOMEM)
     }
 
-    /// Maps zeros over a part of a reservation.
+    /// Maps zeros at an address.
     ///
     /// # Safety
-    /// The range is page-aligned, belongs to a reservation of the caller, and nothing in it is in use.
-    pub(crate) unsafe fn map_zeros(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
+    /// The range is page-aligned. It belongs to a reservation of the caller and nothing in it is in use; or `placement` is
+    /// [`Placement::IfFree`].
+    pub(crate) unsafe fn map_zeros(
+        &self,
+        base: NonNull<u8>,
+        bytes: usize,
+        placement: Placement,
+    ) -> Answer<()> {
         self.enter("map_zeros")?;
-        // SAFETY: the caller owns the range, so replacing its mapping harms nobody.
-        unsafe {
+        // SAFETY: the caller owns the range, so replacing its mapping harms nobody; or nothing is replaced.
+        let mapped = unsafe {
             rustix::mm::mmap_anonymous(
                 base.as_ptr().cast(),
                 bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
+                MapFlags::PRIVATE | MapFlags::NORESERVE | placement.flag(),
             )
         }?;
-        Ok(())
+        // SAFETY: what was just mapped.
+        unsafe { is_at(base, mapped, bytes) }
     }
 
-    /// Maps a file's beginning over a part of a reservation.
+    /// Maps a file from byte `start` of it on at an address.
     ///
     /// # Safety
     /// As for [`Io::map_zeros`].
@@ -366,8 +371,9 @@ impl Io {
         &self,
         base: NonNull<u8>,
         bytes: usize,
-        file: BorrowedFd<'_>,
+        (file, start): (BorrowedFd<'_>, u64),
         sharing: Sharing,
+        placement: Placement,
     ) -> Answer<()> {
         self.enter("map_file")?;
         let flags = match sharing {
@@ -375,18 +381,19 @@ impl Io {
             Sharing::SharedSync => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Sharing::Private => MapFlags::PRIVATE,
         };
-        // SAFETY: the caller owns the range, so replacing its mapping harms nobody.
-        unsafe {
+        // SAFETY: the caller owns the range, so replacing its mapping harms nobody; or nothing is replaced.
+        let mapped = unsafe {
             rustix::mm::mmap(
                 base.as_ptr().cast(),
                 bytes,
                 ProtFlags::READ | ProtFlags::WRITE,
-                flags | MapFlags::NORESERVE | MapFlags::FIXED,
+                flags | MapFlags::NORESERVE | placement.flag(),
                 file,
-                0,
+                start,
             )
         }?;
-        Ok(())
+        // SAFETY: what was just mapped.
+        unsafe { is_at(base, mapped, bytes) }
     }
 
     /// Unmaps a range.
@@ -430,14 +437,22 @@ impl Io {
 
     /// Gives every page of a range a frame, where the kernel can, as stores to them would.
     ///
+    /// # Errors
+    /// `NOSPC` where a store would end in a signal because the file system has no space, though the range is reserved: the
+    /// first store to a reserved block can need space for the file's description.
+    ///
     /// # Safety
     /// The range is page-aligned and mapped by the caller.
-    pub(crate) unsafe fn map_pages(&self, base: NonNull<u8>, bytes: usize) {
-        if self.enter("map_pages").is_ok() {
-            // SAFETY: it changes no content. Kernels before 5.14 refuse it: then each page is mapped by its first store.
-            let _ = unsafe {
-                rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
-            };
+    pub(crate) unsafe fn map_pages(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
+        self.enter("map_pages")?;
+        // SAFETY: it changes no content.
+        let mapped = retry_on_intr(|| unsafe {
+            rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
+        });
+        match mapped {
+            Err(Errno::FAULT) => Err(Errno::NOSPC),
+            // Kernels before 5.14 refuse it: then each page is mapped by its first store.
+            _ => Ok(()),
         }
     }
 
@@ -484,6 +499,29 @@ impl Io {
     }
 }
 
+/// Fails where the kernel would send a signal that kills the process: beyond its file size limit.
+fn within_size_limit(offset: u64, bytes: u64) -> Answer<()> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    match offset.checked_add(bytes) {
+        Some(end) if limit.is_none_or(|limit| end <= limit) => Ok(()),
+        _ => Err(Errno::FBIG),
+    }
+}
+
+/// Fails with `EXIST`, and unmaps, when the kernel chose another address: those before 4.17 take
+/// [`Placement::IfFree`] for a wish.
+///
+/// # Safety
+/// `mapped` is a new mapping of `bytes` bytes.
+unsafe fn is_at(base: NonNull<u8>, mapped: *mut std::ffi::c_void, bytes: usize) -> Answer<()> {
+    if std::ptr::eq(mapped.cast(), base.as_ptr()) {
+        return Ok(());
+    }
+    // SAFETY: the caller's contract.
+    unsafe { rustix::mm::munmap(mapped, bytes) }?;
+    Err(Errno::EXIST)
+}
+
 fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
     match rustix::fs::renameat_with(at, from, at, to, RenameFlags::NOREPLACE) {
         // File systems without the flag: a plain renaming replaces at most an empty directory.
@@ -504,8 +542,6 @@ pub(crate) enum Access {
     Read,
     /// Reading and writing; the file exists.
     Write,
-    /// Reading and writing; the file may exist.
-    WriteOrCreate,
     /// Reading and writing; the file must not exist.
     Create,
 }
@@ -515,8 +551,25 @@ impl Access {
         match self {
             Self::Read => OFlags::RDONLY,
             Self::Write => OFlags::RDWR,
-            Self::WriteOrCreate => OFlags::RDWR | OFlags::CREATE,
             Self::Create => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        }
+    }
+}
+
+/// What becomes of a mapping at the addresses of a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// It is replaced.
+    Replace,
+    /// It stays: the new one fails with `EXIST`.
+    IfFree,
+}
+
+impl Placement {
+    fn flag(self) -> MapFlags {
+        match self {
+            Self::Replace => MapFlags::FIXED,
+            Self::IfFree => MapFlags::FIXED_NOREPLACE,
         }
     }
 }

@@ -148,6 +148,16 @@ pub trait Medium: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Fails when there is no room for `bytes` more bytes in the medium's files and `dram_bytes` in memory, before any of it
+    /// is taken: for calls that would otherwise take all there is before they fail. Room that is there may be gone later.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoSpace`] or [`crate::Error::NoMemory`].
+    fn check_room(&self, bytes: u64, dram_bytes: u64) -> Result<()> {
+        let _ = (bytes, dram_bytes);
+        Ok(())
+    }
+
     /// Fails when this process may not change the table (read-only, poisoned by a failed sync, forked). Every call that
     /// changes a table begins with it; it costs one load.
     ///
@@ -165,6 +175,20 @@ pub trait Medium: Send + Sync + Sized + 'static {
     /// in a region of this medium; another one may end the process by a fault or a panic, and does nothing else.
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
+
+    /// [`Medium::flush`] of a range of a region.
+    ///
+    /// # Panics
+    /// The range lies outside the region.
+    #[inline]
+    #[track_caller]
+    fn flush_range(&self, region: &Region, offset: u64, bytes: u64) {
+        let start = region.place(offset, bytes);
+        assert!(start.is_some(), "a flush of {bytes} bytes outside {}", region.name());
+        if let Some(start) = start {
+            self.flush(start.as_ptr(), bytes as usize);
+        }
+    }
 
     /// Returns when every line that this thread has flushed is durable. For tables that refuse `Disk`, where it cannot
     /// fail; others call [`Medium::try_fence`].

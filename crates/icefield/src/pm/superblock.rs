@@ -27,6 +27,7 @@
 //!   is what a crash leaves of P3 on a disk. One that fits neither is damage, on any medium.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::cell::Overlay;
@@ -47,6 +48,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"icefield");
 const COPY_BYTES: usize = 1024;
 const COPY_WORDS: usize = COPY_BYTES / 8;
 const COPIES: [u64; 2] = [0, COPY_BYTES as u64];
+/// The bytes at the start of [`TABLE_REGION`] that hold both copies of the identity.
+pub(crate) const IDENTITY_BYTES: usize = 2 * COPY_BYTES;
 const SESSION_OFFSET: u64 = 3072;
 /// Bits of the number of records in the word that a clean close leaves; above is its seal.
 const RECORDS_BITS: u32 = 40;
@@ -174,11 +177,32 @@ pub fn read(pm: &impl Medium) -> Result<(Region, Identity)> {
 }
 
 fn identity(pm: &impl Medium, region: &Region) -> Result<Identity> {
+    judge(pm.path(), copies(pm, region)?.map(|copy| load(pm, copy)))
+}
+
+/// Finds the identity in the first bytes of [`TABLE_REGION`], as [`read`] does in the mapped region. `path` is the
+/// table's directory. Reads `bytes` only: what decides whether a directory is a table before anything in it is changed.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn identify(path: &Path, bytes: &[u8]) -> Result<Identity> {
+    if bytes.is_empty() {
+        return Err(Error::NotFound { path: path.to_owned() });
+    }
+    let copy = |at: u64| bytes.get(at as usize..)?.first_chunk().copied();
+    match COPIES.map(copy) {
+        [Some(first), Some(second)] => judge(path, [first, second]),
+        _ => Err(shorter_than_needed(path, bytes.len() as u64)),
+    }
+}
+
+/// What two copies of an identity say together. One good copy suffices.
+fn judge(path: &Path, copies: [[u8; COPY_BYTES]; 2]) -> Result<Identity> {
     let mut unsealed = 0;
     let mut other_version = None;
     let mut fault = None;
-    for (copy, offset) in copies(pm, region)?.into_iter().zip(COPIES) {
-        match decode(&load(pm, copy)) {
+    for (copy, offset) in copies.iter().zip(COPIES) {
+        match decode(copy) {
             Ok(identity) => return Ok(identity),
             Err(Flaw::Unsealed) => unsealed += 1,
             Err(Flaw::Version(found)) => other_version = Some(found),
@@ -187,17 +211,17 @@ fn identity(pm: &impl Medium, region: &Region) -> Result<Identity> {
     }
     if let Some(found) = other_version {
         return Err(Error::FormatVersion {
-            path: pm.path().to_owned(),
+            path: path.to_owned(),
             found,
             supported: FORMAT_VERSION,
         });
     }
     if unsealed == COPIES.len() {
-        return Err(Error::NotFound { path: pm.path().to_owned() });
+        return Err(Error::NotFound { path: path.to_owned() });
     }
     let (offset, detail) = fault.unwrap_or((0, "no magic number"));
     Err(Error::corrupt(
-        pm.path().join(TABLE_REGION),
+        path.join(TABLE_REGION),
         offset,
         format!("{detail}, and the other copy is no better"),
     ))
@@ -345,8 +369,12 @@ fn clean_word(generation: u64, records: u64) -> u64 {
 }
 
 fn too_short(pm: &impl Medium, region: &Region) -> Error {
-    let detail = format!("{} bytes where at least {TABLE_BYTES} are needed", region.len());
-    Error::corrupt(pm.path().join(TABLE_REGION), region.len(), detail)
+    shorter_than_needed(pm.path(), region.len())
+}
+
+fn shorter_than_needed(path: &Path, len: u64) -> Error {
+    let detail = format!("{len} bytes where at least {TABLE_BYTES} are needed");
+    Error::corrupt(path.join(TABLE_REGION), len, detail)
 }
 
 fn copies<'a>(pm: &impl Medium, region: &'a Region) -> Result<[&'a Copy; 2]> {

@@ -1,5 +1,7 @@
 //! A table appears whole, under its name, or not at all.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 
 #[test]
@@ -49,13 +51,15 @@ fn never_replaces_anything() {
     assert!(exists(&path));
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
+    fs::write(path.join("notes"), "precious").unwrap();
     assert!(exists(&path));
-    fs::remove_dir(&path).unwrap();
+    assert_eq!(names(&path), ["notes"]);
+    fs::remove_dir_all(&path).unwrap();
     std::os::unix::fs::symlink("nowhere", &path).unwrap();
     assert!(exists(&path), "a dangling symbolic link is something");
     fs::remove_file(&path).unwrap();
 
-    // What appears after the beginning is found at the end.
+    // What appears after the beginning is found at the end, an empty directory as well.
     for make_rival in [
         |path: &Path| fs::write(path, "rival").unwrap(),
         |path: &Path| fs::create_dir(path).unwrap(),
@@ -89,21 +93,98 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     let scratch = scratch();
     let path = scratch.path().join("t");
     for (name, files) in [
-        (".t.creating-1", &["lock", "table.ice"][..]),
-        (".t.creating-2", &[]),
+        (".t.creating-1", &[("lock", "1\n"), ("table.ice", "x")][..]),
+        (".t.creating-2-17", &[("lock", "         2         \n")]),
+        (".t.creating-3", &[("lock", "")]),
+        (".t.creating-4", &[]),
         (".u.creating-1", &[]),
+        // What no creation makes stays.
+        (".t.creating-5", &[("lock", "5\n"), ("notes", "precious")]),
+        (".t.creating-6", &[("lock", "7\n"), ("table.ice", "x")]),
+        (".t.creating-notes", &[("lock", ""), ("table.ice", "x")]),
     ] {
         fs::create_dir(scratch.path().join(name)).unwrap();
-        for file in files {
-            fs::write(scratch.path().join(name).join(file), "x").unwrap();
+        for (file, content) in files {
+            fs::write(scratch.path().join(name).join(file), content).unwrap();
         }
     }
+    let kept =
+        [".t.creating-5", ".t.creating-6", ".t.creating-notes", ".u.creating-1"].map(str::to_owned);
     let living = Mapped::create(&path, process()).unwrap();
-    let living_name = format!(".t.creating-{}", std::process::id());
-    assert_eq!(names(scratch.path()), [living_name.as_str(), ".u.creating-1"]);
+    let mut with_living = kept.to_vec();
+    with_living.push(format!(".t.creating-{}", std::process::id()));
+    with_living.sort();
+    assert_eq!(names(scratch.path()), with_living);
     drop(Mapped::create(&path, process()).unwrap());
-    assert_eq!(names(scratch.path()), [living_name.as_str(), ".u.creating-1"]);
+    assert_eq!(names(scratch.path()), with_living);
     drop(living);
+    assert_eq!(names(scratch.path()), kept);
+}
+
+#[test]
+fn an_empty_directory_becomes_a_table() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    for existing in ["", "lost+found"] {
+        fs::create_dir_all(path.join(existing)).unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        let empty = names(&path);
+        // Given up: empty again.
+        let pm = Mapped::create(&path, process()).unwrap();
+        superblock::create(&pm).unwrap();
+        assert!(matches!(Mapped::open(&path, process()), Err(Error::NotFound { .. })));
+        assert!(matches!(Mapped::create(&path, process()), Err(Error::Locked { .. })));
+        drop(pm);
+        assert_eq!(names(&path), empty);
+
+        drop(make(&path, process(), 8));
+        assert_eq!(first_word(&path), 77);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "the same directory");
+        assert!(matches!(Mapped::create(&path, process()), Err(Error::AlreadyExists { .. })));
+        fs::remove_dir_all(&path).unwrap();
+    }
+}
+
+/// A creator in place that is killed at any of its system calls leaves a whole table, or what the next creation
+/// replaces.
+#[test]
+fn a_creator_in_place_may_die_at_any_call() {
+    let scratch = fast_scratch();
+    let path = scratch.path().join("t");
+    let (mut dead, mut complete) = (0, 0);
+    for nth in 1.. {
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Kill };
+        let plan = Arc::new(FaultPlan::new(fault));
+        // SAFETY: the child makes a table and exits; it uses no lock that another thread of this test holds.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            drop(make(&path, MappedOptions { faults: Some(plan), ..process() }, 8));
+            // SAFETY: ends the child without what the test harness does at an exit.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        if libc::WIFEXITED(status) {
+            assert_eq!(libc::WEXITSTATUS(status), 0);
+            break;
+        }
+        match Mapped::open(&path, process()) {
+            Ok(pm) => {
+                complete += 1;
+                assert_eq!(cell(&data(&pm), 0).load(&pm, Relaxed), 77);
+            }
+            Err(Error::NotFound { .. }) => {
+                dead += 1;
+                drop(make(&path, process(), 8));
+                assert_eq!(names(&path), [DATA, "lock", TABLE_REGION]);
+            }
+            Err(error) => panic!("call {nth}: {error}"),
+        }
+    }
+    assert!(dead > 10 && complete > 0, "{dead} {complete}");
 }
 
 #[test]

@@ -286,7 +286,7 @@ fn a_forked_child_that_drops_the_table_does_not_disturb_the_parent() {
     });
     assert_eq!(status, 7);
     assert!(
-        matches!(Mapped::open(&path, process()), Err(Error::Locked { pid }) if pid == std::process::id())
+        matches!(Mapped::open(&path, process()), Err(Error::Locked { pid, .. }) if pid == std::process::id())
     );
     creating.publish_created().unwrap();
     assert!(unpublished.join(TABLE_REGION).exists());

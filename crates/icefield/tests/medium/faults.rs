@@ -181,9 +181,7 @@ fn opening_and_use() {
     let mut sites = fail_everywhere(open, Durability::Process, true);
     sites.extend(fail_everywhere(open, Durability::PmemForced, true));
     sites.extend(fail_everywhere(open, Durability::Disk, true));
-    for site in
-        ["open_directory", "open_or_create_file", "open_file", "set_length", "restore_length"]
-    {
+    for site in ["open_directory", "open_file_to_read", "open_file", "restore_content"] {
         assert!(sites.contains(&site), "{site} was never called");
     }
 }

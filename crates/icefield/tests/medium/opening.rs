@@ -26,6 +26,80 @@ fn what_is_no_table_is_not_touched() {
     assert!(matches!(Mapped::open(scratch.path().join("loop"), process()), Err(Error::Io { .. })));
 }
 
+/// All that can be seen of a directory: names, kinds, lengths, blocks, contents, times of the last change.
+fn state(directory: &Path) -> Vec<String> {
+    use std::os::unix::fs::MetadataExt;
+    let seen = |name: &String| {
+        let path = directory.join(name);
+        let status = fs::symlink_metadata(&path).unwrap();
+        let content = if status.len() < 1 << 20 { fs::read(&path).ok() } else { None };
+        let (mode, len, blocks) = (status.mode(), status.len(), status.blocks());
+        let (mtime, nanoseconds) = (status.mtime(), status.mtime_nsec());
+        format!("{name}: {mode:o} {len} {blocks} {mtime}.{nanoseconds} {content:?}")
+    };
+    names(directory).iter().map(seen).collect()
+}
+
+#[test]
+fn nothing_is_changed_before_a_table_is_verified() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let victim = scratch.path().join("victim");
+    fs::write(&victim, "forty two years of diaries\n".repeat(1000)).unwrap();
+    let fresh = |head: &[u8], bytes: u64| {
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        let table = fs::File::create_new(path.join(TABLE_REGION)).unwrap();
+        table.write_all_at(head, 0).unwrap();
+        table.set_len(bytes).unwrap();
+    };
+    let refused = |what: &str, expected: fn(&Error) -> bool| {
+        let before = (state(scratch.path()), state(&path));
+        for opened in [Mapped::open(&path, process()), Mapped::open_read_only(&path, process())] {
+            assert!(expected(&opened.unwrap_err()), "{what}");
+        }
+        assert_eq!((state(scratch.path()), state(&path)), before, "{what}");
+    };
+    let corrupt = |error: &Error| matches!(error, Error::Corrupt { .. });
+    let none = |error: &Error| matches!(error, Error::NotFound { .. });
+
+    fresh(b"nothing", 7);
+    fs::write(path.join("lock"), "the lock file of another program\n".repeat(10)).unwrap();
+    refused("a short file", corrupt);
+    fresh(b"", 0);
+    refused("an empty file", none);
+    fresh(b"", 3 << 30);
+    fs::write(path.join("lock"), "").unwrap();
+    refused("a sparse file", none);
+    fresh(b"icefield and no more", 3 << 30);
+    refused("a sparse file with the magic", corrupt);
+
+    let remake = || {
+        let _ = fs::remove_dir_all(&path);
+        drop(make(&path, process(), 8));
+        let _ = fs::remove_file(path.join("lock"));
+    };
+    remake();
+    fs::hard_link(&victim, path.join("lock")).unwrap();
+    refused("a lock file that is a hard link", corrupt);
+    fs::remove_file(path.join("lock")).unwrap();
+    fs::copy(&victim, path.join("lock")).unwrap();
+    refused("a lock file that no table wrote", corrupt);
+    remake();
+    fs::File::options()
+        .write(true)
+        .open(path.join(TABLE_REGION))
+        .unwrap()
+        .set_len(3 << 30)
+        .unwrap();
+    fs::write(path.join("lock"), "").unwrap();
+    refused("a valid superblock in a sparse file", corrupt);
+    remake();
+    fs::hard_link(path.join(TABLE_REGION), scratch.path().join("link")).unwrap();
+    fs::write(path.join("lock"), "").unwrap();
+    refused("a first file that is a hard link", corrupt);
+}
+
 #[test]
 fn regions_have_plain_names() {
     let scratch = scratch();
@@ -37,16 +111,18 @@ fn regions_have_plain_names() {
 
 #[test]
 fn odd_files_are_refused() {
-    for odd in ["symlink", "directory", "fifo"] {
+    for odd in ["symlink", "directory", "fifo", "hard link"] {
         let scratch = scratch();
         let path = scratch.path().join("t");
         drop(make(&path, process(), 8));
+        fs::write(scratch.path().join("other"), "1\n").unwrap();
         for name in [DATA, "lock"] {
             let file = path.join(name);
             let _ = fs::remove_file(&file);
             match odd {
                 "symlink" => std::os::unix::fs::symlink(TABLE_REGION, &file).unwrap(),
                 "directory" => fs::create_dir(&file).unwrap(),
+                "hard link" => fs::hard_link(scratch.path().join("other"), &file).unwrap(),
                 _ => rustix::fs::mknodat(
                     rustix::fs::CWD,
                     &file,
@@ -57,10 +133,7 @@ fn odd_files_are_refused() {
                 .unwrap(),
             }
             let opened = Mapped::open(&path, process()).and_then(|pm| pm.region(DATA, 1 << 30));
-            // A FIFO serves as a lock file as well as any other.
-            if (odd, name) != ("fifo", "lock") {
-                assert!(matches!(opened, Err(Error::Corrupt { .. })), "{odd} {name}: {opened:?}");
-            }
+            assert!(matches!(opened, Err(Error::Corrupt { .. })), "{odd} {name}: {opened:?}");
             let _ = fs::remove_file(&file).or_else(|_| fs::remove_dir(&file));
             let _ = fs::remove_file(path.join("lock"));
         }
@@ -73,17 +146,15 @@ fn one_writer_or_many_readers() {
     let path = scratch.path().join("t");
     let writer = make(&path, process(), 8);
     let locked = |result: icefield::Result<Mapped>| match result {
-        Err(Error::Locked { pid }) => Some(pid),
+        Err(Error::Locked { pid, .. }) => Some(pid),
         _ => None,
     };
     assert_eq!(locked(Mapped::open(&path, process())), Some(std::process::id()));
     assert_eq!(locked(Mapped::open_read_only(&path, process())), Some(std::process::id()));
-    assert_eq!(
-        fs::read_to_string(path.join("lock")).unwrap().trim(),
-        std::process::id().to_string()
-    );
+    let named = || fs::read_to_string(path.join("lock")).unwrap().trim().to_owned();
+    assert_eq!(named(), std::process::id().to_string());
     drop(writer);
-    assert_eq!(fs::read_to_string(path.join("lock")).unwrap(), "");
+    assert_eq!(named(), "");
 
     let reader = Mapped::open_read_only(&path, process()).unwrap();
     let another = Mapped::open_read_only(&path, process()).unwrap();
@@ -117,7 +188,10 @@ fn the_name_of_a_dead_writer_is_not_given() {
     for text in ["999999999", "-5", "0", "not a number", "99999999999999999999999999"] {
         fs::write(path.join("lock"), text).unwrap();
         let reader = Mapped::open_read_only(&path, process()).unwrap();
-        assert!(matches!(Mapped::open(&path, process()), Err(Error::Locked { pid: 0 })), "{text}");
+        assert!(
+            matches!(Mapped::open(&path, process()), Err(Error::Locked { pid: 0, .. })),
+            "{text}"
+        );
         drop(reader);
     }
 }

@@ -236,13 +236,113 @@ fn little_address_space_is_enough() {
 fn child_with_few_addresses() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::As).maximum;
-    setrlimit(Resource::As, Rlimit { current: Some(12 << 30), maximum }).unwrap();
+    setrlimit(Resource::As, Rlimit { current: Some(2 << 30), maximum }).unwrap();
     let scratch = scratch();
     let pm = make(&scratch.path().join("t"), process(), 8);
     for name in ["a.ice", "b.ice", "c.ice"] {
         let region = pm.region(name, u64::MAX).unwrap();
-        assert!((1 << 30..12 << 30).contains(&region.max_bytes()), "{}", region.max_bytes());
+        assert_eq!(region.max_bytes(), 1 << 40);
         pm.grow(&region, 1 << 20).unwrap();
     }
-    assert!(matches!(pm.grow(&data(&pm), 2 << 30), Err(Error::NoSpace { .. })));
+    let memory = Mapped::anonymous(MappedOptions::default()).unwrap();
+    let region = memory.region("a.ice", u64::MAX).unwrap();
+    memory.grow(&region, 100 << 20).unwrap();
+    cell(&region, (100 << 20) - 8).store(&memory, 5, Relaxed);
+    for refused in
+        [memory.grow(&region, 3 << 30), pm.grow(&pm.region("a.ice", 1).unwrap(), 3 << 30)]
+    {
+        let words = refused.unwrap_err().to_string();
+        assert!(words.contains("address space") && words.contains("RLIMIT_AS"), "{words}");
+    }
+    assert_eq!(cell(&region, (100 << 20) - 8).load(&memory, Relaxed), 5);
+    memory.grow(&region, 200 << 20).unwrap();
+}
+
+/// Takes an address, so that nothing else is mapped there.
+fn block_address(address: usize) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let page = rustix::param::page_size();
+    // SAFETY: a mapping that replaces nothing.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::with_exposed_provenance_mut(address),
+            page,
+            libc::PROT_NONE,
+            flags,
+            -1,
+            0,
+        )
+    };
+    assert_eq!(mapped.addr(), address);
+}
+
+#[test]
+fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
+    const MIB: u64 = 1 << 20;
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    for durability in [Durability::Process, Durability::PmemForced] {
+        let pm = make(&path, with(durability), 8);
+        let region = data(&pm);
+        let word = |offset: u64| cell(&region, offset);
+        pm.grow(&region, 10 * MIB).unwrap();
+        let first = std::ptr::from_ref(word(10 * MIB - 8));
+        // What is mapped at first; and then what the second mapping has.
+        let mut end = region.base().as_ptr().addr() + (16 << 20);
+        let mut known = vec![(0, 77), (10 * MIB - 8, 1)];
+        word(10 * MIB - 8).store(&pm, 1, Relaxed);
+        for (round, bytes) in (2..).zip([40 * MIB, 200 * MIB]) {
+            block_address(end);
+            let before = region.len();
+            pm.grow(&region, bytes).unwrap();
+            assert_eq!(std::ptr::from_ref(word(10 * MIB - 8)), first, "no word moves");
+            let behind = std::ptr::from_ref(word(bytes - 8)).addr() - (bytes as usize - 8);
+            assert_ne!(behind, region.base().as_ptr().addr());
+            end = behind + 2 * bytes as usize;
+            for offset in [before, bytes - 8] {
+                word(offset).store(&pm, round, Relaxed);
+                pm.persist(word(offset));
+                known.push((offset, round));
+            }
+            // Across the border, by all ways.
+            let across = before - 16;
+            // SAFETY: this thread alone uses the region; what is read was written before.
+            unsafe {
+                pm.write_bytes(&region, across, &[round as u8; 16]);
+                assert_eq!(pm.read_bytes(&region, across, 16), Some(&[round as u8; 16][..]));
+                assert_eq!(pm.read_bytes(&region, region.len() - 1, 2), None);
+            }
+            pm.flush_range(&region, across, 24);
+            pm.fence();
+            let words = region.slice_at::<Cell64>(across, 3).unwrap();
+            let expected = u64::from_ne_bytes([round as u8; 8]);
+            assert_eq!(
+                [0, 1, 2].map(|at| words[at].load(&pm, Relaxed)),
+                [expected, expected, round]
+            );
+            for (offset, value) in known.iter().copied().filter(|(offset, _)| *offset + 8 != before)
+            {
+                assert_eq!(word(offset).load(&pm, Relaxed), value, "byte {offset}");
+            }
+            assert!(region.at::<Cell64>(region.len()).is_none());
+        }
+        pm.punch(&region, 64 * MIB, MIB).unwrap();
+        assert_eq!(word(64 * MIB).load(&pm, Relaxed), 0);
+        drop((region, pm));
+        let pm = Mapped::open(&path, process()).unwrap();
+        let region = data(&pm);
+        for offset in [40 * MIB, 200 * MIB - 8] {
+            assert_eq!(cell(&region, offset).load(&pm, Relaxed), 3);
+        }
+        drop((region, pm));
+        fs::remove_dir_all(&path).unwrap();
+    }
+    // Memory without a file is at one place only.
+    let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
+    let region = data(&pm);
+    block_address(region.base().as_ptr().addr() + (16 << 20));
+    pm.grow(&region, 16 * MIB).unwrap();
+    let words = pm.grow(&region, 17 * MIB).unwrap_err().to_string();
+    assert!(words.contains("address space"), "{words}");
+    cell(&region, 16 * MIB - 8).store(&pm, 1, Relaxed);
 }

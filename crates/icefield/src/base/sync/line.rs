@@ -14,13 +14,15 @@ const _: () = assert!(size_of::<Line>() == 64);
 #[cfg(not(loom))]
 mod lines {
     use super::{Isa, Line};
-    use crate::base::memory::{Zeroable, ZeroedArray};
+    use crate::base::memory::{GrowingArray, Zeroable, ZeroedArray};
 
     // SAFETY: eight atomic words: zero is a valid value, there is nothing to drop, and 64 is below 4096.
     unsafe impl Zeroable for Line {}
 
     /// An array of lines that starts zeroed, on huge pages where the system has them.
     pub type Lines = ZeroedArray<Line>;
+    /// An array of lines that grows.
+    pub type GrowingLines = GrowingArray<Line>;
 
     impl Line {
         /// [`Isa::find_keys`] of this line.
@@ -65,6 +67,19 @@ mod lines {
         }
     }
 
+    /// An array of lines that has its most lines from the start.
+    pub type GrowingLines = Lines;
+
+    impl Lines {
+        /// Nothing to do.
+        ///
+        /// # Errors
+        /// None.
+        pub fn extend(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     impl Deref for Lines {
         type Target = [Line];
 
@@ -89,4 +104,4 @@ mod lines {
     }
 }
 
-pub use lines::Lines;
+pub use lines::{GrowingLines, Lines};

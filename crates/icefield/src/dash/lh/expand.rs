@@ -25,6 +25,7 @@ impl Lh {
         pm.grow(&core.headers, end * size_of::<Header>() as u64)?;
         let bytes = core.geometry.segment_bytes();
         pm.grow(&core.segments, end * bytes)?;
+        core.reach()?;
         // It may have been there before, and have been given back.
         pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
         if self.base.entry(pm, parity, array) == Some(place as u32) {

@@ -27,6 +27,11 @@ impl Budget {
         taken.is_ok()
     }
 
+    /// How much can still be taken.
+    pub(super) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.taken.load(Ordering::Relaxed))
+    }
+
     pub(super) fn give(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -43,7 +48,9 @@ mod tests {
         assert!(!budget.take(41));
         assert!(budget.take(40));
         assert!(!budget.take(1));
+        assert_eq!(budget.left(), 0);
         budget.give(40);
+        assert_eq!(budget.left(), 40);
         assert!(budget.take(1));
         assert!(!budget.take(u64::MAX));
     }

@@ -4,7 +4,17 @@
 //!
 //! A new table grows in a hidden sibling, `.NAME.creating-PID`, and gets its name when it is complete. So a path either
 //! holds a whole table or none, whenever the creator dies. Its lock file is locked all the while: a hidden directory
-//! whose lock is free belongs to nobody alive, and the next creation under the name removes it.
+//! whose lock is free, and that holds nothing but what a creation makes, belongs to a dead creator, and the next creation
+//! under the name removes it.
+//!
+//! An empty directory at the path (a mount point, a volume of a container) cannot be replaced by a renaming. There the
+//! table is made in place, and the seal of its superblock is what completes it: before the seal no opening finds a table.
+//! The lock file says `creating` until then; what a dead creator left beside such a lock is removed by the next creation.
+//!
+//! # Opening
+//!
+//! The superblock is read and verified before anything is created, locked or changed: a directory that is no table
+//! stays exactly as it was. The lock file is never truncated: its text has one length and is overwritten in place.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,13 +22,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, test_kill_process};
 
+use super::region_file::{file_length, odd_file};
 use crate::pm::Durability;
 use crate::pm::arch::Instruction;
 use crate::pm::io::{Access, Io, error, lock};
-use crate::pm::superblock::TABLE_REGION;
+use crate::pm::superblock::{self, TABLE_REGION};
 use crate::{Error, Result};
 
 /// The file that is locked, with the writer's process id in it.
@@ -27,6 +39,16 @@ pub(super) const LOCK_FILE: &str = "lock";
 const HIDDEN_NAMES: u32 = 100;
 /// Names are at most 255 bytes long; the hidden one needs some for itself.
 const HIDDEN_NAME_PART: usize = 200;
+/// Fresh file systems have this directory in their root; an otherwise empty root counts as empty.
+const LOST_AND_FOUND: &str = "lost+found";
+/// The longest table file that a creation makes on any machine, with room to spare. A longer one is damage.
+const MOST_TABLE_BYTES: u64 = 1 << 20;
+/// A lock file holds one line of this many bytes: a process id, or none, and perhaps [`CREATING`].
+const LOCK_BYTES: usize = 20;
+/// Lock files of any length up to this are taken for such; no table writes a longer one.
+const MOST_LOCK_BYTES: u64 = 32;
+/// In the lock file of a directory in which a table is made in place.
+const CREATING: &str = "creating";
 
 /// What a directory is open for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,19 +69,20 @@ pub(super) struct Directory {
     file: OwnedFd,
     lock_file: OwnedFd,
     owner: Pid,
-    unpublished: Mutex<Option<Hidden>>,
+    unpublished: Mutex<Option<Unpublished>>,
 }
 
 /// A directory on its way to being a table.
 #[derive(Debug)]
-struct Hidden {
-    parent: OwnedFd,
-    hidden_name: OsString,
-    name: OsString,
+enum Unpublished {
+    /// Beside its path.
+    Hidden { parent: OwnedFd, hidden_name: OsString, name: OsString },
+    /// At its path, which was an empty directory.
+    InPlace,
 }
 
 impl Directory {
-    /// Makes and locks a hidden directory that will become `path`.
+    /// Makes and locks a hidden directory that will become `path`; locks `path` itself if it is an empty directory.
     pub(super) fn create(io: &Io, path: &Path) -> Result<Self> {
         let path = tidy(path);
         let Some(name) = path.file_name().map(OsStr::to_owned) else {
@@ -75,23 +98,75 @@ impl Directory {
         match io.status_at(parent.as_fd(), &name) {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(error(&path, errno, 0)),
-            Ok(_) => return Err(Error::AlreadyExists { path }),
+            Ok(_) => return Self::create_in_place(io, path),
         }
         remove_leftovers(io, parent.as_fd(), &name);
         for attempt in 0..HIDDEN_NAMES {
             let hidden_name = hidden_name(&name, attempt);
             match make_hidden(io, parent.as_fd(), &hidden_name) {
                 Ok(Some((file, lock_file))) => {
-                    let unpublished = Mutex::new(Some(Hidden { parent, hidden_name, name }));
-                    let (purpose, owner) = (Purpose::Write, getpid());
-                    let io = io.clone();
-                    return Ok(Self { io, path, purpose, file, lock_file, owner, unpublished });
+                    let hidden = Unpublished::Hidden { parent, hidden_name, name };
+                    return Ok(Self::locked(
+                        io,
+                        path,
+                        Purpose::Write,
+                        file,
+                        lock_file,
+                        Some(hidden),
+                    ));
                 }
                 Ok(None) => {}
                 Err(errno) => return Err(error(&path, errno, 0)),
             }
         }
         Err(error(&path, Errno::EXIST, 0))
+    }
+
+    /// Takes an empty directory, or what a dead creator left in one.
+    fn create_in_place(io: &Io, path: PathBuf) -> Result<Self> {
+        let file = match io.open_directory(&path) {
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                return Err(Error::AlreadyExists { path });
+            }
+            answer => answer.map_err(|errno| error(&path, errno, 0))?,
+        };
+        let fault = |errno| error(&path.join(LOCK_FILE), errno, 0);
+        let lock_file = match content(io, &file).map_err(|errno| error(&path, errno, 0))? {
+            Content::Nothing => io.open_file(file.as_fd(), OsStr::new(LOCK_FILE), Access::Create),
+            Content::Creation => io.open_file(file.as_fd(), OsStr::new(LOCK_FILE), Access::Write),
+            Content::Other => return Err(Error::AlreadyExists { path }),
+        };
+        let lock_file = match lock_file {
+            // Another creator was faster; or gave up meanwhile.
+            Err(Errno::EXIST | Errno::NOENT) => return Err(Error::AlreadyExists { path }),
+            answer => answer.map_err(fault)?,
+        };
+        match io.try_lock(lock_file.as_fd(), true) {
+            Err(Errno::WOULDBLOCK) => return Err(locked(io, &path, &lock_file)),
+            answer => answer.map_err(fault)?,
+        }
+        // From here on no other creator changes the directory; one may have completed its table, or given up, before.
+        let is_ours = io.status(lock_file.as_fd()).map_err(fault)?.st_nlink == 1;
+        let found = content(io, &file).map_err(|errno| error(&path, errno, 0))?;
+        if !is_ours || found != Content::Creation {
+            return Err(Error::AlreadyExists { path });
+        }
+        write_lock(io, &lock_file, CREATING).map_err(fault)?;
+        remove_files(io, &file);
+        let unpublished = Some(Unpublished::InPlace);
+        Ok(Self::locked(io, path, Purpose::Write, file, lock_file, unpublished))
+    }
+
+    fn locked(
+        io: &Io,
+        path: PathBuf,
+        purpose: Purpose,
+        file: OwnedFd,
+        lock_file: OwnedFd,
+        unpublished: Option<Unpublished>,
+    ) -> Self {
+        let (owner, unpublished) = (getpid(), Mutex::new(unpublished));
+        Self { io: io.clone(), path, purpose, file, lock_file, owner, unpublished }
     }
 
     /// Opens and locks the directory of a table.
@@ -113,15 +188,10 @@ impl Directory {
     }
 
     fn lock(io: &Io, path: PathBuf, file: OwnedFd, purpose: Purpose) -> Result<Self> {
-        let not_found = |errno| match errno {
-            Errno::NOENT => Error::NotFound { path: path.clone() },
-            errno => error(&path, errno, 0),
-        };
         // Before the lock file is created: a directory that is no table stays as it is.
-        io.status_at(file.as_fd(), OsStr::new(TABLE_REGION)).map_err(not_found)?;
+        verify_table(io, &file, &path)?;
         let lock_file = lock_directory(io, &file, &path, purpose)?;
-        let (owner, unpublished) = (getpid(), Mutex::new(None));
-        Ok(Self { io: io.clone(), path, purpose, file, lock_file, owner, unpublished })
+        Ok(Self::locked(io, path, purpose, file, lock_file, None))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -164,7 +234,7 @@ impl Directory {
     /// Gives a complete table its name, for good.
     pub(super) fn publish(&self, io: &Io) -> Result<()> {
         let mut unpublished = lock(&self.unpublished);
-        let Some(hidden) = unpublished.as_ref() else { return Ok(()) };
+        let Some(way) = unpublished.as_ref() else { return Ok(()) };
         let fault = |errno| match errno {
             Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => {
                 Error::AlreadyExists { path: self.path.clone() }
@@ -172,14 +242,19 @@ impl Directory {
             errno => error(&self.path, errno, 0),
         };
         io.sync_directory(self.file()).map_err(fault)?;
-        let parent = hidden.parent.as_fd();
-        io.rename(parent, &hidden.hidden_name, &hidden.name).map_err(fault)?;
-        if let Err(errno) = io.sync_directory(parent) {
-            if !io.restore_name(parent, &hidden.name, &hidden.hidden_name) {
-                // Now it is the table at its path that must not be removed.
-                *unpublished = None;
+        match way {
+            Unpublished::InPlace => write_lock(io, &self.lock_file, "").map_err(fault)?,
+            Unpublished::Hidden { parent, hidden_name, name } => {
+                let parent = parent.as_fd();
+                io.rename(parent, hidden_name, name).map_err(fault)?;
+                if let Err(errno) = io.sync_directory(parent) {
+                    if !io.restore_name(parent, name, hidden_name) {
+                        // Now it is the table at its path that must not be removed.
+                        *unpublished = None;
+                    }
+                    return Err(fault(errno));
+                }
             }
-            return Err(fault(errno));
         }
         *unpublished = None;
         Ok(())
@@ -192,11 +267,19 @@ impl Drop for Directory {
         if getpid() != self.owner {
             return;
         }
-        if let Some(hidden) = lock(&self.unpublished).take() {
-            remove_directory(&self.io, hidden.parent.as_fd(), &hidden.hidden_name, &self.file);
-        } else if self.purpose == Purpose::Write {
-            // Readers that lock out a later writer shall not be taken for us.
-            self.io.restore_length(self.lock_file.as_fd(), 0);
+        match lock(&self.unpublished).take() {
+            Some(Unpublished::Hidden { parent, hidden_name, .. }) => {
+                remove_directory(&self.io, parent.as_fd(), &hidden_name, &self.file);
+            }
+            Some(Unpublished::InPlace) => {
+                remove_files(&self.io, &self.file);
+                self.io.remove_file(self.file(), OsStr::new(LOCK_FILE));
+            }
+            // Readers that lock out a later writer shall not be taken for this one.
+            None if self.purpose == Purpose::Write => {
+                self.io.restore_content(self.lock_file.as_fd(), lock_text(None, "").as_bytes());
+            }
+            None => {}
         }
         // Closing the file would do, were it not for children between `fork` and `exec` that hold it open, too.
         self.io.unlock(self.lock_file.as_fd());
@@ -260,7 +343,7 @@ fn fill_hidden(
     if io.status(lock_file.as_fd())?.st_nlink == 0 {
         return Err(Errno::NOENT);
     }
-    write_pid(io, &lock_file)?;
+    write_lock(io, &lock_file, "")?;
     Ok((file, lock_file))
 }
 
@@ -274,20 +357,107 @@ fn remove_leftovers(io: &Io, parent: BorrowedFd<'_>, name: &OsStr) {
     }
 }
 
-/// Removes a hidden directory unless its creator lives.
+/// Removes a hidden directory unless its creator lives, or it holds what no creation makes.
 fn remove_dead(io: &Io, parent: BorrowedFd<'_>, leftover: &OsStr, directory: &OwnedFd) {
     match io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), Access::Write) {
         Ok(lock_file) => {
             // Its creator holds the lock as long as it lives. It may have published and closed the table since the
             // directory was opened here: then the hidden name is gone, and what is open is a table.
             let dead = io.try_lock(lock_file.as_fd(), true).is_ok();
-            if dead && is_named(io, parent, leftover, directory) {
+            if dead
+                && is_named(io, parent, leftover, directory)
+                && is_of_creator(io, leftover, directory, &lock_file)
+            {
                 remove_directory(io, parent, leftover, directory);
             }
         }
         // Died, or is, between making the directory and the file; only an empty one goes.
         Err(Errno::NOENT) => io.remove_directory(parent, leftover),
         Err(_) => {}
+    }
+}
+
+/// Whether a hidden directory holds a lock file of the process in its name and, besides, plain files of regions only.
+fn is_of_creator(io: &Io, hidden_name: &OsStr, directory: &OwnedFd, lock_file: &OwnedFd) -> bool {
+    let Ok(text) = read_lock(io, lock_file) else { return false };
+    let named = hidden_name.to_str().and_then(|name| name.rsplit(".creating-").next());
+    let named = named.and_then(|process| process.split('-').next()?.parse::<i32>().ok());
+    match (pid_in(&text), named) {
+        (Some(pid), Some(named)) if pid.as_raw_nonzero().get() == named => {
+            holds_regions_only(io, directory).unwrap_or(false)
+        }
+        // Died before it wrote its name.
+        _ => is_empty_lock_alone(io, directory, lock_file).unwrap_or(false),
+    }
+}
+
+/// What lies in a directory in which a table shall be made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Nothing,
+    /// What a creator in place has made so far: at least the lock file.
+    Creation,
+    Other,
+}
+
+fn content(io: &Io, directory: &OwnedFd) -> Result<Content, Errno> {
+    let names = io.names(directory.as_fd())?;
+    if names.iter().all(|name| name == LOST_AND_FOUND) {
+        return Ok(Content::Nothing);
+    }
+    let lock_file = match io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), Access::Read) {
+        Ok(lock_file) if is_plain(io, &lock_file)? => lock_file,
+        _ => return Ok(Content::Other),
+    };
+    if is_empty_lock_alone(io, directory, &lock_file)? {
+        return Ok(Content::Creation);
+    }
+    let is_marked = read_lock(io, &lock_file)?.trim_end().ends_with(CREATING);
+    let is_table = match io.open_file(directory.as_fd(), OsStr::new(TABLE_REGION), Access::Read) {
+        Ok(table) => !is_unsealed(io, &table)?,
+        Err(Errno::NOENT) => false,
+        Err(_) => true,
+    };
+    match is_marked && !is_table && holds_regions_only(io, directory)? {
+        true => Ok(Content::Creation),
+        false => Ok(Content::Other),
+    }
+}
+
+/// Whether a table's first file has no magic number yet.
+fn is_unsealed(io: &Io, table: &OwnedFd) -> Result<bool, Errno> {
+    let head = read_head(io, table)?;
+    Ok(matches!(superblock::identify(Path::new(""), &head), Err(Error::NotFound { .. })))
+}
+
+/// Whether all that lies in a directory is plain files with the names of regions, beside the lock file.
+fn holds_regions_only(io: &Io, directory: &OwnedFd) -> Result<bool, Errno> {
+    for name in io.names(directory.as_fd())? {
+        let is_known = name == LOCK_FILE || name.as_bytes().ends_with(b".ice");
+        let is_ours = is_known && {
+            let mode = io.status_at(directory.as_fd(), &name)?.st_mode;
+            FileType::from_raw_mode(mode) == FileType::RegularFile
+        };
+        if !is_ours && name != LOST_AND_FOUND {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a directory holds an empty lock file, and nothing else.
+fn is_empty_lock_alone(io: &Io, directory: &OwnedFd, lock_file: &OwnedFd) -> Result<bool, Errno> {
+    let names = io.names(directory.as_fd())?;
+    let is_alone = names.iter().all(|name| name == LOCK_FILE || name == LOST_AND_FOUND);
+    Ok(is_alone && io.status(lock_file.as_fd())?.st_size == 0)
+}
+
+/// Removes the regions' files of a directory in which a table is made in place.
+fn remove_files(io: &Io, directory: &OwnedFd) {
+    for name in io.remove_names(directory.as_fd()) {
+        if name != LOCK_FILE && name != LOST_AND_FOUND {
+            io.remove_file(directory.as_fd(), &name);
+        }
     }
 }
 
@@ -307,51 +477,120 @@ fn remove_directory(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &O
     io.remove_directory(parent, name);
 }
 
-/// Locks a table's directory, or says who has it.
+/// Fails unless a directory holds a table's first file with a valid superblock. Changes nothing.
+fn verify_table(io: &Io, directory: &OwnedFd, path: &Path) -> Result<()> {
+    let table_path = path.join(TABLE_REGION);
+    let opened = io.open_file(directory.as_fd(), OsStr::new(TABLE_REGION), Access::Read);
+    let table = opened.map_err(|errno| match errno {
+        Errno::NOENT => Error::NotFound { path: path.to_owned() },
+        errno => odd_file(&table_path, errno),
+    })?;
+    let bytes = file_length(io, &table, &table_path)?;
+    let head = read_head(io, &table).map_err(|errno| error(&table_path, errno, 0))?;
+    superblock::identify(path, &head)?;
+    if bytes > MOST_TABLE_BYTES {
+        let detail = format!("{bytes} bytes; no table's are more than {MOST_TABLE_BYTES}");
+        return Err(Error::corrupt(table_path, MOST_TABLE_BYTES, detail));
+    }
+    Ok(())
+}
+
+/// The first bytes of a table's first file, as many as an identity takes if there are so many.
+fn read_head(io: &Io, table: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let mut head = vec![0; superblock::IDENTITY_BYTES];
+    let mut done = 0;
+    while done < head.len() {
+        match io.read(table.as_fd(), &mut head[done..], done as u64)? {
+            0 => break,
+            bytes => done += bytes,
+        }
+    }
+    head.truncate(done);
+    Ok(head)
+}
+
+/// Locks a table's directory, or fails with the process that holds the lock.
 fn lock_directory(io: &Io, directory: &OwnedFd, path: &Path, purpose: Purpose) -> Result<OwnedFd> {
     let lock_path = path.join(LOCK_FILE);
-    let access = if purpose == Purpose::Write { Access::WriteOrCreate } else { Access::Read };
-    let lock_file = io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), access).map_err(
-        |errno| match errno {
-            Errno::NOENT => {
-                Error::corrupt(&lock_path, 0, "missing; opening the table for writing restores it")
-            }
-            Errno::LOOP | Errno::ISDIR | Errno::NXIO => {
-                Error::corrupt(&lock_path, 0, "not a plain file")
-            }
-            errno => error(&lock_path, errno, 0),
+    let open = |access| io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), access);
+    let opened = match purpose {
+        Purpose::Read | Purpose::ReadBeside => open(Access::Read),
+        Purpose::Write => match open(Access::Write) {
+            Err(Errno::NOENT) => match open(Access::Create) {
+                // Another opening restored it meanwhile.
+                Err(Errno::EXIST) => open(Access::Write),
+                answer => answer,
+            },
+            answer => answer,
         },
-    )?;
+    };
+    let lock_file = opened.map_err(|errno| match errno {
+        Errno::NOENT => {
+            Error::corrupt(&lock_path, 0, "missing; opening the table for writing restores it")
+        }
+        errno => odd_file(&lock_path, errno),
+    })?;
+    let bytes = file_length(io, &lock_file, &lock_path)?;
+    if bytes > MOST_LOCK_BYTES {
+        let detail = format!("{bytes} bytes, which no table wrote; move the file away");
+        return Err(Error::corrupt(&lock_path, 0, detail));
+    }
     if purpose == Purpose::ReadBeside {
         return Ok(lock_file);
     }
     match io.try_lock(lock_file.as_fd(), purpose == Purpose::Write) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(Error::Locked { pid: holder(io, &lock_file) }),
+        Err(Errno::WOULDBLOCK) => return Err(locked(io, path, &lock_file)),
         Err(errno) => return Err(error(&lock_path, errno, 0)),
     }
     if purpose == Purpose::Write {
-        let written = io.set_length(lock_file.as_fd(), 0).and_then(|()| write_pid(io, &lock_file));
-        written.map_err(|errno| error(&lock_path, errno, 0))?;
+        write_lock(io, &lock_file, "").map_err(|errno| error(&lock_path, errno, 0))?;
     }
     Ok(lock_file)
 }
 
-fn write_pid(io: &Io, lock_file: &OwnedFd) -> Result<(), Errno> {
-    io.write(lock_file.as_fd(), format!("{}\n", getpid().as_raw_nonzero()).as_bytes(), 0)
+fn locked(io: &Io, path: &Path, lock_file: &OwnedFd) -> Error {
+    Error::Locked { path: path.to_owned(), pid: holder(io, lock_file) }
+}
+
+fn is_plain(io: &Io, file: &OwnedFd) -> Result<bool, Errno> {
+    let status = io.status(file.as_fd())?;
+    Ok(FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && status.st_nlink == 1)
+}
+
+/// What a lock file holds: always as many bytes, so that each text replaces the one before.
+fn lock_text(pid: Option<Pid>, mark: &str) -> String {
+    let pid = pid.map(|pid| pid.as_raw_nonzero().to_string()).unwrap_or_default();
+    const MARK: usize = LOCK_BYTES - 11;
+    format!("{pid:>10}{mark:>MARK$}\n")
+}
+
+fn write_lock(io: &Io, lock_file: &OwnedFd, mark: &str) -> Result<(), Errno> {
+    io.write(lock_file.as_fd(), lock_text(Some(getpid()), mark).as_bytes(), 0)
+}
+
+/// The first line of a lock file; empty when it is no text.
+fn read_lock(io: &Io, lock_file: &OwnedFd) -> Result<String, Errno> {
+    let mut text = [0; MOST_LOCK_BYTES as usize];
+    let bytes = io.read(lock_file.as_fd(), &mut text, 0)?;
+    let text = std::str::from_utf8(&text[..bytes]).unwrap_or_default();
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn pid_in(text: &str) -> Option<Pid> {
+    let number = text.split_whitespace().next()?.parse::<i32>().ok()?;
+    if number > 0 { Pid::from_raw(number) } else { None }
 }
 
 /// The process that has the lock; 0 when the file does not say, or names one that is dead.
 fn holder(io: &Io, lock_file: &OwnedFd) -> u32 {
-    let mut text = [0; 16];
-    let Ok(bytes) = io.read(lock_file.as_fd(), &mut text, 0) else { return 0 };
-    let digits = std::str::from_utf8(&text[..bytes]).unwrap_or_default().trim();
-    let number = digits.parse::<i32>().ok().filter(|number| *number > 0);
-    let Some(pid) = number.and_then(Pid::from_raw) else { return 0 };
-    if test_kill_process(pid) == Err(Errno::SRCH) {
-        return 0;
+    let Ok(text) = read_lock(io, lock_file) else { return 0 };
+    match pid_in(&text) {
+        Some(pid) if test_kill_process(pid) != Err(Errno::SRCH) => {
+            pid.as_raw_nonzero().get().unsigned_abs()
+        }
+        _ => 0,
     }
-    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 #[cfg(test)]
@@ -367,7 +606,7 @@ mod tests {
         let table = scratch.path().join("t");
         std::fs::create_dir(scratch.path().join(hidden)).unwrap();
         for file in [LOCK_FILE, TABLE_REGION] {
-            std::fs::write(scratch.path().join(hidden).join(file), "").unwrap();
+            std::fs::write(scratch.path().join(hidden).join(file), "1\n").unwrap();
         }
         let directory = io.open_directory_at(parent.as_fd(), hidden).unwrap();
         std::fs::rename(scratch.path().join(hidden), &table).unwrap();

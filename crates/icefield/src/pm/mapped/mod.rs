@@ -8,6 +8,7 @@
 //! - `dirty`: what `Durability::Disk` still has to sync.
 //! - `committer`: the thread that does so for others.
 //! - `backup`: copying a directory.
+//! - `room`: how much space and memory there is.
 //!
 //! What a word call costs: the plain atomic instruction. What a flush costs where the medium needs none: one branch
 //! that always goes the same way.
@@ -40,6 +41,7 @@ mod dirty;
 mod permit;
 mod region_file;
 mod reservation;
+mod room;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
@@ -428,6 +430,32 @@ impl Medium for Mapped {
         self.poison_if(file.reserve(&self.setting(), offset, bytes))
     }
 
+    fn check_room(&self, bytes: u64, dram_bytes: u64) -> Result<()> {
+        let no_space = || Error::NoSpace { path: self.path.clone(), needed_bytes: bytes };
+        if bytes > self.budget.left() {
+            return Err(no_space());
+        }
+        let mut memory = dram_bytes;
+        match &self.directory {
+            // What a reader adds is in its private pages.
+            Some(_) if self.read_only() => memory = memory.saturating_add(bytes),
+            Some(directory) => {
+                let left = room::of_file_system(directory.file()).unwrap_or(u64::MAX);
+                if bytes > left || bytes > room::of_a_file() {
+                    return Err(no_space());
+                }
+                if self.io.is_in_memory(directory.file()) {
+                    memory = memory.saturating_add(bytes);
+                }
+            }
+            None => memory = memory.saturating_add(bytes),
+        }
+        match room::of_memory() {
+            Some(left) if memory > left => Err(Error::NoMemory { needed_bytes: memory }),
+            _ => Ok(()),
+        }
+    }
+
     #[inline(always)]
     fn writable(&self) -> Result<()> {
         if self.permit.granted() {
@@ -547,17 +575,11 @@ impl Medium for Mapped {
 
     #[inline(always)]
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
-        let end = offset.checked_add(src.len() as u64);
-        assert!(
-            end.is_some_and(|end| end <= region.len()),
-            "a write of {} bytes outside {}",
-            src.len(),
-            region.name()
-        );
-        // SAFETY: in bounds, as just asserted; the caller keeps everybody else away from the range.
-        unsafe {
-            let target = region.base().as_ptr().add(offset as usize);
-            std::ptr::copy_nonoverlapping(src.as_ptr(), target, src.len());
+        let target = region.place(offset, src.len() as u64);
+        assert!(target.is_some(), "a write of {} bytes outside {}", src.len(), region.name());
+        if let Some(target) = target {
+            // SAFETY: in bounds, as just asserted; the caller keeps everybody else away from the range.
+            unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), target.as_ptr(), src.len()) };
         }
     }
 
@@ -575,14 +597,9 @@ impl Medium for Mapped {
         offset: u64,
         bytes: usize,
     ) -> Option<&'a [u8]> {
-        let end = offset.checked_add(bytes as u64)?;
-        if end > region.len() {
-            return None;
-        }
+        let start = region.place(offset, bytes as u64)?;
         // SAFETY: in bounds, as just checked; the caller knows that nobody writes the range while the reference lives.
-        Some(unsafe {
-            std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes)
-        })
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 
-use crate::pm::io::Io;
+use crate::pm::io::{Io, Placement};
 
 /// Why changes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Permit {
         let base = io.reserve_addresses(page_bytes)?;
         let permit = Self { page: base.cast(), page_bytes, owner: getpid(), io: io.clone() };
         // SAFETY: the page was just reserved and is not in use.
-        unsafe { io.map_zeros(base, page_bytes) }?;
+        unsafe { io.map_zeros(base, page_bytes, Placement::Replace) }?;
         // SAFETY: the page is anonymous, private and ours.
         let wiped = unsafe { io.wipe_on_fork(base, page_bytes) };
         let state =

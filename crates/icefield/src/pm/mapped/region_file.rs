@@ -1,4 +1,5 @@
-//! One region: address space reserved once, a file mapped over it, grown underneath.
+//! One region: a file, grown underneath the addresses that it is mapped to, which are extended in place or, where that
+//! is not possible, mapped a second time at a larger range.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -14,16 +15,19 @@ use rustix::param::page_size;
 use super::HugePages;
 use super::budget::Budget;
 use super::directory::{Directory, LOCK_FILE};
-use super::reservation::{HUGE_PAGE, Reservation, round_up};
+use super::reservation::{Content, HUGE_PAGE, LEAST_RESERVATION, Reservation, round_up};
+use super::room;
 use crate::Error;
 use crate::pm::Region;
 use crate::pm::io::{Access, Io, Sharing, error, lock};
 
-/// Address space for a region whose table named no bound.
-const DEFAULT_RESERVATION: u64 = 1 << 40;
+/// The most that a region may have whose table named no bound.
+const DEFAULT_BOUND: u64 = 1 << 40;
 /// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
 /// for it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
+/// With less space left than this, a file system may fail at a first store to a reserved page.
+const NEARLY_FULL: u64 = 1 << 30;
 
 /// What lies behind a region's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +90,8 @@ pub(super) struct RegionFile {
     path: PathBuf,
     backing: Backing,
     file: Option<OwnedFd>,
-    reservation: Reservation,
+    /// All addresses that show the region. The last one shows all of it.
+    reservations: Mutex<Vec<Arc<Reservation>>>,
     /// Bytes of the file that have no space behind them, as far as its status told when it was opened.
     missing: u64,
     /// Whether it takes huge pages.
@@ -112,13 +117,14 @@ impl RegionFile {
             Some(file) => length_and_space(setting.io, file, &path)?,
             None => (0, 0),
         };
-        let wanted = round_up(max_bytes.clamp(1, DEFAULT_RESERVATION).max(len), page_size() as u64);
-        let shared = file.as_ref().map(|file| (file, setting.backing.sharing()));
-        let reservation = Reservation::map(setting.io, shared, wanted, len)
-            .map_err(|errno| error(&path, errno, wanted))?;
+        let most = round_up(max_bytes.clamp(1, DEFAULT_BOUND).max(len), page_size() as u64);
+        let content = content(file.as_ref(), setting.backing);
+        let wanted = first_bytes(setting.backing, len);
+        let reservation = Reservation::map(setting.io, content, len, wanted, most)
+            .map_err(|errno| no_addresses(&path, errno, wanted))?;
         // SAFETY: the reservation is page-aligned and as long as it says, `len` bytes of the file lie behind it, and
         // handles keep it alive (`RegionFile::handle`).
-        let region = unsafe { Region::new(name, reservation.base(), len, reservation.bytes()) };
+        let region = unsafe { Region::new(name, reservation.base(), len, most) };
         let is_huge = setting.huge_pages != HugePages::Never
             && !setting.syncs_pages
             && file.as_ref().is_some_and(|file| setting.io.is_in_memory(file.as_fd()));
@@ -129,7 +135,7 @@ impl RegionFile {
             path,
             backing: setting.backing,
             file,
-            reservation,
+            reservations: Mutex::new(vec![Arc::new(reservation)]),
             missing: len.saturating_sub(space),
             is_huge,
             has_holes: AtomicBool::new(space < len),
@@ -161,7 +167,7 @@ impl RegionFile {
 
     /// Where in the region the range lies, if it does.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
-        self.reservation.offset_of(start, bytes)
+        lock(&self.reservations).iter().find_map(|reservation| reservation.offset_of(start, bytes))
     }
 
     /// Makes at least `bytes` usable; not many more if `exactly`.
@@ -189,16 +195,14 @@ impl RegionFile {
             if !budget.take(target - len) {
                 continue;
             }
-            match self.extend(setting, len, target) {
+            let extended =
+                self.show(setting, target).and_then(|()| self.extend(setting, len, target));
+            match extended {
                 Ok(()) => {
                     self.region.set_len(target);
                     self.advise_huge_pages(setting, target);
                     if setting.huge_pages == HugePages::All {
                         self.collapse_from(len);
-                    }
-                    if !setting.syncs_pages && self.file.is_some() && target - len <= MAPPED_AT_ONCE
-                    {
-                        self.reservation.map_pages(len..target);
                     }
                     return Ok(());
                 }
@@ -213,6 +217,37 @@ impl RegionFile {
         Err(no_space().into())
     }
 
+    /// The addresses that show all of the region.
+    fn newest(&self) -> Arc<Reservation> {
+        let reservations = lock(&self.reservations);
+        Arc::clone(&reservations[reservations.len() - 1])
+    }
+
+    /// Sees to it that there are addresses for `target` bytes: the next ones, or a second mapping of the file.
+    fn show(&self, setting: &Setting<'_>, target: u64) -> Outcome<()> {
+        let most = self.region.max_bytes();
+        let content = content(self.file.as_ref(), self.backing);
+        let mut reservations = lock(&self.reservations);
+        let newest = Arc::clone(&reservations[reservations.len() - 1]);
+        let fault = |errno| Failure::from(no_addresses(&self.path, errno, target));
+        match (newest.extend(content, target, most), self.backing) {
+            (Ok(()), _) => Ok(()),
+            // Only a file that is shared shows the same bytes at two places.
+            (Err(Errno::NOMEM), Backing::Shared | Backing::SharedSync) => {
+                let wanted = first_bytes(self.backing, target);
+                let further = Reservation::map(setting.io, content, target, wanted, most);
+                let further = further.map_err(fault)?;
+                // SAFETY: as in `open`; both mappings show the file, which is shared.
+                if !unsafe { self.region.add_mapping(further.base()) } {
+                    return Err(fault(Errno::NOMEM));
+                }
+                reservations.push(Arc::new(further));
+                Ok(())
+            }
+            (Err(errno), _) => Err(fault(errno)),
+        }
+    }
+
     /// Puts zeros behind the addresses from `len` to `target`.
     fn extend(&self, setting: &Setting<'_>, len: u64, target: u64) -> Outcome<()> {
         let fault = |errno| Failure::from(error(&self.path, errno, target - len));
@@ -223,7 +258,7 @@ impl RegionFile {
                 let (from, to) = (round_up(len, page), round_up(target, page));
                 if from < to {
                     // SAFETY: behind the published length nobody uses the range.
-                    unsafe { self.reservation.map_zeros(from, to) }.map_err(fault)?;
+                    unsafe { self.newest().map_zeros(from, to) }.map_err(fault)?;
                 }
                 Ok(())
             }
@@ -234,13 +269,33 @@ impl RegionFile {
                 if self.is_huge && (len == 0 || target - len <= MAPPED_AT_ONCE) {
                     self.extend_by_huge_pages(setting.io, file, len, target);
                 }
-                allocate(setting.io, file, len, target).map_err(|errno| {
-                    setting.io.restore_length(file.as_fd(), len);
-                    fault(errno)
-                })?;
+                allocate(setting.io, file, len, target)
+                    .and_then(|()| self.map_pages(setting, file, len..target))
+                    .map_err(|errno| {
+                        setting.io.restore_length(file.as_fd(), len);
+                        fault(errno)
+                    })?;
                 self.sync_status(setting, file)
             }
         }
+    }
+
+    /// Gives reserved pages their frames: that is cheaper than a fault for each, and where a first store would find no space
+    /// for the file's description (ext4 splits extents then) it is an error instead of a signal. Left to the first
+    /// stores: many pages at once, and those that a fence would write before they hold anything, unless the file system
+    /// is nearly full.
+    fn map_pages(
+        &self,
+        setting: &Setting<'_>,
+        file: &OwnedFd,
+        range: Range<u64>,
+    ) -> Result<(), Errno> {
+        let is_short = range.end - range.start <= MAPPED_AT_ONCE;
+        let is_usual = is_short && !setting.syncs_pages;
+        if is_usual || room::of_file_system(file.as_fd()).is_some_and(|left| left < NEARLY_FULL) {
+            return self.newest().map_pages(range);
+        }
+        Ok(())
     }
 
     /// Makes a file longer by the huge pages that lie wholly between two lengths, where the kernel can. One that has
@@ -251,7 +306,7 @@ impl RegionFile {
         let (start, end) = (round_up(len, HUGE_PAGE), target / HUGE_PAGE * HUGE_PAGE);
         let has_space = |at| io.allocate(file.as_fd(), at + HUGE_PAGE - page, page).is_ok();
         if (start..end).step_by(HUGE_PAGE as usize).all(has_space) {
-            self.reservation.collapse(start..end);
+            self.newest().collapse(start..end);
         }
     }
 
@@ -287,7 +342,8 @@ impl RegionFile {
 
     /// Makes a mapped range durable.
     pub(super) fn sync_range(&self, range: Range<u64>) -> Result<(), Errno> {
-        self.reservation.sync(range)
+        // The pages are the file's, whichever mapping they were changed in.
+        self.newest().sync(range)
     }
 
     /// Writes to the file, beside its mapping.
@@ -319,7 +375,7 @@ impl RegionFile {
                 self.sync_status(setting, file)
             }
             // SAFETY: the caller uses nothing in a range that it gives back.
-            _ => unsafe { self.reservation.map_zeros(start, end) }.map_err(fault),
+            _ => unsafe { self.newest().map_zeros(start, end) }.map_err(fault),
         }
     }
 
@@ -331,6 +387,12 @@ impl RegionFile {
 
     /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
     pub(super) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
+        if let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing)
+            && room::of_file_system(file.as_fd()).is_some_and(|left| left < self.missing)
+        {
+            // Nothing is taken of what does not suffice.
+            return Err(error(&self.path, Errno::NOSPC, self.missing).into());
+        }
         self.fill(setting, 0..self.region.len(), self.missing)?;
         // Relaxed: nobody else has the file yet.
         self.has_holes.store(false, Ordering::Relaxed);
@@ -346,25 +408,50 @@ impl RegionFile {
         if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match setting.io.allocate(file.as_fd(), range.start, range.end - range.start) {
+        let filled = match setting.io.allocate(file.as_fd(), range.start, range.end - range.start) {
             // File systems that cannot reserve cannot punch either.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(errno) => Err(error(&self.path, errno, missing).into()),
-        }
+            Err(errno) => Err(errno),
+        };
+        let usable = filled.and_then(|()| self.map_pages(setting, file, range));
+        usable.map_err(|errno| error(&self.path, errno, missing).into())
     }
 
     /// Puts a file into huge pages from byte `len` on, with those of the page that it is in.
     fn collapse_from(&self, len: u64) {
         if self.is_huge {
-            self.reservation.collapse(len / HUGE_PAGE * HUGE_PAGE..self.region.len());
+            let range = len / HUGE_PAGE * HUGE_PAGE..self.region.len();
+            self.newest().collapse(range);
         }
     }
 
     fn advise_huge_pages(&self, setting: &Setting<'_>, len: u64) {
         if self.backing != Backing::Private && !setting.syncs_pages {
-            self.reservation.advise_huge_pages(len);
+            self.newest().advise_huge_pages(len);
         }
     }
+}
+
+/// How much of a region is mapped at first that has `len` bytes: twice as much where that costs only addresses.
+fn first_bytes(backing: Backing, len: u64) -> u64 {
+    let more = if backing == Backing::Private { len / 8 } else { len };
+    len.saturating_add(more).max(LEAST_RESERVATION)
+}
+
+fn content(file: Option<&OwnedFd>, backing: Backing) -> Content<'_> {
+    file.map_or(Content::Zeros, |file| Content::File(file, backing.sharing()))
+}
+
+/// What mapping failed with.
+fn no_addresses(path: &Path, errno: Errno, bytes: u64) -> Error {
+    if errno != Errno::NOMEM {
+        return error(path, errno, bytes);
+    }
+    let why = format!(
+        "no {bytes} bytes of address space; close other tables, or raise `ulimit -v` (RLIMIT_AS), vm.max_map_count or \
+         vm.overcommit_memory, whichever is reached"
+    );
+    Error::io(path, std::io::Error::new(std::io::ErrorKind::OutOfMemory, why))
 }
 
 /// Refuses names that would leave the directory, hide in it, or mean the lock.
@@ -432,16 +519,25 @@ pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
 /// Bytes in the unit of `st_blocks`.
 const BLOCK_BYTES: u64 = 512;
 
-/// The length of a file that must be a plain one.
+/// The length of a file of a table.
+///
+/// # Errors
+/// It is no plain file, or it is in another place, too: as one file of a table it would change with the other one.
 pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
     length_and_space(io, file, path).map(|(len, _)| len)
 }
 
-/// The length of a file that must be a plain one, and how many bytes the file system has set aside for it.
+/// The length of a file of a table, and how many bytes the file system has set aside for it. Errors as those of
+/// [`file_length`].
 fn length_and_space(io: &Io, file: &OwnedFd, path: &Path) -> Result<(u64, u64), Error> {
     let status = io.status(file.as_fd()).map_err(|errno| error(path, errno, 0))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Err(Error::corrupt(path, 0, "not a plain file"));
+    }
+    if status.st_nlink > 1 {
+        let detail =
+            format!("a file with {} hard links; copy it to have one of its own", status.st_nlink);
+        return Err(Error::corrupt(path, 0, detail));
     }
     let len =
         u64::try_from(status.st_size).map_err(|_| Error::corrupt(path, 0, "a negative length"))?;

@@ -1,25 +1,40 @@
-//! Address space, reserved once for each region, so that a region never moves.
+//! Addresses of regions.
+//!
+//! A reservation maps a little more than its region has, and is extended in place ([`crate::base::addresses`]): a region
+//! never moves. Where the next addresses are taken, a file is mapped a second time, at a larger window (`region_file`).
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use crate::pm::io::{Io, Sharing};
+use crate::base::addresses::Window;
+use crate::pm::io::{Io, Placement, Sharing};
 
-/// Below this a smaller reservation is no help: the region would soon be full.
-const LEAST_RESERVATION: u64 = 1 << 30;
+/// What a reservation has at least, unless its region's bound is less: no small table extends it often.
+pub(super) const LEAST_RESERVATION: u64 = 16 << 20;
 /// The kernel backs an aligned range of this size by one page table entry, where it can.
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
-/// A run of addresses that belongs to us.
+/// What the addresses of a reservation show.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content<'a> {
+    Zeros,
+    File(&'a OwnedFd, Sharing),
+}
+
+/// A run of addresses that belongs to a region.
 #[derive(Debug)]
 pub(super) struct Reservation {
     base: NonNull<u8>,
-    bytes: usize,
+    /// Grows under the region's lock for growing.
+    bytes: AtomicUsize,
     io: Io,
+    /// For one that may grow.
+    _window: Option<Window>,
 }
 
 // SAFETY: plain address space; who touches it obeys the contracts of `Region`.
@@ -28,42 +43,92 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Reserves `wanted` bytes, of which at least the first `len` are needed, and maps `file` (or zeros) over them.
-    ///
-    /// Where the system has no address space for that: half as much, and half of that, until there is some, and then an
-    /// eighth of it, for a table has several regions.
+    /// Maps `wanted` bytes of `content`, or at least `len` where there are no addresses for more. The addresses behind are
+    /// free up to `most`, if the process has them.
     pub(super) fn map(
         io: &Io,
-        file: Option<(&OwnedFd, Sharing)>,
-        wanted: u64,
+        content: Content<'_>,
         len: u64,
+        wanted: u64,
+        most: u64,
     ) -> Result<Self, Errno> {
         let page = page_size() as u64;
-        let least = round_up(len, page).max(wanted.min(LEAST_RESERVATION));
-        let smaller = |bytes: u64, part: u64| round_up(bytes / part, page).max(least);
-        let mut bytes = wanted;
-        loop {
-            match Self::try_map(io, file, bytes) {
-                Err(Errno::NOMEM | Errno::OVERFLOW) if bytes > least => bytes = smaller(bytes, 2),
-                Ok(all_there_is) if bytes < wanted && bytes > least => {
-                    drop(all_there_is);
-                    return Self::try_map(io, file, smaller(bytes, 8));
-                }
-                answer => return answer,
+        let most = round_up(most, page);
+        let least = round_up(len.max(1), page);
+        let wanted = round_up(wanted, page).clamp(least, most.max(least));
+        match Self::try_map(io, content, wanted, most) {
+            Err(Errno::NOMEM | Errno::OVERFLOW) if least < wanted => {
+                Self::try_map(io, content, least, most)
             }
+            answer => answer,
         }
     }
 
-    fn try_map(io: &Io, file: Option<(&OwnedFd, Sharing)>, bytes: u64) -> Result<Self, Errno> {
-        let reservation = Self::new(io, bytes)?;
-        let (base, bytes) = (reservation.base, reservation.bytes);
-        match file {
-            // SAFETY: the reservation is new.
-            Some((file, sharing)) => unsafe { io.map_file(base, bytes, file.as_fd(), sharing) }?,
-            // SAFETY: as above.
-            None => unsafe { io.map_zeros(base, bytes) }?,
-        }
+    fn try_map(io: &Io, content: Content<'_>, bytes: u64, most: u64) -> Result<Self, Errno> {
+        let reservation = Self::new(io, bytes, most)?;
+        // SAFETY: the reservation is new.
+        unsafe { reservation.show(content, 0, bytes, Placement::Replace) }?;
         Ok(reservation)
+    }
+
+    /// Maps addresses behind the present ones, until there are `bytes`, twice as many as now if possible, and `most` at
+    /// the most.
+    ///
+    /// # Errors
+    /// `NOMEM`: no more addresses, or something else is at the next ones.
+    pub(super) fn extend(&self, content: Content<'_>, bytes: u64, most: u64) -> Result<(), Errno> {
+        let page = page_size() as u64;
+        let (now, most) = (self.bytes(), round_up(most, page));
+        if bytes <= now {
+            return Ok(());
+        }
+        let least = round_up(bytes, page);
+        let usual = round_up(bytes, HUGE_PAGE).max(now.saturating_mul(2)).min(most).max(least);
+        for target in [usual, least] {
+            // SAFETY: nothing is at these addresses, or the call fails.
+            match unsafe { self.show(content, now, target, Placement::IfFree) } {
+                Ok(()) => {
+                    let target = usize::try_from(target).map_err(|_| Errno::NOMEM)?;
+                    // Relaxed: read under the same lock, or for ranges that were published with the region's length.
+                    self.bytes.store(target, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(Errno::NOMEM | Errno::EXIST | Errno::OVERFLOW) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::NOMEM)
+    }
+
+    /// Maps content from byte `start` up to `end`.
+    ///
+    /// # Safety
+    /// Nothing is in use at these addresses, or `placement` is `IfFree`.
+    unsafe fn show(
+        &self,
+        content: Content<'_>,
+        start: u64,
+        end: u64,
+        placement: Placement,
+    ) -> Result<(), Errno> {
+        let (from, to) = (
+            usize::try_from(start).map_err(|_| Errno::NOMEM)?,
+            usize::try_from(end).map_err(|_| Errno::NOMEM)?,
+        );
+        if self.base.addr().get().checked_add(to).is_none() {
+            return Err(Errno::NOMEM);
+        }
+        // No addition of pointers: what is not mapped yet is in no allocation.
+        let address = self.base.map_addr(|base| base.saturating_add(from));
+        // SAFETY: the caller's contract.
+        unsafe {
+            match content {
+                Content::File(file, sharing) => {
+                    self.io.map_file(address, to - from, (file.as_fd(), start), sharing, placement)
+                }
+                Content::Zeros => self.io.map_zeros(address, to - from, placement),
+            }
+        }
     }
 
     /// Where it begins.
@@ -73,37 +138,51 @@ impl Reservation {
 
     /// How long it is.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes as u64
+        // Relaxed: see `extend`.
+        self.bytes.load(Ordering::Relaxed) as u64
     }
 
     /// Where in the reservation the range lies, if it does.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         let offset = start.addr().checked_sub(self.base.addr().get())?;
-        (offset.checked_add(bytes)? <= self.bytes).then_some(offset as u64)
+        (offset.checked_add(bytes)? as u64 <= self.bytes()).then_some(offset as u64)
     }
 
-    /// Reserves `bytes` (a multiple of the page size), aligned for huge pages when it is large enough for them.
-    fn new(io: &Io, bytes: u64) -> Result<Self, Errno> {
-        let slack = if bytes >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+    /// Reserves `bytes` (a multiple of the page size) at the start of a window, aligned for huge pages when the region may
+    /// have such.
+    fn new(io: &Io, bytes: u64, most: u64) -> Result<Self, Errno> {
+        let slack = if most >= HUGE_PAGE { HUGE_PAGE } else { 0 };
+        let window = (most > bytes).then(Window::next);
+        let mut free = window.as_ref().map_or(bytes, |window| window.bytes(bytes, most));
+        let (start, total) = loop {
+            let total = usize::try_from(free.checked_add(slack).ok_or(Errno::NOMEM)?);
+            let total = total.map_err(|_| Errno::NOMEM)?;
+            match io.reserve_addresses(total) {
+                Ok(start) => break (start, total),
+                Err(Errno::NOMEM) if free > bytes => {
+                    free = round_up(free / 2, page_size() as u64).max(bytes);
+                }
+                Err(errno) => return Err(errno),
+            }
+        };
         let bytes = usize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
-        let total = bytes.checked_add(slack as usize).ok_or(Errno::NOMEM)?;
-        let start = io.reserve_addresses(total)?;
         let skipped = if slack == 0 {
             0
         } else {
             start.addr().get().wrapping_neg() & (HUGE_PAGE as usize - 1)
         };
-        // SAFETY: `skipped` is less than the slack, so all three parts lie inside the reservation, on page borders; the
+        // SAFETY: `skipped` is less than the slack, so all three parts lie inside what was reserved, on page borders; the
         // two that are given back are in nobody's use.
         unsafe {
             let base = start.add(skipped);
             if skipped > 0 {
                 io.unmap(start, skipped);
             }
-            if slack as usize > skipped {
-                io.unmap(base.add(bytes), slack as usize - skipped);
+            if total > skipped + bytes {
+                io.unmap(base.add(bytes), total - skipped - bytes);
             }
-            Ok(Self { base, bytes, io: io.clone() })
+            let (bytes, io) = (AtomicUsize::new(bytes), io.clone());
+            Ok(Self { base, bytes, io, _window: window })
         }
     }
 
@@ -112,16 +191,16 @@ impl Reservation {
     /// # Safety
     /// Nobody uses that range.
     pub(super) unsafe fn map_zeros(&self, offset: u64, end: u64) -> Result<(), Errno> {
-        debug_assert!(offset < end && end <= self.bytes as u64, "zeros go inside the reservation");
+        debug_assert!(offset < end && end <= self.bytes(), "zeros go inside the reservation");
         // SAFETY: inside the reservation; unused by the caller's contract.
-        unsafe { self.io.map_zeros(self.base.add(offset as usize), (end - offset) as usize) }
+        unsafe { self.show(Content::Zeros, offset, end, Placement::Replace) }
     }
 
     /// Makes a mapped range durable.
     pub(super) fn sync(&self, range: Range<u64>) -> Result<(), Errno> {
         let page = page_size() as u64;
         let start = range.start / page * page;
-        let end = round_up(range.end, page).min(self.bytes as u64);
+        let end = round_up(range.end, page).min(self.bytes());
         if start >= end {
             return Ok(());
         }
@@ -132,7 +211,7 @@ impl Reservation {
     /// Asks for huge pages for the first `len` bytes, as soon as they fill one: a small table shall not take 2 MiB a
     /// region.
     pub(super) fn advise_huge_pages(&self, len: u64) {
-        let end = round_up(len, HUGE_PAGE).min(self.bytes as u64);
+        let end = round_up(len, HUGE_PAGE).min(self.bytes());
         if len >= HUGE_PAGE {
             // SAFETY: a part of the reservation, mapped by `map`.
             unsafe { self.io.advise_huge_pages(self.base, end as usize) };
@@ -142,7 +221,7 @@ impl Reservation {
     /// Puts what lies in whole huge pages inside the range into such, where the kernel can.
     pub(super) fn collapse(&self, range: Range<u64>) {
         let start = round_up(range.start, HUGE_PAGE);
-        let end = range.end.min(self.bytes as u64) / HUGE_PAGE * HUGE_PAGE;
+        let end = range.end.min(self.bytes()) / HUGE_PAGE * HUGE_PAGE;
         if start < end {
             // SAFETY: a part of the reservation, mapped by `map`.
             unsafe { self.io.collapse(self.base.add(start as usize), (end - start) as usize) };
@@ -150,20 +229,24 @@ impl Reservation {
     }
 
     /// Gives every page of the range a frame, where the kernel can.
-    pub(super) fn map_pages(&self, range: Range<u64>) {
+    ///
+    /// # Errors
+    /// As [`Io::map_pages`].
+    pub(super) fn map_pages(&self, range: Range<u64>) -> Result<(), Errno> {
         let page = page_size() as u64;
         let (start, end) = (range.start / page * page, round_up(range.end, page));
-        if start < end {
-            // SAFETY: a part of the reservation, mapped by `map`.
-            unsafe { self.io.map_pages(self.base.add(start as usize), (end - start) as usize) };
+        if start >= end {
+            return Ok(());
         }
+        // SAFETY: a part of the reservation, mapped by `map`.
+        unsafe { self.io.map_pages(self.base.add(start as usize), (end - start) as usize) }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: ours; every `Region` over it keeps it alive, so nobody uses it any more.
-        unsafe { self.io.unmap(self.base, self.bytes) };
+        unsafe { self.io.unmap(self.base, *self.bytes.get_mut()) };
     }
 }
 
@@ -185,35 +268,54 @@ mod tests {
     }
 
     #[test]
-    fn halves_until_it_fits() {
+    fn takes_less_where_addresses_are_few() {
         use crate::pm::io::{FaultAction, FaultAt, FaultMode, FaultPlan};
-        let wanted = (3 << 30) + 4 * page_size() as u64;
+        let wanted = 4 * HUGE_PAGE;
         let plan = |nth, mode| {
             let fault = FaultAt { nth, mode, action: FaultAction::Fail(Errno::NOMEM) };
             Io::new(Some(std::sync::Arc::new(FaultPlan::new(fault))))
         };
-        for (nth, len, expected) in
-            [(1, 0, 1 << 30), (1, 2 << 30, 2 << 30), (1, wanted, 0), (99, 0, wanted)]
-        {
-            let mapped = Reservation::map(&plan(nth, FaultMode::Once), None, wanted, len);
-            assert_eq!(
-                mapped.map_or(0, |mapped| mapped.bytes()),
-                expected,
-                "call {nth}, {len} bytes"
-            );
+        let map = |io: &Io, len, most| {
+            Reservation::map(io, Content::Zeros, len, wanted, most)
+                .map(|reservation| reservation.bytes())
+        };
+        // The window is refused, the reservation, and neither.
+        for nth in [1, 99] {
+            assert_eq!(map(&plan(nth, FaultMode::Once), 1, 1 << 30), Ok(wanted));
         }
-        let never = Reservation::map(&plan(1, FaultMode::ForGood), None, wanted, 0);
-        assert_eq!(never.err(), Some(Errno::NOMEM));
+        assert_eq!(map(&plan(1, FaultMode::Once), 1, wanted), Ok(page_size() as u64));
+        assert_eq!(map(&plan(1, FaultMode::Once), wanted, wanted), Err(Errno::NOMEM));
+        assert_eq!(map(&plan(1, FaultMode::ForGood), 1, 1 << 30), Err(Errno::NOMEM));
     }
 
     #[test]
     fn large_reservations_are_aligned_for_huge_pages() {
         let io = Io::default();
         for bytes in [4096 * 16, HUGE_PAGE, 3 * HUGE_PAGE + 65536] {
-            let reservation = Reservation::new(&io, bytes).unwrap();
-            assert_eq!(reservation.bytes as u64, bytes);
+            let reservation = Reservation::new(&io, bytes, bytes).unwrap();
+            assert_eq!(reservation.bytes(), bytes);
             let alignment = if bytes >= HUGE_PAGE { HUGE_PAGE as usize } else { page_size() };
             assert_eq!(reservation.base.addr().get() % alignment, 0);
         }
+    }
+
+    #[test]
+    fn is_extended_in_place_until_something_is_in_the_way() {
+        let io = Io::default();
+        let most = 64 * HUGE_PAGE;
+        let reservation = Reservation::map(&io, Content::Zeros, 1, HUGE_PAGE, most).unwrap();
+        assert_eq!(reservation.bytes(), HUGE_PAGE);
+        for (bytes, expected) in [(1, 1), (HUGE_PAGE + 1, 2), (9 * HUGE_PAGE - 1, 9), (most, 64)] {
+            reservation.extend(Content::Zeros, bytes, most).unwrap();
+            assert_eq!(reservation.bytes(), expected * HUGE_PAGE);
+        }
+        let end = reservation.base.map_addr(|base| base.saturating_add(most as usize));
+        // SAFETY: nothing is at the address, or the call fails.
+        unsafe { io.map_zeros(end, page_size(), Placement::IfFree) }.unwrap();
+        assert_eq!(reservation.extend(Content::Zeros, most + 1, 2 * most), Err(Errno::NOMEM));
+        // SAFETY: mapped above.
+        unsafe { io.unmap(end, page_size()) };
+        reservation.extend(Content::Zeros, most + 1, 2 * most).unwrap();
+        assert_eq!(reservation.bytes(), 2 * most);
     }
 }

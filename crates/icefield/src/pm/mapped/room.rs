@@ -1,0 +1,94 @@
+//! How much room there is, for calls that would take a lot of it: they are refused before they take any.
+//!
+//! An answer holds at the moment that it is given. Space is still reserved file by file when it is taken, and what is
+//! refused then is an error as ever.
+
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::fstatvfs;
+use rustix::process::{Resource, geteuid, getrlimit};
+
+/// Bytes that a file system has left for this process; `None` where it does not say.
+pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
+    let status = fstatvfs(file).ok()?;
+    // What is kept for the administrator is for the administrator.
+    let blocks = if geteuid().is_root() { status.f_bfree } else { status.f_bavail };
+    // Some file systems that cannot say have no blocks at all.
+    (status.f_blocks > 0).then(|| blocks.saturating_mul(status.f_frsize))
+}
+
+/// Bytes that a file of this process may have.
+pub(super) fn of_a_file() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Bytes of memory that this process can still get, in the system and in each of its control groups; `None` where nothing
+/// says.
+pub(super) fn of_memory() -> Option<u64> {
+    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| in_meminfo(&text));
+    let groups = fs::read_to_string("/proc/self/cgroup").ok();
+    let groups = groups.iter().flat_map(|text| text.lines()).filter_map(of_group);
+    system.into_iter().chain(groups).min()
+}
+
+/// What is available, with what can go to swap space.
+fn in_meminfo(text: &str) -> Option<u64> {
+    let line = |name: &str| {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    };
+    let available = line("MemAvailable:")?;
+    Some(available.saturating_add(line("SwapFree:").unwrap_or(0)).saturating_mul(1024))
+}
+
+/// What is left in the control group of a line of `/proc/self/cgroup`, or in one that holds it.
+fn of_group(line: &str) -> Option<u64> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let (mount, most, used) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+        _ => return None,
+    };
+    let group = PathBuf::from(format!("{mount}{path}"));
+    let number = |directory: &Path, name: &str| {
+        fs::read_to_string(directory.join(name)).ok()?.trim().parse::<u64>().ok()
+    };
+    group
+        .ancestors()
+        .take_while(|directory| directory.starts_with(mount))
+        .filter_map(|directory| {
+            // No limit is a word, or a number that no machine reaches.
+            let left = number(directory, most)?.saturating_sub(number(directory, used)?);
+            Some(left.saturating_add(reclaimable(directory)))
+        })
+        .min()
+}
+
+/// Pages of files that a group gives back when it needs memory.
+fn reclaimable(group: &Path) -> u64 {
+    let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let of = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    of("total_inactive_file ").or_else(|| of("inactive_file ")).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_as_it_is_written() {
+        let text = "MemTotal:       24684084 kB\nMemFree:         1 kB\nMemAvailable:   22000000 kB\nSwapFree: 8 kB\n";
+        assert_eq!(in_meminfo(text), Some(22_000_008 << 10));
+        assert_eq!(in_meminfo("MemTotal: 5 kB\n"), None);
+        assert_eq!(of_group("4:cpu,cpuacct:/x"), None);
+        assert_eq!(of_group("nonsense"), None);
+        if let Some(bytes) = of_memory() {
+            assert!(bytes > 1 << 20, "{bytes}");
+        }
+    }
+}
