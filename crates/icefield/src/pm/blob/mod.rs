@@ -313,7 +313,7 @@ impl BlobStore {
         if !content.is_empty() {
             pm.store_bytes(&self.shared.blobs, offset + HEADER_BYTES, content);
         }
-        pm.flush(std::ptr::from_ref(header).cast(), HEADER_BYTES as usize + content.len());
+        pm.flush_range(&self.shared.blobs, offset, HEADER_BYTES + content.len() as u64);
         Ok(BlobRef::at(offset))
     }
 
