@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use icefield::AnyTable;
 
+use crate::columns::Columns;
 use crate::failure::{Failure, Outcome};
 use crate::join::inspect;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
 use crate::table::TableArg;
+use crate::terminal::shown_path;
 
 /// Examples for `salvage --help`.
 pub const SALVAGE_EXAMPLES: &str = "\
@@ -51,7 +53,7 @@ struct FromTo {
 
 /// Runs `salvage`.
 pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         if let Some(advice) = inspect::rebuild(&args.table.table) {
             return Err(Failure::Usage(advice));
         }
@@ -59,13 +61,14 @@ pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
         let report = AnyTable::open_read_only(&args.table.table)?.salvage(&args.new);
         sign.finish_and_clear();
         let report = report?;
+        Columns::copy(&args.table.table, &args.new)?;
         for lost in &report.lost {
             out.say(format_args!("lost: {lost}"))?;
         }
         let lost = report.lost.len();
         out.say(format_args!(
             "{}: {} records rescued, {lost} losses",
-            args.new.display(),
+            shown_path(&args.new),
             report.records
         ))?;
         let line = Line::new()
@@ -79,7 +82,7 @@ pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
 
 /// Runs `backup`.
 pub fn backup(BackupArgs { from_to: args }: &BackupArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let sign = progress::waiting("copying");
         let table = &args.table.table;
         let report = match inspect::open(table)? {
@@ -91,7 +94,7 @@ pub fn backup(BackupArgs { from_to: args }: &BackupArgs) -> Outcome {
         let pause_ms = report.pause.as_secs_f64() * 1e3;
         out.say(format_args!(
             "{}: {} bytes copied, writers paused for {pause_ms:.1} ms",
-            args.new.display(),
+            shown_path(&args.new),
             report.bytes
         ))?;
         let line = Line::new()

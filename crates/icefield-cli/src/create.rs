@@ -7,6 +7,7 @@ use icefield::{AnyOptions, AnyTable, Durability};
 use crate::failure::{Failure, Outcome};
 use crate::json::{JsonArgs, Line, Output, with_output};
 use crate::table::{Keeping, TableArg, describe};
+use crate::terminal::shown_path;
 use crate::text::{self, canonical_type};
 
 /// Examples for `--help`.
@@ -68,7 +69,7 @@ fn after_long_help() -> String {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let table = make(&args.table.table, &args.new, &args.key_type, &args.value_type)?;
         announce(&table, out)?;
         Ok(true)
@@ -100,14 +101,14 @@ pub fn make(
 /// Says what was made, and what it does not survive.
 pub fn announce(table: &AnyTable, out: &mut Output) -> Result<(), Failure> {
     let durability = table.stats().durability.unwrap_or_default();
-    let path = table.path().display().to_string();
-    out.say(format!("created {path}: {}, durability {durability}", describe(table)))?;
+    let path = shown_path(table.path());
+    out.say(format_args!("created {path}: {}, durability {durability}", describe(table)))?;
     let warning = warning(durability);
     if let Some(warning) = warning {
         out.say(warning)?;
     }
     let line = Line::new()
-        .field("created", &path)
+        .field("created", &table.path().display().to_string())
         .field("design", table.design())
         .field("key", table.key_type())
         .field("value", table.value_type())

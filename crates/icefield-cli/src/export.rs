@@ -1,26 +1,34 @@
 //! `icefield export`: a table as CSV or newline-delimited JSON, which `load` reads back.
 
-use std::fs::File;
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use icefield::{AnyPage, AnyTable, Cursor};
+use icefield::{AnyDamage, AnyTable, Cursor};
 
+use crate::columns::Columns;
+use crate::destination::Destination;
 use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, Line, with_output};
+use crate::interrupt::Interrupt;
+use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::progress;
-use crate::rows::Format;
-use crate::scan::PAGE;
+use crate::rows::{Dialect, DialectArgs, Format, Members, io_error, unquoted};
+use crate::scan::{PAGE, tell_damage};
 use crate::table::{HexArg, TableArg, Types};
+use crate::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   icefield export orders.ice orders.csv
   icefield export orders.ice --format ndjson | gzip > orders.ndjson.gz
-  icefield export old.ice | icefield load new.ice - --create
+  icefield export orders.ice orders.tsv --null NA
+  icefield export old.ice --raw | icefield load new.ice - --create
 
-The columns are named key and value, as `load` expects them.";
+A table that `load` made of a file gives that file's columns back; another one, or with --raw, the
+columns key and value, as `load` expects them. The rows are in the table's own order. FILE appears
+when it is complete. Records that are damaged, or have other columns, are listed and left out.
+Exit status: 0 every record was written, 1 some were left out, 2 bad usage, 130 Ctrl-C";
 
 /// Writes a table as CSV or newline-delimited JSON
 #[derive(clap::Args, Debug)]
@@ -35,6 +43,11 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
     #[command(flatten)]
+    dialect: DialectArgs,
+    /// Write the columns key and value, also of a table that was loaded from other columns
+    #[arg(long)]
+    raw: bool,
+    #[command(flatten)]
     hex: HexArg,
     #[command(flatten)]
     json: JsonArgs,
@@ -48,94 +61,232 @@ pub fn run(args: &Args) -> Outcome {
             "--json -: the rows go to standard output already; name a FILE for them".to_owned(),
         ));
     }
-    with_output(&args.json, |out| {
-        let table = AnyTable::open_read_only(&args.table.table)?;
-        let types = Types::of(&table, args.hex);
-        let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
-        let sink: Box<dyn Write> = if to_stdout {
-            Box::new(io::stdout())
-        } else {
-            Box::new(File::create(&args.file).map_err(|error| Failure::io(&args.file, &error))?)
+    let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
+    let dialect = args.dialect.of(format, &args.file)?;
+    let path = args.table.table.as_path();
+    with_output(&args.json, &[path], |out| {
+        let table = AnyTable::open_read_only(path)?;
+        let columns = if args.raw { None } else { Columns::read(path)? };
+        let shape = Shape { types: Types::of(&table, args.hex), columns, format, dialect };
+        let reads: Vec<&Path> = [path].into_iter().chain(args.json.json.as_deref()).collect();
+        let sink = Destination::create(&args.file, &reads)?;
+        let interrupt = Interrupt::listen()?;
+        let mut export = Export {
+            sink: BufWriter::with_capacity(1 << 16, sink),
+            shape,
+            records: 0,
+            left_out: 0,
+            out,
         };
-        let mut sink = BufWriter::with_capacity(1 << 16, sink);
-        let records =
-            write_all(&table, &types, format, &mut sink).map_err(|failure| match failure {
-                WriteFailure::Table(error) => Failure::Table(error),
-                WriteFailure::Io(error) => Failure::io(&args.file, &error),
-            })?;
-        if !to_stdout {
-            out.say(format_args!("{}: {records} records", args.file.display()))?;
+        export.all(&table, &interrupt)?;
+        export.finish(args, to_stdout)
+    })
+}
+
+/// How records are written.
+struct Shape {
+    types: Types,
+    /// The columns that records are divided into; `None`: keys and values.
+    columns: Option<Columns>,
+    format: Format,
+    dialect: Dialect,
+}
+
+struct Export<'a> {
+    sink: BufWriter<Destination>,
+    shape: Shape,
+    records: u64,
+    left_out: u64,
+    out: &'a mut Output,
+}
+
+/// How many records that were left out are told one by one.
+const TOLD: u64 = 10;
+
+impl Export<'_> {
+    fn all(&mut self, table: &AnyTable, interrupt: &Interrupt) -> Result<(), Failure> {
+        let bar = progress::over_records("exporting", table.stats().len_estimate);
+        let header = self.shape.header();
+        self.write(&header)?;
+        let mut row = Vec::new();
+        let mut next = Some(Cursor::START);
+        while let Some(cursor) = next {
+            if interrupt.asked() {
+                return Err(Failure::Interrupted(
+                    "interrupted; no complete file was written".to_owned(),
+                ));
+            }
+            let page = table.scan(cursor, PAGE as usize)?;
+            for (key, value) in &page.records {
+                row.clear();
+                match self.shape.row(key, value, &mut row) {
+                    Ok(()) => {
+                        self.records += 1;
+                        self.write(&row)?;
+                    }
+                    Err(detail) => {
+                        self.leave_out(&AnyDamage { key: Some(key.clone()), detail })?;
+                    }
+                }
+            }
+            for damage in &page.damaged {
+                self.leave_out(damage)?;
+            }
+            bar.set_position(self.records);
+            next = page.next;
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.sink.write_all(bytes);
+        written.map_err(|error| Failure::io(self.sink.get_ref().name(), &error))
+    }
+
+    fn leave_out(&mut self, damage: &AnyDamage) -> Result<(), Failure> {
+        self.left_out += 1;
+        tell_damage(damage, &self.shape.types, self.left_out <= TOLD, self.out)
+    }
+
+    fn finish(self, args: &Args, to_stdout: bool) -> Outcome {
+        let Self { sink, records, left_out, out, .. } = self;
+        let name = sink.get_ref().name().to_owned();
+        let sink = sink.into_inner().map_err(|error| Failure::io(&name, error.error()))?;
+        sink.finish()?;
+        if left_out > TOLD {
+            warn(format_args!("... and {} more records", left_out - TOLD));
+        }
+        let but = if left_out == 0 { String::new() } else { format!(", {left_out} left out") };
+        if to_stdout && left_out > 0 {
+            warn(format_args!("{records} records written{but}"));
+        } else if !to_stdout {
+            out.say(format_args!("{}: {records} records{but}", shown_path(&args.file)))?;
         }
         out.line(
             Line::new()
                 .field("exported", &args.file.display().to_string())
-                .field("records", &records),
+                .field("records", &records)
+                .field("left_out", &left_out),
         )?;
-        Ok(true)
-    })
-}
-
-enum WriteFailure {
-    Table(icefield::Error),
-    Io(io::Error),
-}
-
-impl From<icefield::Error> for WriteFailure {
-    fn from(error: icefield::Error) -> Self {
-        Self::Table(error)
+        Ok(left_out == 0)
     }
 }
 
-impl From<io::Error> for WriteFailure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-fn write_all(
-    table: &AnyTable,
-    types: &Types,
-    format: Format,
-    sink: &mut impl Write,
-) -> Result<u64, WriteFailure> {
-    let bar = progress::over_records("exporting", table.stats().len_estimate);
-    if format == Format::Csv {
-        sink.write_all(b"key,value\n")?;
-    }
-    let mut records = 0;
-    let mut next = Some(Cursor::START);
-    while let Some(cursor) = next {
-        let page = table.scan(cursor, PAGE as usize)?;
-        match format {
-            Format::Csv => write_csv(&page, types, sink)?,
-            Format::Ndjson => write_ndjson(&page, types, sink)?,
+impl Shape {
+    fn header(&self) -> Vec<u8> {
+        let mut header = Vec::new();
+        if self.format == Format::Csv && self.dialect.header {
+            let names: Vec<&[u8]> = match &self.columns {
+                Some(columns) => columns.columns.iter().map(|name| name.as_bytes()).collect(),
+                None => vec![b"key", b"value"],
+            };
+            // Memory takes all that is written to it.
+            let _ = self.csv(&names, &mut header);
         }
-        records += page.records.len() as u64;
-        bar.set_position(records);
-        next = page.next;
+        header
     }
-    sink.flush()?;
-    bar.finish_and_clear();
-    Ok(records)
-}
 
-fn write_csv(page: &AnyPage, types: &Types, sink: &mut impl Write) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(sink);
-    for (key, value) in &page.records {
-        let row = [types.key.plain(key), types.value.plain(value)];
-        writer.write_record(row).map_err(|error| match error.into_kind() {
-            csv::ErrorKind::Io(error) => error,
-            other => io::Error::other(format!("{other:?}")),
-        })?;
+    /// Writes a record, or says why it has no such form.
+    fn row(&self, key: &[u8], value: &[u8], row: &mut Vec<u8>) -> Result<(), String> {
+        match (self.format, &self.columns) {
+            (Format::Csv, None) => {
+                self.csv(&[&self.types.key.text(key), &self.types.value.text(value)], row)
+            }
+            (Format::Csv, Some(columns)) => self.csv_columns(columns, key, value, row),
+            (Format::Ndjson, columns) => {
+                if !self.types.key.is_utf8(key) || !self.types.value.is_utf8(value) {
+                    return Err("bytes that are no UTF-8, which JSON has no form for; --hex, or CSV, has one".to_owned());
+                }
+                let line = match columns {
+                    Some(columns) => self.json_columns(columns, key, value)?,
+                    None => Line::new()
+                        .raw("key", &self.types.key.json(key))
+                        .raw("value", &self.types.value.json(value)),
+                };
+                row.extend_from_slice(line.end().as_bytes());
+                row.push(b'\n');
+                Ok(())
+            }
+        }
     }
-    writer.flush()
-}
 
-fn write_ndjson(page: &AnyPage, types: &Types, sink: &mut impl Write) -> io::Result<()> {
-    for (key, value) in &page.records {
-        let line =
-            Line::new().raw("key", &types.key.json(key)).raw("value", &types.value.json(value));
-        writeln!(sink, "{}", line.end())?;
+    fn csv(&self, fields: &[&[u8]], row: &mut Vec<u8>) -> Result<(), String> {
+        let mut builder = csv::WriterBuilder::new();
+        let mut writer = builder.delimiter(self.dialect.delimiter).from_writer(row);
+        let written = writer.write_record(fields).map_err(io_error);
+        written.and_then(|()| writer.flush()).map_err(|error: io::Error| error.to_string())
     }
-    Ok(())
+
+    fn csv_columns(
+        &self,
+        columns: &Columns,
+        key: &[u8],
+        value: &[u8],
+        row: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let members = self.members(columns, value)?;
+        if let Some(name) = members.keys().find(|name| !columns.columns.contains(name)) {
+            return Err(format!(
+                "it has a column `{}` that the table's file had not; --raw or --format ndjson takes it",
+                shown(name)
+            ));
+        }
+        let null = || self.dialect.null.clone().unwrap_or_default().into_bytes();
+        let (key, value) = (self.types.key.text(key), self.types.value.text(value));
+        let mut fields = Vec::with_capacity(columns.columns.len());
+        for name in &columns.columns {
+            fields.push(if Some(name) == columns.key.as_ref() {
+                key.to_vec()
+            } else if Some(name) == columns.value.as_ref() {
+                value.to_vec()
+            } else {
+                match members.get(name.as_str()) {
+                    None | Some(&"null") => null(),
+                    Some(raw) => match unquoted(raw) {
+                        None => raw.as_bytes().to_vec(),
+                        Some(text) => text.map_err(|error| error.to_string())?.into_bytes(),
+                    },
+                }
+            });
+        }
+        self.csv(&fields.iter().map(Vec::as_slice).collect::<Vec<_>>(), row)
+    }
+
+    fn json_columns(&self, columns: &Columns, key: &[u8], value: &[u8]) -> Result<Line, String> {
+        let mut members = self.members(columns, value)?;
+        let mut line = Line::new();
+        for name in &columns.columns {
+            if Some(name) == columns.key.as_ref() {
+                line = line.raw(name, &self.types.key.json(key));
+            } else if Some(name) == columns.value.as_ref() {
+                line = line.raw(name, &self.types.value.json(value));
+            } else if let Some(raw) = members.remove(name.as_str()) {
+                line = line.raw(name, raw);
+            }
+        }
+        // What the first row of the file did not have.
+        let mut others: Vec<_> = members.into_iter().collect();
+        others.sort_unstable();
+        Ok(others.into_iter().fold(line, |line, (name, raw)| line.raw(&name, raw)))
+    }
+
+    /// The members of a value that is an object of columns; none where the value is a column itself.
+    fn members<'a>(
+        &self,
+        columns: &Columns,
+        value: &'a [u8],
+    ) -> Result<HashMap<String, &'a str>, String> {
+        if columns.value.is_some() {
+            return Ok(HashMap::new());
+        }
+        match serde_json::from_slice::<Members<'_>>(value) {
+            Ok(Members(members)) => {
+                Ok(members.into_iter().map(|(name, raw)| (name, raw.get())).collect())
+            }
+            Err(_) => {
+                Err("its value is no JSON object of the table's columns; --raw takes it".to_owned())
+            }
+        }
+    }
 }

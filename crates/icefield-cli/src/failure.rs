@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use icefield::Error;
 
+use crate::terminal::shown_path;
+
 /// What a command returns: `Ok(true)` when all is well, `Ok(false)` when it found (and has reported) a problem.
 pub type Outcome = Result<bool, Failure>;
 
@@ -29,7 +31,7 @@ pub enum Failure {
 impl Failure {
     /// Wraps what the system answered about `path`; a path that leads nowhere is the command line's fault.
     pub fn io(path: &Path, source: &io::Error) -> Self {
-        let path = path.display();
+        let path = shown_path(path);
         match source.kind() {
             io::ErrorKind::BrokenPipe => Self::BrokenPipe,
             io::ErrorKind::NotFound => Self::Usage(format!("{path}: no such file or directory")),

@@ -1,9 +1,10 @@
 //! Guesses the types of a table from the first rows that go into it.
 
 use crate::rows::Row;
+use crate::text::TextType;
 
-/// The narrowest of a few types that every key, and every value, of the sample fits: integers, then (values only)
-/// numbers and booleans, else text.
+/// The narrowest of a few types that every key, and every value, of the sample fits and comes back from as it was:
+/// integers, then (values only) numbers and booleans, else text.
 pub fn types(sample: &[&Row]) -> (&'static str, &'static str) {
     let keys = || sample.iter().map(|row| row.key.as_slice());
     let values = || sample.iter().map(|row| row.value.as_slice());
@@ -17,28 +18,19 @@ pub fn types(sample: &[&Row]) -> (&'static str, &'static str) {
 
 fn integer<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static str> {
     // `007` and `+7` are names made of digits: as integers they would come back changed.
-    let all = |fits: fn(&str) -> bool| {
-        non_empty(texts.clone()) && texts.clone().all(|text| utf8(text).is_some_and(fits))
-    };
-    if all(|text| text.parse::<u64>().is_ok_and(|value| value.to_string() == text)) {
-        return Some("u64");
-    }
-    all(|text| text.parse::<i64>().is_ok_and(|value| value.to_string() == text)).then_some("i64")
+    ["u64", "i64"].into_iter().find(|name| fits(name, texts.clone()))
 }
 
 fn number<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static str> {
-    let fits = |text: &str| {
-        let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
-        // Words such as `inf`, and names made of digits such as `007`, are text.
-        let starts_as_number = match digits {
-            [b'0', second, ..] => !second.is_ascii_digit(),
-            [first, ..] => first.is_ascii_digit() || *first == b'.',
-            [] => false,
-        };
-        starts_as_number && text.parse::<f64>().is_ok()
-    };
-    (non_empty(texts.clone()) && texts.clone().all(|text| utf8(text).is_some_and(fits)))
-        .then_some("f64")
+    // Words such as `inf` are text.
+    let is_number = |text: &[u8]| text.iter().all(|byte| b"0123456789.-e".contains(byte));
+    (texts.clone().all(is_number) && fits("f64", texts)).then_some("f64")
+}
+
+/// Whether there are texts, and each comes back from the type as it was.
+fn fits<'a>(name: &str, texts: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
+    let text_type = TextType::new(name, false);
+    non_empty(texts.clone()) && texts.into_iter().all(|text| text_type.parse_exactly(text).is_ok())
 }
 
 fn boolean<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static str> {
@@ -48,10 +40,6 @@ fn boolean<'a>(texts: impl Iterator<Item = &'a [u8]> + Clone) -> Option<&'static
 
 fn non_empty<'a>(mut texts: impl Iterator<Item = &'a [u8]>) -> bool {
     texts.next().is_some()
-}
-
-fn utf8(text: &[u8]) -> Option<&str> {
-    std::str::from_utf8(text).ok()
 }
 
 #[cfg(test)]
@@ -71,7 +59,10 @@ mod tests {
     #[test]
     fn the_narrowest_type_wins() {
         assert_eq!(inferred(&[("1", "2"), ("3", "4")]), ("u64", "u64"));
-        assert_eq!(inferred(&[("1", "2"), ("-3", "4.50")]), ("i64", "f64"));
+        assert_eq!(inferred(&[("1", "2.0"), ("-3", "4.5")]), ("i64", "f64"));
+        for changed in ["4.50", "10", "1e400", "12345678901234567890123", ".5"] {
+            assert_eq!(inferred(&[("1", "2.5"), ("-3", changed)]), ("i64", "str"), "{changed}");
+        }
         assert_eq!(inferred(&[("1", "true"), ("x", "false")]), ("str", "bool"));
         assert_eq!(inferred(&[("007", "nan"), ("1", "2")]), ("str", "str"));
         assert_eq!(inferred(&[("1.5", "00.5")]), ("str", "str"));

@@ -1,13 +1,14 @@
 //! What commands print: words for people, or one JSON object a line for programs.
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::destination::{Destination, refuse_reads};
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{shown_json, shown_lines};
 
 /// The option that every command has.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -27,51 +28,79 @@ impl JsonArgs {
 
 /// Where a command's results go.
 pub struct Output {
-    text: Option<Box<dyn Write>>,
-    json: Option<(PathBuf, Box<dyn Write>)>,
+    stdout: Box<dyn Write>,
+    json: Json,
+}
+
+/// Where JSON lines go.
+enum Json {
+    Nowhere,
+    /// To standard output, where no text for people goes then.
+    Stdout,
+    File(BufWriter<Destination>),
 }
 
 impl Output {
-    fn new(args: &JsonArgs) -> Result<Self, Failure> {
-        let json: Option<(PathBuf, Box<dyn Write>)> = match &args.json {
-            None => None,
-            Some(_) if args.takes_stdout() => Some((PathBuf::from("output"), stdout())),
-            Some(path) => {
-                let file = File::create(path).map_err(|error| Failure::io(path, &error))?;
-                Some((path.clone(), Box::new(BufWriter::new(file))))
-            }
+    fn new(args: &JsonArgs, reads: &[&Path]) -> Result<Self, Failure> {
+        refuse_reads(Path::new("-"), reads)?;
+        let json = match &args.json {
+            None => Json::Nowhere,
+            Some(_) if args.takes_stdout() => Json::Stdout,
+            Some(path) => Json::File(BufWriter::new(Destination::create(path, reads)?)),
         };
-        Ok(Self { text: (!args.takes_stdout()).then(stdout), json })
+        Ok(Self { stdout: stdout(), json })
     }
 
-    /// Prints a line for people, unless standard output is for JSON.
-    pub fn say(&mut self, line: impl Display) -> Result<(), Failure> {
-        match &mut self.text {
-            Some(text) => Ok(writeln!(text, "{line}")?),
-            None => Ok(()),
+    /// Prints lines for people, unless standard output is for JSON. Control characters are escaped.
+    pub fn say(&mut self, lines: impl Display) -> Result<(), Failure> {
+        match self.json {
+            Json::Stdout => Ok(()),
+            _ => Ok(writeln!(self.stdout, "{}", shown_lines(&lines.to_string()))?),
         }
+    }
+
+    /// Prints a value as it is, where a program may read it; on a terminal as [`Output::say`].
+    pub fn say_exactly(&mut self, value: &[u8]) -> Result<(), Failure> {
+        match self.json {
+            Json::Stdout => return Ok(()),
+            _ if io::stdout().is_terminal() => {
+                return self.say(String::from_utf8_lossy(value));
+            }
+            _ => self.stdout.write_all(value)?,
+        }
+        Ok(self.stdout.write_all(b"\n")?)
     }
 
     /// Whether JSON lines are wanted: making them may cost something.
     pub fn wants_json(&self) -> bool {
-        self.json.is_some()
+        !matches!(self.json, Json::Nowhere)
     }
 
     /// Writes a JSON line, if they are wanted.
     pub fn line(&mut self, line: Line) -> Result<(), Failure> {
-        let Some((path, json)) = &mut self.json else { return Ok(()) };
-        writeln!(json, "{}", line.end()).map_err(|error| Failure::io(path, &error))
+        let line = line.end();
+        let line = shown_json(&line);
+        match &mut self.json {
+            Json::Nowhere => Ok(()),
+            Json::Stdout => Ok(writeln!(self.stdout, "{line}")?),
+            Json::File(file) => {
+                writeln!(file, "{line}").map_err(|error| Failure::io(file.get_ref().name(), &error))
+            }
+        }
     }
 
     /// Brings everything printed so far to its reader.
     pub fn flush(&mut self) -> Result<(), Failure> {
-        if let Some(text) = &mut self.text {
-            text.flush()?;
-        }
-        match &mut self.json {
-            Some((path, json)) => json.flush().map_err(|error| Failure::io(path, &error)),
-            None => Ok(()),
-        }
+        Ok(self.stdout.flush()?)
+    }
+
+    /// Ends the output; a file of JSON lines gets its name.
+    fn finish(mut self) -> Result<(), Failure> {
+        self.flush()?;
+        let Json::File(file) = self.json else { return Ok(()) };
+        let name = file.get_ref().name().to_owned();
+        let file = file.into_inner().map_err(|error| Failure::io(&name, error.error()))?;
+        file.finish()
     }
 }
 
@@ -85,22 +114,31 @@ fn stdout() -> Box<dyn Write> {
     }
 }
 
-/// Runs a command with its output; a failure becomes a JSON line too.
-pub fn with_output(args: &JsonArgs, command: impl FnOnce(&mut Output) -> Outcome) -> Outcome {
-    let mut out = Output::new(args)?;
+/// Runs a command with its output; a failure becomes a JSON line too. No output may be one of the files and tables that
+/// the command reads.
+pub fn with_output(
+    args: &JsonArgs,
+    reads: &[&Path],
+    command: impl FnOnce(&mut Output) -> Outcome,
+) -> Outcome {
+    let mut out = Output::new(args, reads)?;
     let outcome = command(&mut out);
-    match &outcome {
-        Ok(_) | Err(Failure::BrokenPipe) => {}
-        // The failure itself is what the user must see, whatever happens to its JSON line.
-        Err(failure) => drop(out.line(Line::new().field("error", &failure.to_string()))),
+    match outcome {
+        // The output is not complete, so a file of it gets no name.
+        Err(Failure::BrokenPipe) => outcome,
+        Ok(_) => out.finish().and(outcome),
+        Err(failure) => {
+            // The failure itself is what the user must see, whatever happens to its JSON line.
+            let line = out.line(Line::new().field("error", &failure.to_string()));
+            drop(line.and_then(|()| out.finish()));
+            Err(failure)
+        }
     }
-    out.flush()?;
-    outcome
 }
 
 /// Tells the user something on standard error; nothing can be done when even that is closed.
 pub fn warn(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", shown_lines(&line.to_string()));
 }
 
 /// A JSON object in the making.

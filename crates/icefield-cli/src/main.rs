@@ -1,8 +1,11 @@
 //! The command `icefield`: its subcommands and exit status. Each subcommand is a module.
 
 mod bench;
+mod columns;
 mod copies;
 mod create;
+mod destination;
+mod documents;
 mod export;
 mod failure;
 mod infer;
@@ -17,15 +20,17 @@ mod rows;
 mod scan;
 mod shrink;
 mod table;
+mod terminal;
 mod text;
 mod torture;
 mod tour;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, Outcome};
+use terminal::{acts, shown};
 
 /// Peers allocate; Icefield's tables in memory map their own huge pages.
 #[cfg(feature = "peers")]
@@ -69,21 +74,44 @@ enum Command {
     #[command(after_help = bench::EXAMPLES)]
     Bench(Box<icefield_bench::Args>),
     Torture(torture::Args),
+    Completions(documents::CompletionsArgs),
+    Man(documents::ManArgs),
     #[command(name = tour::CHILD, hide = true)]
     TourChild(tour::ChildArgs),
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse().command) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refusal) => return refuse(&refusal),
+    };
+    match run(&cli.command) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(failure) => {
             if !matches!(failure, Failure::BrokenPipe) {
-                json::warn(format_args!("icefield: {failure}"));
+                json::warn(format_args!("icefield: {}", shown(&failure.to_string())));
             }
             failure.status()
         }
     }
+}
+
+/// Prints what clap has to say: help, or a refusal that repeats arguments, as they are unless a terminal would act on
+/// them.
+fn refuse(refusal: &clap::Error) -> ExitCode {
+    if refusal.use_stderr() && std::env::args_os().any(|arg| arg.to_string_lossy().contains(acts)) {
+        json::warn(refusal.render().to_string().trim_end());
+    } else {
+        // Nothing can be done when its reader has gone.
+        let _ = refusal.print();
+    }
+    ExitCode::from(u8::try_from(refusal.exit_code()).unwrap_or(2))
+}
+
+/// The whole command line, for what is made of it.
+fn command_line() -> clap::Command {
+    Cli::command()
 }
 
 fn run(command: &Command) -> Outcome {
@@ -104,6 +132,8 @@ fn run(command: &Command) -> Outcome {
         Command::Join(args) => join::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Torture(args) => torture::run(args),
+        Command::Completions(args) => documents::completions(args),
+        Command::Man(args) => documents::man(args),
         Command::TourChild(args) => tour::child(args),
     }
 }

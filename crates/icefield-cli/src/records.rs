@@ -1,9 +1,15 @@
 //! `icefield get`, `put` and `del`: single records.
 
-use icefield::AnyTable;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
-use crate::failure::Outcome;
-use crate::json::{JsonArgs, Line, warn, with_output};
+use icefield::{AnyTable, Error};
+
+use crate::failure::{Failure, Outcome};
+use crate::json::{JsonArgs, Line, Output, warn, with_output};
+use crate::rows::{self, BadRow, Input};
 use crate::table::{HexArg, KeepingArg, TableArg, Types, argument};
 
 /// Examples for `get --help`.
@@ -13,14 +19,15 @@ Examples:
   icefield get orders.ice 7 8 9 --json -
   icefield get blobs.ice 0xdeadbeef --hex
 
-With one key only its value is printed; with several, each key, a tab and its value.
-Exit status: 0 all found, 1 a key is absent, 2 bad usage";
+With one key only its value is printed, as it is; with several, each key, a tab and its value on a
+line, as `icefield scan` shows them.
+Exit status: 0 all found, 1 a key is absent or its record damaged, 2 bad usage";
 
 /// Examples for `put --help`.
 pub const PUT_EXAMPLES: &str = "\
 Examples:
   icefield put orders.ice 7 seven
-  icefield put blobs.ice 7 0xdeadbeef
+  icefield put blobs.ice 7 0xdeadbeef --hex
   icefield put scores.ice -- -7 -0.5";
 
 /// Examples for `del --help`.
@@ -28,8 +35,11 @@ pub const DEL_EXAMPLES: &str = "\
 Examples:
   icefield del orders.ice 7
   icefield del orders.ice 7 8 9
+  icefield del orders.ice --from cancelled.txt
+  grep -l spam mails/* | icefield del mails.ice --from -
 
-A key that is absent is told, and no problem: exit status 0";
+--from takes one key a line, every 1024 of them durable at once; it may be in gzip or zstd. A key that is
+absent is told, and no problem: exit status 0. A line that is no key is told and left out: exit status 1";
 
 /// Prints the values of keys
 #[derive(clap::Args, Debug)]
@@ -73,8 +83,11 @@ pub struct DelArgs {
     #[command(flatten)]
     table: TableArg,
     /// The keys, as text of the table's key type
-    #[arg(value_name = "KEY", required = true, allow_negative_numbers = true)]
+    #[arg(value_name = "KEY", required_unless_present = "from", allow_negative_numbers = true)]
     keys: Vec<String>,
+    /// Read the keys from a file, one a line; `-` is standard input
+    #[arg(long, value_name = "FILE|-", conflicts_with = "keys")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     keeping: KeepingArg,
     #[command(flatten)]
@@ -85,35 +98,48 @@ pub struct DelArgs {
 
 /// Runs `get`.
 pub fn get(args: &GetArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let table = AnyTable::open_read_only(&args.table.table)?;
         let types = Types::of(&table, args.hex);
         let keys = types.keys(&args.keys)?;
-        let found = table.get_batch(&slices(&keys))?;
-        for (key, value) in keys.iter().zip(&found) {
-            let line =
-                Line::new().raw("key", &types.key.json(key)).field("found", &value.is_some());
-            match value {
-                Some(value) if keys.len() == 1 => out.say(types.value.plain(value))?,
-                Some(value) => out.say(format_args!(
-                    "{}\t{}",
-                    types.key.listed(key),
-                    types.value.listed(value)
-                ))?,
-                None => warn(format_args!("{}: absent", types.key.listed(key))),
-            }
-            out.line(match value {
-                Some(value) => line.raw("value", &types.value.json(value)),
-                None => line,
-            })?;
+        let found = match table.get_batch(&slices(&keys)) {
+            Ok(found) => found.into_iter().map(Ok).collect(),
+            // One damaged record is no reason to keep the others back.
+            Err(Error::Corrupt { .. }) => keys.iter().map(|key| table.get(key)).collect(),
+            Err(error) => return Err(error.into()),
+        };
+        let found: Vec<icefield::Result<Option<Vec<u8>>>> = found;
+        let mut all_found = true;
+        for (key, value) in keys.iter().zip(found) {
+            let line = Line::new().raw("key", &types.key.json(key));
+            let listed = types.key.listed(key);
+            all_found &= matches!(value, Ok(Some(_)));
+            let line = match &value {
+                Ok(Some(value)) => {
+                    match keys.len() {
+                        1 => out.say_exactly(&types.value.text(value))?,
+                        _ => out.say(format_args!("{listed}\t{}", types.value.listed(value)))?,
+                    }
+                    line.field("found", &true).raw("value", &types.value.json(value))
+                }
+                Ok(None) => {
+                    warn(format_args!("{listed}: absent"));
+                    line.field("found", &false)
+                }
+                Err(error) => {
+                    warn(format_args!("{listed}: damaged: {error}"));
+                    line.field("found", &true).field("damaged", &error.to_string())
+                }
+            };
+            out.line(line)?;
         }
-        Ok(found.iter().all(Option::is_some))
+        Ok(all_found)
     })
 }
 
 /// Runs `put`.
 pub fn put(args: &PutArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let table = args.table.open(args.keeping.durability)?;
         let types = Types::of(&table, args.hex);
         let key = argument("KEY", &types.key, &args.key)?;
@@ -129,24 +155,151 @@ pub fn put(args: &PutArgs) -> Outcome {
     })
 }
 
+/// Keys of a file that are removed at once.
+const BATCH: usize = 1024;
+/// Lines of a file that are told one by one, those of absent keys and those that are none.
+const TOLD: u64 = 10;
+
 /// Runs `del`.
 pub fn del(args: &DelArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    let reads = [Some(args.table.table.as_path()), args.from.as_deref()];
+    let reads: Vec<&Path> = reads.into_iter().flatten().collect();
+    with_output(&args.json, &reads, |out| {
         let table = args.table.open(args.keeping.durability)?;
         let types = Types::of(&table, args.hex);
-        let keys = types.keys(&args.keys)?;
-        let removed = table.remove_batch(&slices(&keys))?;
-        for (key, value) in keys.iter().zip(&removed) {
-            if value.is_none() {
-                warn(format_args!("{}: absent", types.key.listed(key)));
+        let mut del = Del { table, types, removed: 0, absent: 0, told: u64::MAX, out };
+        let mut malformed = 0;
+        match &args.from {
+            None => {
+                let keys = del.types.keys(&args.keys)?;
+                del.keys(&keys)?;
             }
-            out.line(
-                Line::new().raw("key", &types.key.json(key)).field("removed", &value.is_some()),
-            )?;
+            Some(file) => {
+                del.told = TOLD;
+                malformed = del.lines(KeyLines::open(file)?)?;
+            }
         }
-        out.say(format_args!("removed {}", removed.iter().flatten().count()))?;
-        Ok(true)
+        let Del { removed, absent, told, out, .. } = del;
+        if absent > told {
+            warn(format_args!("... and {} more absent keys", absent - told));
+        }
+        if malformed > TOLD {
+            warn(format_args!("... and {} more malformed lines", malformed - TOLD));
+        }
+        out.say(format_args!("removed {removed}"))?;
+        Ok(malformed == 0)
     })
+}
+
+struct Del<'a> {
+    table: AnyTable,
+    types: Types,
+    removed: u64,
+    absent: u64,
+    /// Absent keys that are told one by one.
+    told: u64,
+    out: &'a mut Output,
+}
+
+impl Del<'_> {
+    /// Removes keys, all of them durably.
+    fn keys(&mut self, keys: &[Vec<u8>]) -> Result<(), Failure> {
+        // Asked before: the removed value of a damaged record cannot be given, and each key is removed once. No other
+        // process changes the table meanwhile.
+        let mut seen = HashSet::new();
+        let mut present = Vec::with_capacity(keys.len());
+        for key in keys {
+            present.push(seen.insert(key) && self.table.contains(key)?);
+        }
+        match self.table.remove_batch(&slices(keys)) {
+            Ok(_) => {}
+            Err(error @ Error::Corrupt { .. }) => {
+                for key in keys {
+                    if self.table.contains(key)? {
+                        return Err(error.into());
+                    }
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        for (key, present) in keys.iter().zip(present) {
+            if present {
+                self.removed += 1;
+            } else {
+                self.absent += 1;
+                if self.absent <= self.told {
+                    warn(format_args!("{}: absent", self.types.key.listed(key)));
+                }
+            }
+            let line = Line::new().raw("key", &self.types.key.json(key));
+            self.out.line(line.field("removed", &present))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the keys of a file; how many of its lines were none.
+    fn lines(&mut self, mut lines: KeyLines) -> Result<u64, Failure> {
+        let (mut keys, mut malformed) = (Vec::new(), 0);
+        while let Some(line) = lines.next()? {
+            let key = line.and_then(|text| {
+                let key = self.types.key.parse(&text);
+                key.map_err(|reason| BadRow { line: lines.number, reason })
+            });
+            match key {
+                Ok(key) => keys.push(key),
+                Err(bad) => {
+                    malformed += 1;
+                    if malformed <= TOLD {
+                        warn(&bad);
+                    }
+                    let line = Line::new().field("line", &bad.line);
+                    self.out.line(line.field("rejected", &bad.reason))?;
+                }
+            }
+            if keys.len() >= BATCH {
+                self.keys(&std::mem::take(&mut keys))?;
+            }
+        }
+        self.keys(&keys)?;
+        Ok(malformed)
+    }
+}
+
+/// Keys, one a line.
+struct KeyLines {
+    input: BufReader<Input>,
+    number: u64,
+}
+
+/// The longest line: a key as long as tables take it (16 MiB), each byte as two digits, has room.
+const LONGEST_KEY_BYTES: u64 = 33 << 20;
+
+impl KeyLines {
+    fn open(file: &Path) -> Result<Self, Failure> {
+        let input: Input = match file == Path::new("-") {
+            true => Box::new(io::stdin()),
+            false => Box::new(File::open(file).map_err(|error| Failure::io(file, &error))?),
+        };
+        Ok(Self { input: BufReader::new(rows::text(input)?), number: 0 })
+    }
+
+    /// The next line, without its end; `None` after the last one.
+    fn next(&mut self) -> Result<Option<Result<Vec<u8>, BadRow>>, Failure> {
+        let fault = |error: io::Error| Failure::Problem(format!("the input: {error}"));
+        let mut line = Vec::new();
+        let read = self.input.by_ref().take(LONGEST_KEY_BYTES).read_until(b'\n', &mut line);
+        if read.map_err(fault)? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if line.len() as u64 == LONGEST_KEY_BYTES && !line.ends_with(b"\n") {
+            self.input.skip_until(b'\n').map_err(fault)?;
+            let reason = format!("more than {LONGEST_KEY_BYTES} bytes in a line");
+            return Ok(Some(Err(BadRow { line: self.number, reason })));
+        }
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        Ok(Some(Ok(text.strip_suffix(b"\r").unwrap_or(text).to_vec())))
+    }
 }
 
 fn slices(keys: &[Vec<u8>]) -> Vec<&[u8]> {

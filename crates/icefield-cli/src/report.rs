@@ -8,6 +8,7 @@ use crate::join::inspect;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
 use crate::table::{TableArg, describe};
+use crate::terminal::{shown, shown_path};
 
 /// Examples for `stat --help`.
 pub const STAT_EXAMPLES: &str = "\
@@ -45,7 +46,7 @@ pub struct CheckArgs {
 
 /// Runs `stat`.
 pub fn stat(args: &StatArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         if let Some(index) = inspect::open(&args.table.table)? {
             return inspect::stat(&args.table.table, &*index, out);
         }
@@ -54,7 +55,7 @@ pub fn stat(args: &StatArgs) -> Outcome {
         let stats = table.stats();
         let durability = stats.durability.unwrap_or_default();
         let closed = if recovery.was_clean { "properly" } else { "by a crash; recovered" };
-        out.say(format_args!("table         {}", table.path().display()))?;
+        out.say(format_args!("table         {}", shown_path(table.path())))?;
         out.say(format_args!("types         {}", describe(&table)))?;
         out.say(format_args!("durability    {durability}"))?;
         out.say(format_args!("records       {records}"))?;
@@ -98,7 +99,7 @@ pub fn stat(args: &StatArgs) -> Outcome {
 
 /// Runs `check`.
 pub fn check(args: &CheckArgs) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let sign = progress::waiting("checking");
         let index = inspect::open(&args.table.table)?;
         let report = match &index {
@@ -108,7 +109,7 @@ pub fn check(args: &CheckArgs) -> Outcome {
         sign.finish_and_clear();
         let report = report?;
         for fault in &report.faults {
-            out.say(format_args!("fault: {fault}"))?;
+            out.say(format_args!("fault: {}", shown(fault)))?;
         }
         if report.leaked > 0 {
             out.say(format_args!("fault: {} blocks belong to nobody", report.leaked))?;
@@ -120,7 +121,7 @@ pub fn check(args: &CheckArgs) -> Outcome {
         };
         out.say(format_args!(
             "{}: {} records, {verdict}",
-            args.table.table.display(),
+            shown_path(&args.table.table),
             report.records
         ))?;
         let line = Line::new()

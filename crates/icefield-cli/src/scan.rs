@@ -1,9 +1,9 @@
 //! `icefield scan`: a table's records, page by page.
 
-use icefield::{AnyPage, AnyTable, Cursor};
+use icefield::{AnyDamage, AnyPage, AnyTable, Cursor};
 
 use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, Line, Output, with_output};
+use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::table::{HexArg, TableArg, Types};
 
 /// Examples for `--help`.
@@ -16,7 +16,9 @@ Examples:
 
 Each line is a key, a tab and a value. When more records follow, the last line of standard error
 (with --json, the last object) has the cursor to go on from. A page ends where a bucket ends, so it
-may hold a few records more than asked for.";
+may hold a few records more than asked for. Text with control characters is shown as a JSON string,
+bytes that are no such text as hexadecimal digits after 0x; --json and `icefield export` are exact.
+Exit status: 0 done, 1 there are damaged records, which standard error lists by key, 2 bad usage";
 
 /// Lists records, in the table's own order
 #[derive(clap::Args, Debug)]
@@ -41,26 +43,53 @@ pub const PAGE: u64 = 1024;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let table = AnyTable::open_read_only(&args.table.table)?;
         let types = Types::of(&table, args.hex);
         let mut left = args.limit.unwrap_or(u64::MAX);
         let mut next = Some(Cursor(args.cursor));
+        let mut damaged = 0;
         while let Some(cursor) = next
             && left > 0
         {
             let page = table.scan(cursor, left.min(PAGE) as usize)?;
             print(&page, &types, out)?;
+            for damage in &page.damaged {
+                tell_damage(damage, &types, true, out)?;
+            }
+            damaged += page.damaged.len();
             left = left.saturating_sub(page.records.len() as u64);
             next = page.next;
         }
         if let Some(Cursor(cursor)) = next {
             out.flush()?;
-            crate::json::warn(format_args!("more: --cursor {cursor}"));
+            warn(format_args!("more: --cursor {cursor}"));
             out.line(Line::new().field("next_cursor", &cursor))?;
         }
-        Ok(true)
+        Ok(damaged == 0)
     })
+}
+
+/// Tells of a record that cannot be given, to people if `aloud`.
+pub fn tell_damage(
+    damage: &AnyDamage,
+    types: &Types,
+    aloud: bool,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let AnyDamage { key, detail } = damage;
+    if aloud {
+        out.flush()?;
+        match key {
+            Some(key) => warn(format_args!("record {}: {detail}", types.key.listed(key))),
+            None => warn(format_args!("a record: {detail}")),
+        }
+    }
+    let line = match key {
+        Some(key) => Line::new().raw("key", &types.key.json(key)),
+        None => Line::new().raw("key", "null"),
+    };
+    out.line(line.field("damaged", detail))
 }
 
 fn print(page: &AnyPage, types: &Types, out: &mut Output) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use crate::failure::Outcome;
 use crate::json::{JsonArgs, Line, with_output};
 use crate::progress;
 use crate::table::{KeepingArg, TableArg};
+use crate::terminal::shown_path;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -35,7 +36,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table], |out| {
         let table = args.table.open(args.keeping.durability)?;
         let path = table.path().to_owned();
         let before = space(&path)?;
@@ -45,10 +46,10 @@ pub fn run(args: &Args) -> Outcome {
         drop(table);
         sign.finish_and_clear();
         shrunk?;
-        let (after, path) = (space(&path)?, path.display().to_string());
-        out.say(format_args!("{path}: {after} bytes, {before} before"))?;
+        let after = space(&path)?;
+        out.say(format_args!("{}: {after} bytes, {before} before", shown_path(&path)))?;
         let line = Line::new()
-            .field("shrunk", &path)
+            .field("shrunk", &path.display().to_string())
             .field("bytes", &after)
             .field("bytes_before", &before);
         out.line(line)?;

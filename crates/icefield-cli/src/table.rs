@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
 
 use crate::failure::Failure;
+use crate::terminal::shown;
 use crate::text::TextType;
 
 /// The argument that names the table.
@@ -60,7 +61,7 @@ impl TableArg {
 /// The option for bytes as hexadecimal digits.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct HexArg {
-    /// Read and write `bytes` as hexadecimal digits; without it they are text, or hexadecimal digits after `0x`
+    /// Read and write `bytes` as hexadecimal digits, with or without `0x`; without it they are what they are
     #[arg(long)]
     pub hex: bool,
 }
@@ -72,6 +73,10 @@ pub struct Types {
     pub key: TextType,
     /// The values.
     pub value: TextType,
+    /// Whether the text of each key that is read must come back as it is.
+    pub exact_keys: bool,
+    /// The same of values.
+    pub exact_values: bool,
 }
 
 impl Types {
@@ -80,6 +85,8 @@ impl Types {
         Self {
             key: TextType::new(table.key_type(), hex.hex),
             value: TextType::new(table.value_type(), hex.hex),
+            exact_keys: false,
+            exact_values: false,
         }
     }
 
@@ -96,5 +103,6 @@ pub fn argument(name: &str, text_type: &TextType, text: &str) -> Result<Vec<u8>,
 
 /// The design and types of a table in one word.
 pub fn describe(table: &AnyTable) -> String {
-    format!("{}<{}, {}>", table.design(), table.key_type(), table.value_type())
+    let (key, value) = (shown(table.key_type()), shown(table.value_type()));
+    format!("{}<{key}, {value}>", table.design())
 }

@@ -1,13 +1,15 @@
 //! Keys and values between text and the bytes that [`icefield::AnyTable`] takes.
 //!
-//! Text that [`TextType::plain`] writes is read back by [`TextType::parse`] as the same bytes; so a table that was
-//! exported and loaded again is the same table.
+//! What [`TextType::text`] writes is read back by [`TextType::parse`] as the same bytes; so a table that was exported and
+//! loaded again is the same table. `bytes` are what they are, any bytes; with `--hex` hexadecimal digits.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::str::FromStr;
 
 use crate::json::quoted;
+use crate::terminal::{acts, shown_json};
 
 /// The types that the command line can name.
 pub const TYPES: &str = "u8 u16 u32 u64 u128 i8 i16 i32 i64 f32 f64 bool char bytes str [u8; N] with N in 1..=8, 16, 32, 64";
@@ -88,6 +90,22 @@ impl TextType {
         matches!(self.kind, Kind::Bytes | Kind::Str) && !self.hex
     }
 
+    /// Whether a value has a text in UTF-8.
+    pub fn is_utf8(&self, bytes: &[u8]) -> bool {
+        self.kind != Kind::Bytes || self.hex || std::str::from_utf8(bytes).is_ok()
+    }
+
+    /// [`TextType::parse`], of a text that must come back as it is.
+    pub fn parse_exactly(&self, text: &[u8]) -> Result<Vec<u8>, String> {
+        let bytes = self.parse(text)?;
+        if self.takes_any_text() || *self.text(&bytes) == *text {
+            return Ok(bytes);
+        }
+        let (text, back) = (shortened(text), shortened(&self.text(&bytes)));
+        let name = &self.name;
+        Err(format!("`{text}` would come back as `{back}` of the guessed type {name}"))
+    }
+
     /// Reads a value, or says what was expected.
     pub fn parse(&self, text: &[u8]) -> Result<Vec<u8>, String> {
         let bytes = match self.kind {
@@ -100,13 +118,22 @@ impl TextType {
             Kind::I16 => int::<i16>(text).map(|v| v.to_le_bytes().to_vec()),
             Kind::I32 => int::<i32>(text).map(|v| v.to_le_bytes().to_vec()),
             Kind::I64 => int::<i64>(text).map(|v| v.to_le_bytes().to_vec()),
-            Kind::F32 => number::<f32>(text).map(|v| v.to_le_bytes().to_vec()),
-            Kind::F64 => number::<f64>(text).map(|v| v.to_le_bytes().to_vec()),
+            Kind::F32 => {
+                let finite =
+                    number::<f32>(text).filter(|v| !v.is_infinite() || names_infinity(text));
+                finite.map(|v| v.to_le_bytes().to_vec())
+            }
+            Kind::F64 => {
+                let finite =
+                    number::<f64>(text).filter(|v| !v.is_infinite() || names_infinity(text));
+                finite.map(|v| v.to_le_bytes().to_vec())
+            }
             Kind::Bool => number::<bool>(text).map(|v| vec![u8::from(v)]),
             Kind::Char => one_char(text).map(|v| u32::from(v).to_le_bytes().to_vec()),
             Kind::Str => std::str::from_utf8(text).ok().map(|v| v.as_bytes().to_vec()),
-            Kind::Bytes => self.bytes(text),
-            Kind::Array(len) => self.bytes(text).filter(|bytes| bytes.len() == len),
+            Kind::Bytes if self.hex => from_hex(text.strip_prefix(b"0x").unwrap_or(text)),
+            Kind::Bytes => Some(text.to_vec()),
+            Kind::Array(len) => self.array(text, len).filter(|bytes| bytes.len() == len),
         };
         bytes.ok_or_else(|| {
             format!("`{}` is no {}: {}", shortened(text), self.name, self.expected())
@@ -125,12 +152,16 @@ impl TextType {
             Kind::I16 => range::<i16>(i16::MIN, i16::MAX),
             Kind::I32 => range::<i32>(i32::MIN, i32::MAX),
             Kind::I64 => range::<i64>(i64::MIN, i64::MAX),
-            Kind::F32 | Kind::F64 => "expected a number such as 1.5, -2e9, inf or NaN".to_owned(),
+            Kind::F32 => {
+                format!("expected a number such as 1.5, -2e9, inf or NaN, at most {:e}", f32::MAX)
+            }
+            Kind::F64 => {
+                format!("expected a number such as 1.5, -2e9, inf or NaN, at most {:e}", f64::MAX)
+            }
             Kind::Bool => "expected true or false".to_owned(),
             Kind::Char => "expected one character".to_owned(),
             Kind::Str => "expected UTF-8 text".to_owned(),
-            Kind::Bytes if self.hex => "expected pairs of hexadecimal digits".to_owned(),
-            Kind::Bytes => "expected pairs of hexadecimal digits after 0x".to_owned(),
+            Kind::Bytes => "expected pairs of hexadecimal digits (--hex)".to_owned(),
             Kind::Array(len) => {
                 format!(
                     "expected {len} bytes, as text or as {} hexadecimal digits after 0x",
@@ -140,18 +171,25 @@ impl TextType {
         }
     }
 
-    /// Bytes as text, or as hexadecimal digits after `0x`.
-    fn bytes(&self, text: &[u8]) -> Option<Vec<u8>> {
+    /// The bytes of an array as they are, or as hexadecimal digits after `0x`: their number tells them apart.
+    fn array(&self, text: &[u8], len: usize) -> Option<Vec<u8>> {
         match text.strip_prefix(b"0x") {
-            Some(digits) => from_hex(digits),
-            None if self.hex => from_hex(text),
-            None => Some(text.to_vec()),
+            Some(digits) if digits.len() == 2 * len => from_hex(digits),
+            _ if self.hex => from_hex(text),
+            _ => Some(text.to_vec()),
         }
     }
 
-    /// Text that [`TextType::parse`] reads back. Bytes become hexadecimal when they are no UTF-8, begin with `0x`, or
-    /// `--hex` asks for it.
-    pub fn plain(&self, bytes: &[u8]) -> String {
+    /// Text that [`TextType::parse`] reads back; UTF-8, except of `bytes` without `--hex`.
+    pub fn text<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.kind {
+            Kind::Bytes if !self.hex => Cow::Borrowed(bytes),
+            _ => Cow::Owned(self.plain(bytes).into_bytes()),
+        }
+    }
+
+    /// [`TextType::text`], where `bytes` that are no UTF-8 are hexadecimal digits.
+    fn plain(&self, bytes: &[u8]) -> String {
         match self.kind {
             Kind::U8 => u8::from_le_bytes(prefix(bytes)).to_string(),
             Kind::U16 => u16::from_le_bytes(prefix(bytes)).to_string(),
@@ -173,25 +211,31 @@ impl TextType {
             Kind::Str => String::from_utf8_lossy(bytes).into_owned(),
             Kind::Array(_) => to_hex(bytes),
             Kind::Bytes => match std::str::from_utf8(bytes) {
-                Ok(text) if !self.hex && !text.starts_with("0x") => text.to_owned(),
+                Ok(text) if !self.hex => text.to_owned(),
                 _ => to_hex(bytes),
             },
         }
     }
 
-    /// Text on one line of a listing: as [`TextType::plain`], but with control characters hidden.
+    /// Text on one line of a listing, for people: a terminal acts on none of it.
     pub fn listed(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
-        if !text.contains(char::is_control) {
+        if !text.contains(acts) {
             return text;
         }
-        if self.kind == Kind::Bytes { to_hex(bytes) } else { quoted(&text) }
+        if self.kind == Kind::Bytes {
+            to_hex(bytes)
+        } else {
+            shown_json(&quoted(&text)).into_owned()
+        }
     }
 
-    /// JSON: numbers and booleans as such where JSON has them, everything else as a string of the plain text.
+    /// JSON: numbers and booleans as such where JSON has them, everything else as a string of the text. `bytes` that are
+    /// no UTF-8 are an object with their hexadecimal digits, which `load` does not read.
     pub fn json(&self, bytes: &[u8]) -> String {
         let text = self.plain(bytes);
         match self.kind {
+            Kind::Bytes if !self.is_utf8(bytes) => format!("{{\"hex\":\"{}\"}}", &text[2..]),
             Kind::Bytes | Kind::Str | Kind::Char | Kind::Array(_) | Kind::U128 => quoted(&text),
             Kind::F32 if !f32::from_le_bytes(prefix(bytes)).is_finite() => quoted(&text),
             Kind::F64 if !f64::from_le_bytes(prefix(bytes)).is_finite() => quoted(&text),
@@ -215,6 +259,11 @@ fn prefix<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 fn number<T: FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
+}
+
+/// Whether a text means infinity, rather than a number that is too large.
+fn names_infinity(text: &[u8]) -> bool {
+    text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'n'))
 }
 
 /// An integer, decimal or after `0x`.
@@ -276,8 +325,8 @@ mod tests {
 
     fn round_trip(name: &str, text: &str) {
         let ty = TextType::new(name, false);
-        let bytes = ty.parse(text.as_bytes()).unwrap();
-        assert_eq!(ty.plain(&bytes), text, "{name}");
+        let bytes = ty.parse_exactly(text.as_bytes()).unwrap();
+        assert_eq!(*ty.text(&bytes), *text.as_bytes(), "{name}");
     }
 
     #[test]
@@ -294,7 +343,7 @@ mod tests {
         round_trip("char", "\u{10FFFF}");
         round_trip("bytes", "");
         round_trip("bytes", "a, \"b\"\n");
-        round_trip("bytes", "0xff00");
+        round_trip("bytes", "0xff");
         round_trip("str", "0xyz");
         round_trip("[u8; 3]", "0x010203");
     }
@@ -304,9 +353,31 @@ mod tests {
         for bytes in [&b"0x"[..], b"0x41", b"\xff\xfe", b"\0\n", b"plain"] {
             for hex in [false, true] {
                 let ty = TextType::new("bytes", hex);
-                assert_eq!(ty.parse(ty.plain(bytes).as_bytes()).unwrap(), bytes);
+                assert_eq!(ty.parse(&ty.text(bytes)).unwrap(), bytes);
             }
         }
+        // Only --hex makes digits of a text.
+        assert_eq!(TextType::new("bytes", false).parse(b"0x4142").unwrap(), b"0x4142");
+        assert_eq!(TextType::new("bytes", true).parse(b"0x4142").unwrap(), b"AB");
+        assert_eq!(TextType::new("bytes", true).parse(b"4142").unwrap(), b"AB");
+        assert_eq!(TextType::new("[u8; 4]", false).parse(b"0x12").unwrap(), b"0x12");
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_none() {
+        let parse = |name: &str, text: &str| TextType::new(name, false).parse(text.as_bytes());
+        assert!(parse("f64", "1e400").unwrap_err().contains("at most 1.79"));
+        assert!(parse("f32", "-1e39").is_err() && parse("f64", "1e39").is_ok());
+        assert_eq!(parse("f64", "-INF").unwrap(), f64::NEG_INFINITY.to_le_bytes());
+    }
+
+    #[test]
+    fn guessed_types_change_no_text() {
+        let exactly =
+            |name: &str, text: &str| TextType::new(name, false).parse_exactly(text.as_bytes());
+        assert!(exactly("u64", "007").unwrap_err().contains("come back as `7`"));
+        assert!(exactly("f64", "1.50").is_err() && exactly("f64", "1.5").is_ok());
+        assert!(exactly("u64", "0x1f").is_err() && exactly("i64", " 7").is_err());
     }
 
     #[test]
@@ -316,7 +387,8 @@ mod tests {
         assert_eq!(refused("u8", "256"), "`256` is no u8: expected an integer from 0 to 255");
         assert!(refused("bool", "yes").contains("true or false"));
         assert!(refused("char", "ab").contains("one character"));
-        assert!(refused("bytes", "0x123").contains("hexadecimal"));
+        let hex = TextType::new("bytes", true).parse(b"0x123").unwrap_err();
+        assert!(hex.contains("hexadecimal"), "{hex}");
         assert!(refused("[u8; 2]", "abc").contains("2 bytes"));
         assert!(refused("u64", "0x+1").contains("integer"));
     }
@@ -325,6 +397,9 @@ mod tests {
     fn listings_keep_to_their_line() {
         assert_eq!(TextType::new("bytes", false).listed(b"a\tb"), "0x610962");
         assert_eq!(TextType::new("str", false).listed(b"a\tb"), "\"a\\tb\"");
+        let unsafe_text = "\u{9b}2J\u{202e}".as_bytes();
+        assert_eq!(TextType::new("str", false).listed(unsafe_text), "\"\\u009b2J\\u202e\"");
+        assert_eq!(TextType::new("bytes", false).listed(b"\xff"), "0xff");
     }
 
     #[test]
@@ -338,6 +413,7 @@ mod tests {
         assert_eq!(json("f64", "1"), "1.0");
         assert_eq!(json("bool", "true"), "true");
         assert_eq!(json("bytes", "a\"b"), "\"a\\\"b\"");
+        assert_eq!(TextType::new("bytes", false).json(b"\xff\0"), "{\"hex\":\"ff00\"}");
     }
 
     #[test]

@@ -210,7 +210,7 @@ pub fn run(args: &Args) -> Outcome {
         let text = "--sync: only for `crash` with --model disk, `mutate` and `syncs`";
         return Err(Failure::Usage(text.to_owned()));
     }
-    with_output(&common.json, |out| match arsenal(&common.table, common.records.into()) {
+    with_output(&common.json, &[], |out| match arsenal(&common.table, common.records.into()) {
         Some(arsenal) => torture(arsenal, &args.kind, common, out),
         None if common.table == tables::JOIN => join::torture(&args.kind, common, out),
         None if arsenal(&common.table, arsenal::Records::Words).is_some() => {

@@ -55,8 +55,32 @@ pub struct AnyOptions {
 pub struct AnyPage {
     /// The records, key and value, in the table's own order.
     pub records: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Records whose stored bytes are no key or no value of the table's types.
+    pub damaged: Vec<AnyDamage>,
     /// Where the next page begins; `None` after the last one.
     pub next: Option<Cursor>,
+}
+
+/// A record that holds no key or no value of the table's types: damage that no checksum covers, or that was not looked
+/// for.
+///
+/// ```
+/// use icefield::{AnyOptions, AnyTable, Cursor};
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("t.ice");
+/// let table = AnyTable::create(path, "dash-eh", "str", "str", &AnyOptions::default())?;
+/// table.put(b"one", b"eins")?;
+/// for damage in table.scan(Cursor::START, 10)?.damaged {
+///     println!("{:?}: {}", damage.key, damage.detail);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AnyDamage {
+    /// The key, if at least that is one.
+    pub key: Option<Vec<u8>>,
+    /// What is wrong.
+    pub detail: String,
 }
 
 /// A table of any design and any types, for programs that learn only at run time what they open, the command line first
@@ -321,17 +345,24 @@ impl AnyTable {
         self.table.stats()
     }
 
-    /// About `n` records from `cursor` on.
+    /// About `n` records from `cursor` on, the damaged ones apart.
     ///
     /// # Errors
     /// As [`Table::scan`](crate::Table::scan).
     pub fn scan(&self, cursor: Cursor, n: usize) -> Result<AnyPage> {
         let (stored, next) = self.table.scan(cursor, n)?;
-        let mut records = Vec::with_capacity(stored.len());
+        let (mut records, mut damaged) = (Vec::with_capacity(stored.len()), Vec::new());
         for (key, value) in stored {
-            records.push((self.out(&self.key, key)?, self.out(&self.value, value)?));
+            match (self.key.decode(key), self.value.decode(value)) {
+                (Some(key), Some(value)) => records.push((key, value)),
+                (key, _) => {
+                    let no = if key.is_some() { &self.value } else { &self.key };
+                    let detail = format!("the stored bytes are no {}", no.name());
+                    damaged.push(AnyDamage { key, detail });
+                }
+            }
         }
-        Ok(AnyPage { records, next })
+        Ok(AnyPage { records, damaged, next })
     }
 
     /// Removes every record, all at once.

@@ -49,7 +49,7 @@ mod table;
 #[cfg(doctest)]
 mod misuse;
 
-pub use any::{AnyOptions, AnyPage, AnyTable};
+pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
 #[doc(hidden)]
 pub use dash::{Ablation, Directory, Geometry, Parts, Whole};
 pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};

@@ -79,7 +79,7 @@ enum CsvKeys {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.file], |out| {
         let started = Instant::now();
         let durability = durability(args)?;
         let target = target(args)?;

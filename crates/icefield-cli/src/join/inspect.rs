@@ -11,6 +11,7 @@ use super::stamp::Stamp;
 use crate::create::warning;
 use crate::failure::{Failure, Outcome};
 use crate::json::{Line, Output};
+use crate::terminal::{shell_word, shown_path};
 
 /// The design that a superblock names.
 const DESIGN: &str = "join";
@@ -89,14 +90,15 @@ pub fn rebuild(path: &Path) -> Option<String> {
     let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
     let stamp = Stamp::read(path).ok().flatten();
     let is_index = stamp.is_some() || read.is_ok_and(|(_, known)| known.design == DESIGN);
-    let shown = path.display();
+    let (shown, word) = (shown_path(path), |path: &Path| shell_word(&path.to_string_lossy()));
     is_index.then(|| match stamp {
         Some(stamp) => format!(
             "{shown}: a join index, of which nothing has to be rescued: all of it is in the file. \
              `icefield check` tells whether it is damaged; to build it again: \
-             icefield join build-index {} --on {} --index {shown} --replace",
-            stamp.file.display(),
-            stamp.column
+             icefield join build-index {} --on {} --index {} --replace",
+            word(&stamp.file),
+            shell_word(&stamp.column),
+            word(path)
         ),
         None => format!(
             "{shown}: a join index, which `icefield salvage` does not take; `icefield check` tells whether it is \

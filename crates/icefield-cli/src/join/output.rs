@@ -1,9 +1,6 @@
-//! Rows to a file, Parquet or CSV. The file appears when it is complete: it is written beside its place under another
-//! name, and renamed.
+//! Rows to a file, Parquet or CSV. The file appears when it is complete, as each [`Destination`].
 
-use std::fs::{File, Permissions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use arrow_array::{ArrayRef, RecordBatch};
@@ -13,9 +10,9 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
-use tempfile::TempPath;
 
 use super::internal;
+use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::rows::io_error;
 
@@ -23,50 +20,34 @@ use crate::rows::io_error;
 pub struct RowFile {
     name: PathBuf,
     rows: Rows,
-    /// Where it is until it is complete; `None` for what has no place to be renamed to.
-    hidden: Option<TempPath>,
     written: u64,
 }
 
-type CsvWriter = csv::Writer<Box<dyn Write + Send>>;
+type CsvWriter = csv::Writer<BufWriter<Destination>>;
 
 enum Rows {
     Csv(Box<CsvWriter>),
-    Parquet(Box<ArrowWriter<File>>),
+    Parquet(Box<ArrowWriter<Destination>>),
 }
 
 impl RowFile {
-    /// Begins to write rows of `schema` to `path`; `-` is CSV on standard output.
-    pub fn create(path: &Path, schema: &SchemaRef) -> Result<Self, Failure> {
+    /// Begins to write rows of `schema` to `path`; `-` is CSV on standard output. The command reads `reads`.
+    pub fn create(path: &Path, schema: &SchemaRef, reads: &[&Path]) -> Result<Self, Failure> {
         let parquet = is_parquet(path);
         if !parquet {
             refuse_nested(path, schema)?;
         }
-        let (file, name, hidden) = match destination(path) {
-            Destination::Stdout => {
-                let rows = csv_rows(Box::new(io::stdout()), schema);
-                let rows = rows.map_err(|error| Failure::io(path, &error))?;
-                return Ok(Self { name: "output".into(), rows, hidden: None, written: 0 });
-            }
-            Destination::Odd => {
-                let file = File::options().write(true).open(path);
-                (file.map_err(|error| Failure::io(path, &error))?, path.to_owned(), None)
-            }
-            Destination::File(name) => {
-                let hidden = hidden(&name).map_err(|error| Failure::io(&name, &error))?;
-                let (file, hidden) = hidden.into_parts();
-                (file, name, Some(hidden))
-            }
-        };
+        let file = Destination::create(path, reads)?;
+        let name = file.name().to_owned();
         let rows = if parquet {
             let properties =
                 WriterProperties::builder().set_compression(Compression::SNAPPY).build();
             let writer = ArrowWriter::try_new(file, SchemaRef::clone(schema), Some(properties));
             Rows::Parquet(Box::new(writer.map_err(|error| problem(path, &error))?))
         } else {
-            csv_rows(Box::new(file), schema).map_err(|error| Failure::io(path, &error))?
+            csv_rows(file, schema).map_err(|error| Failure::io(path, &error))?
         };
-        Ok(Self { name, rows, hidden, written: 0 })
+        Ok(Self { name, rows, written: 0 })
     }
 
     /// Adds rows.
@@ -88,40 +69,15 @@ impl RowFile {
     /// Brings the file to its place, complete.
     pub fn finish(self) -> Result<(), Failure> {
         let name = &self.name;
-        match self.rows {
-            Rows::Csv(mut writer) => writer.flush().map_err(|error| Failure::io(name, &error))?,
-            Rows::Parquet(writer) => {
-                writer.close().map(drop).map_err(|error| problem(name, &error))?;
+        let file = match self.rows {
+            Rows::Csv(writer) => {
+                let flushed = writer.into_inner().map_err(|error| error.into_error());
+                let flushed = flushed.and_then(|buffer| Ok(buffer.into_inner()?));
+                flushed.map_err(|error| Failure::io(name, &error))?
             }
-        }
-        let Some(hidden) = self.hidden else { return Ok(()) };
-        let place = || {
-            File::open(&hidden)?.sync_all()?;
-            hidden.persist(name).map_err(|error| error.error)?;
-            File::open(parent(name))?.sync_all()
+            Rows::Parquet(writer) => writer.into_inner().map_err(|error| problem(name, &error))?,
         };
-        place().map_err(|error| Failure::io(name, &error))
-    }
-}
-
-enum Destination {
-    Stdout,
-    /// A pipe or device.
-    Odd,
-    /// A file, that links lead to.
-    File(PathBuf),
-}
-
-fn destination(path: &Path) -> Destination {
-    if path == Path::new("-") {
-        return Destination::Stdout;
-    }
-    match path.metadata() {
-        Ok(metadata) if metadata.is_file() => {
-            Destination::File(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
-        }
-        Ok(_) => Destination::Odd,
-        Err(_) => Destination::File(path.to_owned()),
+        file.finish()
     }
 }
 
@@ -131,22 +87,6 @@ pub fn is_parquet(path: &Path) -> bool {
     extension.is_some_and(|extension| {
         extension.eq_ignore_ascii_case("parquet") || extension.eq_ignore_ascii_case("pq")
     })
-}
-
-fn hidden(name: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(name.file_name().unwrap_or_default());
-    prefix.push(".writing-");
-    // As any new file: what the user's mask leaves.
-    let permissions = Permissions::from_mode(0o666);
-    tempfile::Builder::new().prefix(&prefix).permissions(permissions).tempfile_in(parent(name))
-}
-
-fn parent(name: &Path) -> &Path {
-    match name.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 fn refuse_nested(path: &Path, schema: &Schema) -> Result<(), Failure> {
@@ -161,9 +101,8 @@ fn refuse_nested(path: &Path, schema: &Schema) -> Result<(), Failure> {
     }
 }
 
-fn csv_rows(sink: Box<dyn Write + Send>, schema: &Schema) -> io::Result<Rows> {
-    let sink: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 16, sink));
-    let mut writer = csv::Writer::from_writer(sink);
+fn csv_rows(file: Destination, schema: &Schema) -> io::Result<Rows> {
+    let mut writer = csv::Writer::from_writer(BufWriter::with_capacity(1 << 16, file));
     writer.write_record(schema.fields().iter().map(|field| field.name())).map_err(io_error)?;
     Ok(Rows::Csv(Box::new(writer)))
 }

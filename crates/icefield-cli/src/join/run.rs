@@ -76,6 +76,15 @@ pub struct Args {
     json: JsonArgs,
 }
 
+impl Args {
+    /// What the command reads, as far as it can be known before.
+    fn reads(&self) -> Vec<PathBuf> {
+        let stamp = Stamp::read(&self.index).ok().flatten();
+        let source = self.source.clone().or_else(|| Some(stamp?.file));
+        [self.file.clone(), self.index.clone()].into_iter().chain(source).collect()
+    }
+}
+
 /// What the join shall give.
 #[derive(clap::Args, Debug)]
 #[group(multiple = false)]
@@ -119,7 +128,9 @@ pub fn run(args: &Args) -> Outcome {
             "-o: --count gives no rows; ask for --semi, --anti or --select".to_owned(),
         ));
     }
-    with_output(&args.json, |out| {
+    let reads = args.reads();
+    let reads: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
+    with_output(&args.json, &reads, |out| {
         let stamp = stamp(&args.index)?;
         let source = args.source.as_ref().unwrap_or(&stamp.file);
         if !args.allow_stale {
@@ -133,7 +144,9 @@ pub fn run(args: &Args) -> Outcome {
         let interrupt = Interrupt::listen()?;
         let plan = Plan::make(args, &stamp, source, &input, key, &interrupt)?;
         let started = Instant::now();
-        let tally = plan.run(input, &interrupt)?;
+        // Rows and JSON lines cannot go to one file either.
+        let reads: Vec<&Path> = reads.iter().copied().chain(args.json.json.as_deref()).collect();
+        let tally = plan.run(input, &reads, &interrupt)?;
         tell(args, &tally, started.elapsed().as_secs_f64(), out)?;
         Ok(true)
     })
@@ -249,13 +262,13 @@ impl<'a> Plan<'a> {
         Ok(Self { args, key_type: stamp.key, index, work, columns, key, schema })
     }
 
-    fn run(&self, input: Input, interrupt: &Interrupt) -> Result<Tally, Failure> {
+    fn run(&self, input: Input, reads: &[&Path], interrupt: &Interrupt) -> Result<Tally, Failure> {
         let (path, has_types) = (input.path().to_owned(), input.has_types());
         let bar = super::bar("joining", input.rows());
         let threads = self.args.threads.unwrap_or_else(super::all_threads);
         let mut file = match self.work {
             Work::Count => None,
-            _ => Some(RowFile::create(&self.args.output, &self.schema)?),
+            _ => Some(RowFile::create(&self.args.output, &self.schema, reads)?),
         };
         let mut tally = Tally::default();
         let mut batches = input.read(&self.columns, threads)?;

@@ -6,24 +6,29 @@
 
 mod reader;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use icefield::{AnyTable, Error};
 use indicatif::ProgressBar;
 
+use crate::columns;
 use crate::create::{self, NewTable};
 use crate::failure::{Failure, Outcome};
 use crate::infer;
 use crate::interrupt::Interrupt;
 use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::progress;
-use crate::rows::{BadRow, Columns, Format, Row, RowResult, Rows};
+use crate::rows::{self, BadRow, Columns, DialectArgs, Format, Input, Row, RowResult, Rows};
 use crate::table::{HexArg, TableArg, Types, describe};
-use crate::text::canonical_type;
+use crate::terminal::shown_path;
+use crate::text::{self, canonical_type};
 use reader::{Batch, Event, Record};
 
 /// Examples for `--help`.
@@ -31,17 +36,22 @@ pub const EXAMPLES: &str = "\
 Examples:
   icefield load orders.ice orders.csv --create
   icefield load prices.ice orders.csv --key o_orderkey --value o_totalprice --strict
-  icefield load orders.ice orders.ndjson --key id --json summary.ndjson
-  zcat orders.csv.gz | icefield load orders.ice - --format csv
+  icefield load flights.ice flights.csv --create --key-row-number
+  icefield load orders.ice orders.ndjson.gz --key id --json summary.ndjson
+  icefield load orders.ice orders.txt --delimiter ';' --null NA
+  mysql -e 'select * from orders' | icefield load orders.ice - --delimiter tab
 
 Columns: the key is --key, else the column `key`, else the first one; the value is --value, else the
-only other column, else all others together as a JSON object.
-A row whose key is present already replaces the value.
+only other column, else all others together as a JSON object. `icefield export` gives the columns back.
+Inputs in gzip, zstd and UTF-16 are read, too, whatever their names.
+With --create the types are guessed from the first rows, such that no text changes: 007 is no integer,
+1.50 no float. A later row that would not come back as it is (or is no value of the type) is rejected;
+--key-type and --value-type say what is meant instead.
 Exit status: 0 every row was loaded, 1 rows were rejected or loading failed, 2 bad usage, 130 Ctrl-C";
 
 /// Loads CSV or newline-delimited JSON into a table
 #[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Args {
     #[command(flatten)]
     table: TableArg,
@@ -51,16 +61,24 @@ pub struct Args {
     /// How rows are written; without it what the file's name suggests (.ndjson, .jsonl, .json), else csv
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
+    #[command(flatten)]
+    dialect: DialectArgs,
     /// The column that holds the keys
     #[arg(long, value_name = "COLUMN")]
     key: Option<String>,
+    /// Take the numbers of the rows as keys, from 1; the value is --value, else the only column, else all as a JSON object
+    #[arg(long, conflicts_with = "key")]
+    key_row_number: bool,
     /// The column that holds the values; without it the only other column, else all others as a JSON object
     #[arg(long, value_name = "COLUMN")]
     value: Option<String>,
+    /// What to do with a row whose key is present, from an earlier row or an earlier load
+    #[arg(long, value_name = "WHAT", default_value = "replace")]
+    on_duplicate: OnDuplicate,
     /// Stop at the first malformed row; without it such rows are reported, counted and left out
     #[arg(long)]
     strict: bool,
-    /// How many rows become durable at once
+    /// How many rows become durable at once, at most
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: u32,
     /// Make the table when it does not exist; its types are guessed from the first rows unless they are given
@@ -80,60 +98,107 @@ pub struct Args {
     new: NewTable,
 }
 
-/// How many rows tell the types of a table to be made.
+/// What becomes of a row whose key is present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OnDuplicate {
+    /// Its value replaces the present one
+    Replace,
+    /// The present value stays; the row is left out and counted
+    Keep,
+    /// Loading stops there
+    Error,
+}
+
+/// How many rows the types of a new table are guessed from, and about how many bytes.
 const SAMPLE_ROWS: usize = 1000;
+const SAMPLE_BYTES: usize = 8 << 20;
 /// How many malformed rows are told one by one.
 const TOLD_ROWS: u64 = 10;
 
+fn after_long_help() -> String {
+    format!("Types: {}\\n(floats can be values only)\\n\\n{EXAMPLES}", text::TYPES)
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[&args.table.table, &args.file], |out| {
         if !args.create && args.new.is_asked() {
             return Err(Failure::Usage(
                 "--design, --capacity, --max-bytes: only with --create".to_owned(),
             ));
         }
+        let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
+        let dialect = args.dialect.of(format, &args.file)?;
         // Without --create the table comes first: a wrong path should not wait for the first row of a pipe.
         let table = if args.create { None } else { Some(args.table.open(args.new.durability)?) };
-        let (input, total) = open_input(&args.file)?;
-        let format = args.format.unwrap_or_else(|| Format::of_file(&args.file));
-        let columns = Columns { key: args.key.clone(), value: args.value.clone() };
-        let mut rows = Rows::open(input, format, &columns)?;
+        let input = Counted::open(&args.file)?;
+        let (consumed, total) = (Arc::clone(&input.read), input.total);
+        let columns = Columns {
+            key: args.key.clone(),
+            key_is_number: args.key_row_number,
+            value: args.value.clone(),
+        };
+        let mut rows = Rows::open(rows::text(Box::new(input))?, format, &dialect, &columns)?;
         let (table, sample) = match table {
             Some(table) => (table, Vec::new()),
             None => open_or_create(args, &mut rows, out)?,
         };
-        let types = Types::of(&table, args.hex);
+        let mut types = Types::of(&table, args.hex);
         if rows.value_column().is_none() && !types.value.takes_any_text() {
+            let but = rows.key_column().map_or_else(String::new, |key| format!(" but `{key}`"));
             return Err(Failure::Usage(format!(
-                "--value: name the column of the values; all columns but `{}` together are no {}",
-                rows.key_column(),
+                "--value: name the column of the values; all columns{but} together are no {}",
                 types.value.name()
             )));
         }
+        // Also when an earlier run with the same arguments has made the table.
+        types.exact_keys = args.create && args.key_type.is_none();
+        types.exact_values = args.create && args.value_type.is_none();
+        let records = table.len()?;
+        columns::Columns::of(&rows).keep(table.path(), records == 0)?;
         // Until here Ctrl-C just ends the process: nothing is half done.
         let interrupt = Interrupt::listen()?;
         let events = reader::spawn(rows, sample, types, args.batch as usize, args.strict)?;
         let bar = progress::over_bytes(total);
-        let mut load = Load { table, strict: args.strict, bar, tally: Tally::default(), out };
+        let mut load = Load { table, args, bar, consumed, records, tally: Tally::default(), out };
         let ended = load.all(&events, &interrupt);
         load.bar.finish_and_clear();
         load.summary(ended)
     })
 }
 
-/// The input, and how long it is if that can be known.
-fn open_input(file: &Path) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
-    if file == Path::new("-") {
-        return Ok((Box::new(io::stdin()), None));
+/// An input whose bytes are counted as they are read.
+struct Counted {
+    input: Input,
+    read: Arc<AtomicU64>,
+    /// How long it is, if that can be known.
+    total: Option<u64>,
+}
+
+impl Counted {
+    fn open(file: &Path) -> Result<Self, Failure> {
+        let read = Arc::default();
+        if file == Path::new("-") {
+            return Ok(Self { input: Box::new(io::stdin()), read, total: None });
+        }
+        let opened = File::open(file).map_err(|error| Failure::io(file, &error))?;
+        let metadata = opened.metadata().map_err(|error| Failure::io(file, &error))?;
+        if metadata.is_dir() {
+            let file = shown_path(file);
+            return Err(Failure::Usage(format!("{file}: a directory, not a file of rows")));
+        }
+        let total = metadata.is_file().then_some(metadata.len());
+        Ok(Self { input: Box::new(opened), read, total })
     }
-    let opened = File::open(file).map_err(|error| Failure::io(file, &error))?;
-    let metadata = opened.metadata().map_err(|error| Failure::io(file, &error))?;
-    if metadata.is_dir() {
-        return Err(Failure::Usage(format!("{}: a directory, not a file of rows", file.display())));
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.input.read(buffer)?;
+        // Relaxed: the count is for a progress bar, and says nothing of other memory.
+        self.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
     }
-    let total = metadata.is_file().then_some(metadata.len());
-    Ok((Box::new(opened), total))
 }
 
 /// `--create`: the table if it is there, else a new one of the types that were given or that the first rows suggest.
@@ -151,18 +216,25 @@ fn open_or_create(
             return Ok((table, Vec::new()));
         }
     }
-    let mut sample = Vec::new();
+    let (mut sample, mut bytes) = (Vec::new(), 0);
     if args.key_type.is_none() || args.value_type.is_none() {
-        sample.extend(rows.by_ref().take(SAMPLE_ROWS));
+        while sample.len() < SAMPLE_ROWS
+            && bytes < SAMPLE_BYTES
+            && let Some(row) = rows.next()
+        {
+            bytes += row.as_ref().map_or(0, |row| row.as_ref().map_or(0, Row::bytes));
+            sample.push(row);
+        }
     }
     let good: Vec<&Row> =
         sample.iter().filter_map(|row| row.as_ref().ok()?.as_ref().ok()).collect();
     if good.is_empty() && (args.key_type.is_none() || args.value_type.is_none()) {
-        return Err(Failure::Usage(
-            "--create: no row to guess the types from; give --key-type and --value-type".to_owned(),
-        ));
+        return Err(no_types(sample));
     }
-    let (key, mut value) = infer::types(&good);
+    let (mut key, mut value) = infer::types(&good);
+    if rows.key_column().is_none() {
+        key = "u64";
+    }
     if rows.value_column().is_none() {
         value = "str";
     }
@@ -173,13 +245,27 @@ fn open_or_create(
     Ok((table, sample))
 }
 
+/// Why the first rows, none of them good, suggest no types.
+fn no_types(sample: Vec<RowResult>) -> Failure {
+    let what = "so the types of the table cannot be guessed";
+    match sample.into_iter().next() {
+        Some(Ok(Err(bad))) => {
+            Failure::Problem(format!("--create: no row can be read, {what}; {bad}"))
+        }
+        Some(Err(error)) => Failure::Problem(format!("the input: {error}")),
+        _ => Failure::Usage(format!(
+            "--create: the input has no rows, {what}; give --key-type and --value-type"
+        )),
+    }
+}
+
 fn refuse_other_types(args: &Args, table: &AnyTable) -> Result<(), Failure> {
     let same =
         |asked: &Option<String>, found: &str| asked.as_deref().is_none_or(|asked| asked == found);
     if same(&args.key_type, table.key_type()) && same(&args.value_type, table.value_type()) {
         return Ok(());
     }
-    let path = table.path().display();
+    let path = shown_path(table.path());
     Err(Failure::Usage(format!(
         "{path}: exists already as a {}, not of the types asked for",
         describe(table)
@@ -191,8 +277,10 @@ fn refuse_other_types(args: &Args, table: &AnyTable) -> Result<(), Failure> {
 struct Tally {
     /// Rows that are durable.
     loaded: u64,
-    /// Rows that were left out.
+    /// Rows that were left out because they are malformed.
     rejected: u64,
+    /// Rows that were left out because their keys were present.
+    kept: u64,
 }
 
 /// Why loading ended.
@@ -201,6 +289,8 @@ enum Ended {
     Complete,
     /// `--strict` met a malformed row.
     Strict,
+    /// `--on-duplicate error` met a row whose key was present; in words.
+    Duplicate(String),
     /// Ctrl-C.
     Interrupted,
     /// The input or the table failed.
@@ -209,8 +299,12 @@ enum Ended {
 
 struct Load<'a> {
     table: AnyTable,
-    strict: bool,
+    args: &'a Args,
     bar: ProgressBar,
+    /// Bytes of the input that have been read.
+    consumed: Arc<AtomicU64>,
+    /// Records before the load.
+    records: u64,
     tally: Tally,
     out: &'a mut Output,
 }
@@ -223,9 +317,9 @@ impl Load<'_> {
             }
             // Now and then look up from a pipe that is silent.
             match events.recv_timeout(Duration::from_millis(100)) {
-                Ok(Event::Batch(batch)) => match self.batch(&batch) {
-                    Ok(true) => {}
-                    Ok(false) => return Ended::Strict,
+                Ok(Event::Batch(batch)) => match self.batch(batch) {
+                    Ok(None) => {}
+                    Ok(Some(ended)) => return ended,
                     Err(failure) => return Ended::Failed(failure),
                 },
                 Ok(Event::Failed(failure)) => return Ended::Failed(failure),
@@ -235,8 +329,9 @@ impl Load<'_> {
         }
     }
 
-    /// Makes a batch durable; `false` when `--strict` ends with it.
-    fn batch(&mut self, batch: &Batch) -> Result<bool, Failure> {
+    /// Makes a batch durable; why loading ends with it, if it does.
+    fn batch(&mut self, mut batch: Batch) -> Result<Option<Ended>, Failure> {
+        let mut ended = self.leave_out_duplicates(&mut batch.records)?;
         let pairs: Vec<(&[u8], &[u8])> = batch
             .records
             .iter()
@@ -251,11 +346,45 @@ impl Load<'_> {
         for bad in &batch.bad {
             // Strict reading ends with its first malformed row, so there is at most one.
             self.reject(bad)?;
-            go_on &= !self.strict;
+            go_on &= !self.args.strict;
         }
-        self.bar.set_position(batch.consumed);
+        self.bar.set_position(self.consumed.load(Ordering::Relaxed));
         self.bar.set_message(format!("{} rows", self.tally.loaded));
-        Ok(go_on)
+        if !go_on {
+            ended.get_or_insert(Ended::Strict);
+        }
+        Ok(ended)
+    }
+
+    /// Takes records out whose keys are present, unless they replace what is there. No other process changes the table
+    /// meanwhile.
+    fn leave_out_duplicates(
+        &mut self,
+        records: &mut Vec<Record>,
+    ) -> Result<Option<Ended>, Failure> {
+        if self.args.on_duplicate == OnDuplicate::Replace {
+            return Ok(None);
+        }
+        let mut fresh = Vec::with_capacity(records.len());
+        let mut keys = HashSet::new();
+        for record in records.iter() {
+            fresh.push(keys.insert(&record.key) && !self.table.contains(&record.key)?);
+        }
+        let first = fresh.iter().position(|is_fresh| !is_fresh);
+        if let Some(first) = first
+            && self.args.on_duplicate == OnDuplicate::Error
+        {
+            let Record { line, key, .. } = &records[first];
+            let key = Types::of(&self.table, self.args.hex).key.listed(key);
+            let why = format!("line {line}: the key {key} is present already");
+            records.truncate(first);
+            return Ok(Some(Ended::Duplicate(why)));
+        }
+        let mut fresh = fresh.into_iter();
+        let all = records.len();
+        records.retain(|_| fresh.next().unwrap_or(true));
+        self.tally.kept += (all - records.len()) as u64;
+        Ok(None)
     }
 
     /// Puts the records of a batch in which some are too long for the table. Those that the batch put already are put
@@ -266,7 +395,7 @@ impl Load<'_> {
                 Ok(()) => self.tally.loaded += 1,
                 Err(error) if is_about_a_row(&error) => {
                     self.reject(&BadRow { line: record.line, reason: error.to_string() })?;
-                    if self.strict {
+                    if self.args.strict {
                         return Ok(false);
                     }
                 }
@@ -285,38 +414,67 @@ impl Load<'_> {
     }
 
     fn summary(self, ended: Ended) -> Outcome {
-        let Self { tally: Tally { loaded, rejected }, out, table, .. } = self;
+        let Self { tally: Tally { loaded, rejected, kept }, args, out, table, records, .. } = self;
         if rejected > TOLD_ROWS {
             warn(format_args!("... and {} more malformed rows", rejected - TOLD_ROWS));
         }
+        // A table that cannot be counted has failed already.
+        let after = table.len().unwrap_or(records);
+        let replaced = loaded.saturating_sub(after.saturating_sub(records));
         let line = Line::new()
             .field("table", &table.path().display().to_string())
             .field("loaded", &loaded)
+            .field("replaced", &replaced)
+            .field("kept", &kept)
             .field("rejected", &rejected)
             .field("complete", &matches!(ended, Ended::Complete));
         out.line(line)?;
         let durable = format!("{loaded} rows are durable");
+        let again = match args.on_duplicate {
+            OnDuplicate::Error => "",
+            _ => "; the same command again completes the load",
+        };
         match ended {
             Ended::Complete => {
-                let left_out =
-                    if rejected == 0 { String::new() } else { format!(", {rejected} rejected") };
-                out.say(format_args!("{loaded} rows loaded{left_out}"))?;
+                let count = |n, what| if n == 0 { String::new() } else { format!(", {n} {what}") };
+                out.say(format_args!(
+                    "{loaded} rows loaded{}{}{}",
+                    count(replaced, "of them replaced the value of a key that was present"),
+                    count(kept, "left out: their keys were present"),
+                    count(rejected, "rejected")
+                ))?;
+                let repeated = loaded.saturating_sub(after).max(kept.saturating_sub(records));
+                if repeated > (loaded + kept) / 2 {
+                    warn_of_repeated_keys(args, repeated, loaded + kept);
+                }
                 Ok(rejected == 0)
             }
             Ended::Strict => {
                 Err(Failure::Problem(format!("stopped at a malformed row (--strict); {durable}")))
             }
-            Ended::Interrupted => Err(Failure::Interrupted(format!(
-                "interrupted; {durable}; the same command again completes the load"
-            ))),
+            Ended::Duplicate(why) => {
+                Err(Failure::Problem(format!("{why} (--on-duplicate error); {durable}")))
+            }
+            Ended::Interrupted => {
+                Err(Failure::Interrupted(format!("interrupted; {durable}{again}")))
+            }
             Ended::Failed(Failure::Table(error)) if matches!(error, Error::NoSpace { .. }) => {
-                Err(Failure::Problem(format!(
-                    "{error}; {durable}; the same command again completes the load"
-                )))
+                Err(Failure::Problem(format!("{error}; {durable}{again}")))
             }
             Ended::Failed(failure) => Err(Failure::Problem(format!("{failure}; {durable}"))),
         }
     }
+}
+
+fn warn_of_repeated_keys(args: &Args, repeated: u64, rows: u64) {
+    let column = match &args.key {
+        Some(column) => format!("the column `{column}`"),
+        None => "the key's column".to_owned(),
+    };
+    warn(format_args!(
+        "note: {repeated} of {rows} rows have the key of another row; if {column} does not identify rows, name another \
+         with --key, or number the rows with --key-row-number"
+    ));
 }
 
 /// Whether one row is to blame, so that the others can go on.

@@ -6,6 +6,7 @@ use std::thread;
 use crate::failure::Failure;
 use crate::rows::{BadRow, Row, RowResult, Rows};
 use crate::table::Types;
+use crate::text::TextType;
 
 /// A row as the table takes it.
 pub struct Record {
@@ -24,8 +25,6 @@ pub struct Batch {
     pub records: Vec<Record>,
     /// The others.
     pub bad: Vec<BadRow>,
-    /// How many bytes of the input had been read when the batch was full.
-    pub consumed: u64,
 }
 
 /// What the thread has to say. When it hangs up, the input is at its end.
@@ -38,6 +37,8 @@ pub enum Event {
 
 /// How many batches may wait: the reader is at most so far ahead of the table.
 const AHEAD: usize = 4;
+/// A batch is full when its records have so many bytes, however few they are.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Starts the thread on `sample`, which has been read already, and then on `rows`. With `strict` it ends after the
 /// first malformed row. Nobody waits for the thread: it may be stuck in a read from a silent pipe when the command
@@ -67,14 +68,17 @@ struct Reader {
 
 impl Reader {
     fn run(self, mut rows: Rows, sample: Vec<RowResult>) {
-        let mut batch = Batch::default();
+        let (mut batch, mut bytes) = (Batch::default(), 0);
         let mut sample = sample.into_iter();
         while let Some(row) = sample.next().or_else(|| rows.next()) {
             match row.map(|row| row.and_then(|row| self.convert(row))) {
-                Ok(Ok(record)) => batch.records.push(record),
+                Ok(Ok(record)) => {
+                    bytes += record.key.len() + record.value.len();
+                    batch.records.push(record);
+                }
                 Ok(Err(bad)) => batch.bad.push(bad),
                 Err(error) => {
-                    self.send(&mut batch, &rows);
+                    self.send(&mut batch);
                     // The command may have ended; then nobody needs to know.
                     let _ = self
                         .sender
@@ -83,31 +87,40 @@ impl Reader {
                 }
             }
             let stop = self.strict && !batch.bad.is_empty();
-            let full = batch.records.len() + batch.bad.len() >= self.batch_rows;
+            let full =
+                batch.records.len() + batch.bad.len() >= self.batch_rows || bytes >= BATCH_BYTES;
             if stop || full {
-                let taken = self.send(&mut batch, &rows);
+                let taken = self.send(&mut batch);
+                bytes = 0;
                 if stop || !taken {
                     return;
                 }
             }
         }
-        self.send(&mut batch, &rows);
+        self.send(&mut batch);
     }
 
     fn convert(&self, row: Row) -> Result<Record, BadRow> {
         let bad =
             |column: &str, reason| BadRow { line: row.line, reason: format!("{column}: {reason}") };
+        let Types { key, value, exact_keys, exact_values } = &self.types;
         Ok(Record {
             line: row.line,
-            key: self.types.key.parse(&row.key).map_err(|reason| bad("key", reason))?,
-            value: self.types.value.parse(&row.value).map_err(|reason| bad("value", reason))?,
+            key: parse(key, &row.key, *exact_keys).map_err(|reason| bad("key", reason))?,
+            value: parse(value, &row.value, *exact_values)
+                .map_err(|reason| bad("value", reason))?,
         })
     }
 
     /// Hands the batch over; `false` when nobody takes it any more.
-    fn send(&self, batch: &mut Batch, rows: &Rows) -> bool {
-        let mut full = std::mem::take(batch);
-        full.consumed = rows.consumed();
-        self.sender.send(Event::Batch(full)).is_ok()
+    fn send(&self, batch: &mut Batch) -> bool {
+        self.sender.send(Event::Batch(std::mem::take(batch))).is_ok()
+    }
+}
+
+fn parse(text_type: &TextType, text: &[u8], exact: bool) -> Result<Vec<u8>, String> {
+    match exact {
+        true => text_type.parse_exactly(text),
+        false => text_type.parse(text),
     }
 }

@@ -2,49 +2,69 @@
 
 use std::io::{self, Read};
 
-use super::{BadRow, Columns, Input, LONGEST_BYTES, Row, RowResult, Schema, settle};
+use super::{BadRow, Columns, Dialect, Input, LONGEST_ROW_BYTES, Row, RowResult, Schema, settle};
 use crate::failure::Failure;
 use crate::json::{Line, quoted};
+use crate::terminal::{shell_word, shown};
 
 /// The rows of a CSV input.
 pub struct CsvRows {
     reader: csv::Reader<Watched>,
-    header: csv::ByteRecord,
-    key: usize,
+    names: Vec<String>,
+    /// The first row of an input without a header.
+    first: Option<csv::ByteRecord>,
+    null: Option<String>,
+    /// Rows read so far, malformed ones too.
+    number: u64,
+    /// `None`: the row's number.
+    key: Option<usize>,
     value: Option<usize>,
 }
 
 impl CsvRows {
     /// Reads the header and settles the columns.
-    pub fn open(input: Input, asked: &Columns) -> Result<(Self, Schema), Failure> {
-        let mut reader = Watched::reader(input);
-        let header = reader
-            .byte_headers()
-            .map_err(|error| Failure::Problem(format!("the input: {}", io_error(error))))?
-            .clone();
-        let names: Vec<String> =
-            header.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    pub fn open(
+        input: Input,
+        dialect: &Dialect,
+        asked: &Columns,
+    ) -> Result<(Self, Schema), Failure> {
+        let mut reader = Watched::delimited(input, dialect.delimiter);
+        let mut header = csv::ByteRecord::new();
+        let read = reader.read_byte_record(&mut header);
+        read.map_err(|error| Failure::Problem(format!("the input: {}", io_error(error))))?;
+        if reader.get_ref().ended_in_quotes() {
+            return Err(Failure::Problem(format!("line 1: {OPEN_QUOTE}")));
+        }
+        let (names, first) = if dialect.header {
+            (names_of(&header)?, None)
+        } else {
+            let names = (1..=header.len()).map(|number| format!("column{number}")).collect();
+            (names, (!header.is_empty()).then_some(header))
+        };
+        if dialect.header && !dialect.is_chosen {
+            refuse_other_delimiter(&names)?;
+        }
         let schema = settle(&names, asked)?;
         let position = |column: &String| names.iter().position(|name| name == column);
         // `settle` answers with columns that are there.
-        let key = position(&schema.key).unwrap_or_default();
+        let key = schema.key.as_ref().and_then(position);
         let value = schema.value.as_ref().and_then(position);
-        Ok((Self { reader, header, key, value }, schema))
-    }
-
-    /// How many bytes of the input have been read so far.
-    pub fn consumed(&self) -> u64 {
-        self.reader.get_ref().consumed()
+        let null = dialect.null.clone();
+        Ok((Self { reader, names, first, null, number: 0, key, value }, schema))
     }
 
     /// The next row.
     pub fn next(&mut self) -> Option<RowResult> {
-        let mut record = csv::ByteRecord::new();
-        match self.reader.read_byte_record(&mut record) {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(self.row(&record))),
-            Err(error) => Some(Err(io_error(error))),
+        let mut record = self.first.take().unwrap_or_default();
+        if record.is_empty() {
+            match self.reader.read_byte_record(&mut record) {
+                Ok(false) => return None,
+                Ok(true) => {}
+                Err(error) => return Some(Err(io_error(error))),
+            }
         }
+        self.number += 1;
+        Some(Ok(self.row(&record)))
     }
 
     fn row(&self, record: &csv::ByteRecord) -> Result<Row, BadRow> {
@@ -54,30 +74,73 @@ impl CsvRows {
         if self.reader.get_ref().ended_in_quotes() {
             return Err(bad(OPEN_QUOTE.to_owned()));
         }
-        let (found, expected) = (record.len(), self.header.len());
+        let (found, expected) = (record.len(), self.names.len());
         if found != expected {
-            return Err(bad(format!("{found} fields where the header has {expected}")));
+            let fields = if found == 1 { "field" } else { "fields" };
+            return Err(bad(format!("{found} {fields} where the first line has {expected}")));
         }
+        let key = match self.key {
+            Some(key) => self.field(record, key).map_err(bad)?,
+            None => self.number.to_string().into_bytes(),
+        };
         let value = match self.value {
-            Some(value) => record[value].to_vec(),
+            Some(value) => self.field(record, value).map_err(bad)?,
             None => self.others(record).map_err(bad)?,
         };
-        Ok(Row { line, key: record[self.key].to_vec(), value })
+        Ok(Row { line, key, value })
     }
 
-    /// All fields but the key as a JSON object of strings.
+    fn is_null(&self, field: &[u8]) -> bool {
+        self.null.as_ref().is_some_and(|null| null.as_bytes() == field)
+    }
+
+    fn field(&self, record: &csv::ByteRecord, index: usize) -> Result<Vec<u8>, String> {
+        match &record[index] {
+            field if self.is_null(field) => Err(format!("`{}` is null", shown(&self.names[index]))),
+            field => Ok(field.to_vec()),
+        }
+    }
+
+    /// All fields but the key as a JSON object of strings and nulls.
     fn others(&self, record: &csv::ByteRecord) -> Result<Vec<u8>, String> {
         let mut object = Line::new();
-        for (index, (name, field)) in self.header.iter().zip(record).enumerate() {
-            if index == self.key {
+        for (index, (name, field)) in self.names.iter().zip(record).enumerate() {
+            if Some(index) == self.key {
                 continue;
             }
-            let field = std::str::from_utf8(field)
+            let text = std::str::from_utf8(field)
                 .map_err(|_| format!("field {} is not UTF-8", index + 1))?;
-            object = object.raw(&String::from_utf8_lossy(name), &quoted(field));
+            object = match self.is_null(field) {
+                true => object.raw(name, "null"),
+                false => object.raw(name, &quoted(text)),
+            };
         }
         Ok(object.end().into_bytes())
     }
+}
+
+fn names_of(header: &csv::ByteRecord) -> Result<Vec<String>, Failure> {
+    let name = |name: &[u8]| match std::str::from_utf8(name) {
+        Ok(name) if !name.contains('\0') => Ok(name.to_owned()),
+        Ok(_) => Err("bytes of zero, so this is no CSV"),
+        Err(_) => Err("a name that is not UTF-8"),
+    };
+    let names: Result<Vec<String>, _> = header.iter().map(name).collect();
+    names.map_err(|what| Failure::Problem(format!("line 1: the header has {what}")))
+}
+
+/// Refuses a header that looks like several columns between which is another delimiter.
+fn refuse_other_delimiter(names: &[String]) -> Result<(), Failure> {
+    let [name] = names else { return Ok(()) };
+    let Some(other) = [';', '\t', '|', ','].into_iter().find(|&other| name.contains(other)) else {
+        return Ok(());
+    };
+    let word = if other == '\t' { "tab".to_owned() } else { shell_word(&other.to_string()) };
+    Err(Failure::Usage(format!(
+        "line 1: one column, `{}`; if {word} is between columns, give --delimiter {word}; if it is one column, name \
+         another character",
+        shown(name)
+    )))
 }
 
 /// What the system said, whatever the parser made of it.
@@ -88,28 +151,44 @@ pub fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// An input that is watched for what the parser does not tell: how far it has been read, fields without end, and a
-/// quote that is still open at the end.
+/// An input that is watched for what the parser does not tell: rows without end, and a quote that is still open at the
+/// end.
 pub struct Watched {
     input: Input,
-    consumed: u64,
-    field_bytes: usize,
+    delimiter: u8,
     place: Place,
+    /// Bytes read so far.
+    consumed: u64,
+    /// Where the row began: its line, and bytes since then.
+    line: u64,
+    row_bytes: usize,
+    /// Line ends read so far.
+    lines: u64,
 }
 
 /// What is told of a row with a quote that is still open at the end.
 pub const OPEN_QUOTE: &str = "a quote is never closed; all that follows belongs to this row";
 
 impl Watched {
-    /// A parser of `input` that leaves the number of fields to its caller.
+    /// A parser of `input` that leaves the number of fields to its caller, and skips the first row as a header.
     pub fn reader(input: Input) -> csv::Reader<Self> {
-        let input = Self { input, consumed: 0, field_bytes: 0, place: Place::FieldStart };
-        csv::ReaderBuilder::new().flexible(true).buffer_capacity(1 << 16).from_reader(input)
+        Self::builder(b',').has_headers(true).from_reader(Self::new(input, b','))
     }
 
-    /// How many bytes have been read so far.
-    pub fn consumed(&self) -> u64 {
-        self.consumed
+    /// A parser of all rows of `input`, the header too.
+    pub fn delimited(input: Input, delimiter: u8) -> csv::Reader<Self> {
+        Self::builder(delimiter).has_headers(false).from_reader(Self::new(input, delimiter))
+    }
+
+    fn builder(delimiter: u8) -> csv::ReaderBuilder {
+        let mut builder = csv::ReaderBuilder::new();
+        builder.flexible(true).buffer_capacity(1 << 16).delimiter(delimiter);
+        builder
+    }
+
+    fn new(input: Input, delimiter: u8) -> Self {
+        let place = Place::FieldStart;
+        Self { input, delimiter, place, consumed: 0, line: 1, row_bytes: 0, lines: 0 }
     }
 
     /// Whether the input is at its end, within quotes.
@@ -131,12 +210,13 @@ enum Place {
 }
 
 impl Place {
-    fn after(self, byte: u8) -> Self {
+    fn after(self, byte: u8, delimiter: u8) -> Self {
         match (self, byte) {
             (Self::FieldStart | Self::QuoteInQuotes, b'"') => Self::Quoted,
             (Self::Quoted, b'"') => Self::QuoteInQuotes,
             (Self::Quoted, _) => Self::Quoted,
-            (_, b',' | b'\r' | b'\n') => Self::FieldStart,
+            (_, b'\r' | b'\n') => Self::FieldStart,
+            (_, byte) if byte == delimiter => Self::FieldStart,
             _ => Self::Plain,
         }
     }
@@ -157,13 +237,18 @@ impl Read for Watched {
             if in_mark {
                 continue;
             }
-            self.place = self.place.after(byte);
-            self.field_bytes =
-                if self.place == Place::FieldStart { 0 } else { self.field_bytes + 1 };
+            self.place = self.place.after(byte, self.delimiter);
+            self.row_bytes += 1;
+            self.lines += u64::from(byte == b'\n');
+            if self.place == Place::FieldStart && matches!(byte, b'\r' | b'\n') {
+                (self.row_bytes, self.line) = (0, self.lines + 1);
+            }
         }
-        if self.field_bytes > LONGEST_BYTES {
-            let detail =
-                format!("a field of more than {LONGEST_BYTES} bytes; is a quote never closed?");
+        if self.row_bytes > LONGEST_ROW_BYTES {
+            let detail = format!(
+                "line {}: a row of more than {LONGEST_ROW_BYTES} bytes; is a quote never closed?",
+                self.line
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
         Ok(bytes)

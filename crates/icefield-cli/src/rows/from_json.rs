@@ -1,64 +1,81 @@
 //! Newline-delimited JSON: an object a line.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BadRow, Columns, Input, LONGEST_BYTES, Row, RowResult, Schema, settle};
+use super::{BadRow, Columns, Input, LONGEST_LINE_BYTES, Row, RowResult, Schema, settle};
 use crate::failure::Failure;
 use crate::json::Line;
+use crate::terminal::shown;
 
 /// The rows of a JSON input.
 pub struct JsonRows {
     lines: Lines,
     /// The lines that settling the columns has read already.
     pending: VecDeque<LineResult>,
+    /// Rows read so far, malformed ones too.
+    number: u64,
 }
 
 /// A line with its number, from 1; the outer error ends reading.
 type LineResult = io::Result<Result<(u64, String), BadRow>>;
 
-/// How many lines may come before the first JSON object.
+/// How many lines may come before the first JSON object, and about how many bytes.
 const FIRST_OBJECT_WITHIN: usize = 1000;
+const FIRST_OBJECT_WITHIN_BYTES: usize = 1 << 20;
 
 impl JsonRows {
     /// Reads up to the first object and settles the columns.
     pub fn open(input: Input, asked: &Columns) -> Result<(Self, Schema), Failure> {
-        let mut lines =
-            Lines { input: BufReader::with_capacity(1 << 16, input), number: 0, consumed: 0 };
+        let mut lines = Lines { input: BufReader::with_capacity(1 << 16, input), number: 0 };
         let mut pending = VecDeque::new();
-        let mut names = Vec::new();
+        let (mut names, mut bytes, mut first_fault) = (Vec::new(), 0, None);
         // Lines that are no object are reported when their turn comes; the first that is one names the columns.
-        while names.is_empty() && pending.len() < FIRST_OBJECT_WITHIN {
+        while names.is_empty()
+            && pending.len() < FIRST_OBJECT_WITHIN
+            && bytes < FIRST_OBJECT_WITHIN_BYTES
+        {
             let Some(line) = lines.next() else { break };
-            if let Ok(Ok((_, text))) = &line
-                && let Ok(Members(members)) = serde_json::from_str(text)
-            {
-                names = members.into_iter().map(|(name, _)| name).collect();
-            }
+            let fault = match &line {
+                Ok(Ok((number, text))) => {
+                    bytes += text.len();
+                    match serde_json::from_str(text) {
+                        Ok(Members(members)) => {
+                            names = members.into_iter().map(|(name, _)| name).collect();
+                            (number, "an object without members".to_owned())
+                        }
+                        Err(error) => (number, json_fault(&error)),
+                    }
+                }
+                Ok(Err(bad)) => (&bad.line, bad.reason.clone()),
+                Err(error) => return Err(Failure::Problem(format!("the input: {error}"))),
+            };
+            first_fault.get_or_insert_with(|| format!("line {}: {}", fault.0, fault.1));
             pending.push_back(line);
         }
-        if names.is_empty() && pending.is_empty() {
+        if let Some(fault) = first_fault.filter(|_| names.is_empty()) {
+            return Err(Failure::Problem(format!(
+                "no JSON object among the first lines, so the columns have no names; {fault}"
+            )));
+        }
+        if names.is_empty() {
             // An empty input has no rows, whatever their columns.
             names = vec![asked.key.clone().unwrap_or_else(|| "key".to_owned())];
             names.extend(asked.value.clone().or_else(|| Some("value".to_owned())));
         }
         let schema = settle(&names, asked)?;
-        Ok((Self { lines, pending }, schema))
-    }
-
-    /// How many bytes of the input have been read so far.
-    pub fn consumed(&self) -> u64 {
-        self.lines.consumed
+        Ok((Self { lines, pending, number: 0 }, schema))
     }
 
     /// The next row.
     pub fn next(&mut self, schema: &Schema) -> Option<RowResult> {
         let line = self.pending.pop_front().or_else(|| self.lines.next())?;
-        Some(line.map(|line| line.and_then(|(number, text)| row(number, &text, schema))))
+        self.number += 1;
+        Some(line.map(|line| line.and_then(|(line, text)| row(line, self.number, &text, schema))))
     }
 }
 
@@ -66,7 +83,6 @@ impl JsonRows {
 struct Lines {
     input: BufReader<Input>,
     number: u64,
-    consumed: u64,
 }
 
 impl Lines {
@@ -79,13 +95,12 @@ impl Lines {
                 Err(error) => return Some(Err(error)),
             }
             let bad = |reason| Some(Ok(Err(BadRow { line: self.number, reason })));
-            if bytes.len() > LONGEST_BYTES {
-                return bad(format!("more than {LONGEST_BYTES} bytes in a line"));
+            if bytes.len() > LONGEST_LINE_BYTES {
+                return bad(format!("more than {LONGEST_LINE_BYTES} bytes in a line"));
             }
-            let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&bytes);
-            match std::str::from_utf8(bytes) {
+            match String::from_utf8(bytes) {
                 Ok(text) if text.trim().is_empty() => {}
-                Ok(text) => return Some(Ok(Ok((self.number, text.to_owned())))),
+                Ok(text) => return Some(Ok(Ok((self.number, text)))),
                 Err(_) => return bad("not UTF-8".to_owned()),
             }
         }
@@ -93,19 +108,18 @@ impl Lines {
 
     /// Reads a line, the excess of a very long one not; gives how many bytes there were.
     fn read_line(&mut self, bytes: &mut Vec<u8>) -> io::Result<u64> {
-        let limit = LONGEST_BYTES as u64 + 1;
+        let limit = LONGEST_LINE_BYTES as u64 + 1;
         let mut read = self.input.by_ref().take(limit).read_until(b'\n', bytes)? as u64;
         if read == limit && bytes.last() != Some(&b'\n') {
             read += self.input.skip_until(b'\n')? as u64;
         }
         self.number += 1;
-        self.consumed += read;
         Ok(read)
     }
 }
 
 /// The members of a JSON object in their order, values as they were written.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+pub struct Members<'a>(pub Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -127,37 +141,52 @@ impl<'de> Deserialize<'de> for Members<'de> {
     }
 }
 
-fn row(line: u64, text: &str, schema: &Schema) -> Result<Row, BadRow> {
+fn row(line: u64, number: u64, text: &str, schema: &Schema) -> Result<Row, BadRow> {
     let bad = |reason| BadRow { line, reason };
     let Members(members) = serde_json::from_str(text).map_err(|error| bad(json_fault(&error)))?;
-    let key = member(&members, &schema.key).map_err(bad)?;
+    let key = match &schema.key {
+        Some(column) => member(&members, column).map_err(bad)?,
+        None => number.to_string().into_bytes(),
+    };
     let value = match &schema.value {
         Some(column) => member(&members, column).map_err(bad)?,
-        None => {
-            let others = members.iter().filter(|(name, _)| *name != schema.key);
-            others
-                .fold(Line::new(), |object, (name, raw)| object.raw(name, raw.get()))
-                .end()
-                .into_bytes()
-        }
+        None => object(&members, schema.key.as_deref()).map_err(bad)?,
     };
     Ok(Row { line, key, value })
+}
+
+/// All members but the key as a JSON object.
+fn object(members: &[(String, &RawValue)], key: Option<&str>) -> Result<Vec<u8>, String> {
+    let (mut object, mut names) = (Line::new(), HashSet::new());
+    for (name, raw) in members.iter().filter(|(name, _)| Some(name.as_str()) != key) {
+        if !names.insert(name) {
+            return Err(format!("two members `{}`", shown(name)));
+        }
+        object = object.raw(name, raw.get());
+    }
+    Ok(object.end().into_bytes())
 }
 
 /// A member's text: the content of a string, anything else as it is written.
 fn member(members: &[(String, &RawValue)], column: &str) -> Result<Vec<u8>, String> {
     let mut found = members.iter().filter(|(name, _)| name == column).map(|(_, raw)| raw.get());
-    let raw = found.next().ok_or_else(|| format!("no member `{column}`"))?;
+    let name = shown(column);
+    let raw = found.next().ok_or_else(|| format!("no member `{name}`"))?;
     if found.next().is_some() {
-        return Err(format!("two members `{column}`"));
+        return Err(format!("two members `{name}`"));
     }
     match raw {
-        "null" => Err(format!("`{column}` is null")),
-        _ if raw.starts_with('"') => serde_json::from_str::<String>(raw)
-            .map(String::into_bytes)
-            .map_err(|error| json_fault(&error)),
-        _ => Ok(raw.as_bytes().to_vec()),
+        "null" => Err(format!("`{name}` is null")),
+        _ => match unquoted(raw) {
+            None => Ok(raw.as_bytes().to_vec()),
+            Some(text) => text.map(String::into_bytes).map_err(|error| json_fault(&error)),
+        },
     }
+}
+
+/// The content of a JSON string; `None` for JSON that is no string.
+pub fn unquoted(raw: &str) -> Option<serde_json::Result<String>> {
+    raw.starts_with('"').then(|| serde_json::from_str(raw))
 }
 
 /// The parser's message; its own line numbers count from the row.

@@ -1,18 +1,26 @@
 //! Rows of CSV and newline-delimited JSON as the texts of a key and a value.
 //!
-//! Which columns those are is settled once, on the header of CSV and on the first object of JSON.
+//! Which columns those are is settled once, on the header of CSV and on the first object of JSON. No row takes more
+//! memory than the longest key and value can need.
 
+mod decode;
+mod dialect;
 mod from_csv;
 mod from_json;
 
 use std::fmt;
 use std::io::{self, Read};
+use std::path::Path;
 
 use crate::failure::Failure;
+use crate::terminal::shown;
 use from_csv::CsvRows;
 use from_json::JsonRows;
 
+pub use decode::text;
+pub use dialect::{Dialect, DialectArgs};
 pub use from_csv::{OPEN_QUOTE, Watched, io_error};
+pub use from_json::{Members, unquoted};
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -26,11 +34,20 @@ pub enum Format {
 
 impl Format {
     /// The format that a file name suggests: JSON for .ndjson, .jsonl and .json, CSV for any other.
-    pub fn of_file(name: &std::path::Path) -> Self {
-        match name.extension().and_then(|extension| extension.to_str()) {
+    pub fn of_file(name: &Path) -> Self {
+        match ending(name).as_deref() {
             Some("ndjson" | "jsonl" | "json") => Self::Ndjson,
             _ => Self::Csv,
         }
+    }
+}
+
+/// How a file's name ends, in small letters and without what compression adds.
+fn ending(name: &Path) -> Option<String> {
+    let extension = |name: &Path| Some(name.extension()?.to_str()?.to_ascii_lowercase());
+    match extension(name)?.as_str() {
+        "gz" | "zst" | "zstd" => extension(Path::new(name.file_stem()?)),
+        plain => Some(plain.to_owned()),
     }
 }
 
@@ -39,6 +56,8 @@ impl Format {
 pub struct Columns {
     /// The key's.
     pub key: Option<String>,
+    /// Whether keys are the rows' numbers instead, from 1.
+    pub key_is_number: bool,
     /// The value's.
     pub value: Option<String>,
 }
@@ -52,6 +71,13 @@ pub struct Row {
     pub key: Vec<u8>,
     /// The value's text.
     pub value: Vec<u8>,
+}
+
+impl Row {
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
 }
 
 /// A row that is no row.
@@ -75,8 +101,10 @@ pub type RowResult = io::Result<Result<Row, BadRow>>;
 /// Where rows come from.
 pub type Input = Box<dyn Read + Send>;
 
-/// No field of CSV and no line of JSON is longer: the longest value, each byte escaped, has room.
-const LONGEST_BYTES: usize = 128 << 20;
+/// The longest row of CSV: a key and a value as long as tables take them (16 MiB), each byte as two, have room.
+const LONGEST_ROW_BYTES: usize = 68 << 20;
+/// The longest line of JSON: one as long as tables take it, each byte as an escape of six, has room.
+const LONGEST_LINE_BYTES: usize = 128 << 20;
 
 /// The rows of an input.
 pub struct Rows {
@@ -85,8 +113,11 @@ pub struct Rows {
 }
 
 /// Which columns make the record.
-struct Schema {
-    key: String,
+pub struct Schema {
+    /// All columns, of JSON those of the first object.
+    names: Vec<String>,
+    /// `None`: the row's number.
+    key: Option<String>,
     /// `None`: all others, as a JSON object.
     value: Option<String>,
 }
@@ -98,10 +129,15 @@ enum Source {
 
 impl Rows {
     /// Begins to read, and settles the columns.
-    pub fn open(input: Input, format: Format, asked: &Columns) -> Result<Self, Failure> {
+    pub fn open(
+        input: Input,
+        format: Format,
+        dialect: &Dialect,
+        asked: &Columns,
+    ) -> Result<Self, Failure> {
         let (source, schema) = match format {
             Format::Csv => {
-                let (rows, schema) = CsvRows::open(input, asked)?;
+                let (rows, schema) = CsvRows::open(input, dialect, asked)?;
                 (Source::Csv(rows), schema)
             }
             Format::Ndjson => {
@@ -112,17 +148,14 @@ impl Rows {
         Ok(Self { source, schema })
     }
 
-    /// How many bytes of the input have been read so far.
-    pub fn consumed(&self) -> u64 {
-        match &self.source {
-            Source::Csv(rows) => rows.consumed(),
-            Source::Ndjson(rows) => rows.consumed(),
-        }
+    /// All columns, of JSON those of the first object.
+    pub fn columns(&self) -> &[String] {
+        &self.schema.names
     }
 
-    /// The name of the key's column.
-    pub fn key_column(&self) -> &str {
-        &self.schema.key
+    /// The name of the key's column, unless the key is the row's number.
+    pub fn key_column(&self) -> Option<&str> {
+        self.schema.key.as_deref()
     }
 
     /// The name of the value's column, unless it is all the others.
@@ -142,37 +175,47 @@ impl Iterator for Rows {
     }
 }
 
-/// Settles the columns: the key is the one named, else `key`, else the first; the value is the one named, else the only
-/// other one, else all others as JSON.
+/// Settles the columns: the key is the row's number if that was asked for, the one named, else `key`, else the first;
+/// the value is the one named, else the only other one, else all others as JSON.
 fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {
     if names.is_empty() {
         return Err(Failure::Problem(
-            "the input has no header and no object: nothing names its columns".to_owned(),
+            "the input has no header and no object, so its columns have no names".to_owned(),
         ));
     }
-    let named =
-        |option: &str, column: &String| match names.iter().filter(|name| *name == column).count() {
-            1 => Ok(column.clone()),
-            0 => Err(Failure::Usage(format!(
-                "{option} {column}: no such column; there are {}",
-                names.join(", ")
-            ))),
-            n => Err(Failure::Usage(format!(
-                "{option} {column}: there are {n} columns of that name"
-            ))),
-        };
+    let count = |column: &str| names.iter().filter(|name| *name == column).count();
+    let named = |option: &str, column: &String| match count(column) {
+        1 => Ok(column.clone()),
+        0 => Err(Failure::Usage(format!(
+            "{option} {column}: no such column; there are {}",
+            shown(&names.join(", "))
+        ))),
+        n => Err(Failure::Usage(format!("{option} {column}: there are {n} columns of that name"))),
+    };
     let key = match &asked.key {
-        Some(column) => named("--key", column)?,
-        None => names.iter().find(|name| *name == "key").unwrap_or(&names[0]).clone(),
+        _ if asked.key_is_number => None,
+        Some(column) => Some(named("--key", column)?),
+        None => Some(names.iter().find(|name| *name == "key").unwrap_or(&names[0]).clone()),
     };
     let value = match &asked.value {
         Some(column) => Some(named("--value", column)?),
         None => {
-            let mut others = names.iter().filter(|name| **name != key);
+            let mut others = names.iter().filter(|name| Some(*name) != key.as_ref());
             others.next().filter(|_| others.next().is_none()).cloned()
         }
     };
-    Ok(Schema { key, value })
+    // What is stored of a row must name each of its columns.
+    let stored = names.iter().filter(|name| {
+        value.is_none() || Some(*name) == key.as_ref() || Some(*name) == value.as_ref()
+    });
+    if let Some((name, n)) = stored.map(|name| (name, count(name))).find(|(_, n)| *n > 1) {
+        return Err(Failure::Usage(format!(
+            "{n} columns have the name `{}`; rename one, name others with --key and --value, or read CSV with \
+             --no-header",
+            shown(name)
+        )));
+    }
+    Ok(Schema { names: names.to_vec(), key, value })
 }
 
 #[cfg(test)]
@@ -182,7 +225,12 @@ mod tests {
 
     fn rows(format: Format, text: &str, columns: &Columns) -> Vec<Result<Row, BadRow>> {
         let input = Box::new(io::Cursor::new(text.to_owned().into_bytes()));
-        Rows::open(input, format, columns).unwrap().map(|row| row.unwrap()).collect()
+        open(input, format, columns).unwrap().map(|row| row.unwrap()).collect()
+    }
+
+    fn open(input: Input, format: Format, columns: &Columns) -> Result<Rows, Failure> {
+        let dialect = DialectArgs::default().of(format, Path::new("-")).unwrap();
+        Rows::open(input, format, &dialect, columns)
     }
 
     fn row(line: u64, key: &str, value: &str) -> Result<Row, BadRow> {
@@ -190,7 +238,7 @@ mod tests {
     }
 
     fn columns(key: &str, value: &str) -> Columns {
-        Columns { key: Some(key.to_owned()), value: Some(value.to_owned()) }
+        Columns { key: Some(key.to_owned()), value: Some(value.to_owned()), ..Columns::default() }
     }
 
     #[test]
@@ -240,7 +288,7 @@ mod tests {
     #[test]
     fn numbers_keep_their_digits() {
         let text = "{\"k\":1,\"v\":{\"a\": 1.50, \"b\":[1e400]},\"w\":0.10}\n";
-        let all = Columns { key: Some("k".to_owned()), value: None };
+        let all = Columns { key: Some("k".to_owned()), ..Columns::default() };
         assert_eq!(
             rows(Format::Ndjson, text, &all),
             [row(1, "1", r#"{"v":{"a": 1.50, "b":[1e400]},"w":0.10}"#)]
@@ -268,16 +316,101 @@ mod tests {
         let input = Box::new(io::Cursor::new(
             b"{\"key\":1,\"value\":\"a\"}\n{\"key\":2,\"value\":\"\xFF\"}\n",
         ));
-        let rows = Rows::open(input, Format::Ndjson, &Columns::default()).unwrap();
+        let rows = open(input, Format::Ndjson, &Columns::default()).unwrap();
         let bad: Vec<_> = rows.filter_map(|row| row.unwrap().err()).collect();
         assert_eq!(bad, [BadRow { line: 2, reason: "not UTF-8".to_owned() }]);
     }
 
     #[test]
     fn unknown_columns_are_bad_usage() {
-        let open = |columns| Rows::open(Box::new(io::Cursor::new(b"a,b\n")), Format::Csv, &columns);
+        let opened = |columns| open(Box::new(io::Cursor::new(b"a,b\n")), Format::Csv, &columns);
         assert!(
-            matches!(open(columns("a", "c")), Err(Failure::Usage(text)) if text.contains("a, b"))
+            matches!(opened(columns("a", "c")), Err(Failure::Usage(text)) if text.contains("a, b"))
+        );
+    }
+
+    #[test]
+    fn dialects_are_read_as_they_are_told() {
+        let read = |dialect: Dialect, columns: &Columns, text: &str| -> Vec<Result<Row, BadRow>> {
+            let input = Box::new(io::Cursor::new(text.to_owned().into_bytes()));
+            let rows = Rows::open(input, Format::Csv, &dialect, columns).unwrap();
+            rows.map(|row| row.unwrap()).collect()
+        };
+        let dialect = |delimiter, header, null: Option<&str>| {
+            let null = null.map(str::to_owned);
+            Dialect { delimiter, is_chosen: true, header, null }
+        };
+        let semicolons = dialect(b';', false, None);
+        let text = "1;\"a;b\"\n\n2;c,d\n";
+        assert_eq!(
+            read(semicolons.clone(), &Columns::default(), text),
+            [row(1, "1", "a;b"), row(3, "2", "c,d")]
+        );
+        assert_eq!(
+            read(semicolons, &columns("column2", "column1"), text),
+            [row(1, "a;b", "1"), row(3, "c,d", "2")]
+        );
+        let nulls = dialect(b',', true, Some("NA"));
+        let got = read(nulls.clone(), &Columns::default(), "k,a,b\n1,NA,x\nNA,1,2\n");
+        assert_eq!(got[0], row(2, "1", r#"{"a":null,"b":"x"}"#));
+        assert_eq!(got[1].as_ref().unwrap_err().reason, "`k` is null");
+        let got = read(nulls, &columns("k", "a"), "k,a,b\n1,NA,x\n");
+        assert_eq!(got[0].as_ref().unwrap_err().reason, "`a` is null");
+    }
+
+    #[test]
+    fn rows_can_be_keyed_by_their_numbers() {
+        let numbers = Columns { key_is_number: true, ..Columns::default() };
+        let got = rows(Format::Csv, "a,b\nx,y\nz\nx,y\n", &numbers);
+        assert_eq!(got[0], row(2, "1", r#"{"a":"x","b":"y"}"#));
+        assert!(got[1].is_err(), "a malformed row has its number, too");
+        assert_eq!(got[2], row(4, "3", r#"{"a":"x","b":"y"}"#));
+        assert_eq!(rows(Format::Csv, "a\nx\n", &numbers), [row(2, "1", "x")]);
+        let json = "{\"a\":1}\n\n{\"a\":2}\n";
+        assert_eq!(rows(Format::Ndjson, json, &numbers), [row(1, "1", "1"), row(3, "2", "2")]);
+    }
+
+    #[test]
+    fn headers_that_cannot_be_meant_are_refused() {
+        let refusal = |text: &str, columns: &Columns| {
+            let input = Box::new(io::Cursor::new(text.to_owned().into_bytes()));
+            open(input, Format::Csv, columns).err().map(|failure| failure.to_string())
+        };
+        let any = Columns::default();
+        assert!(refusal("x;y\n1;a,b\n", &any).unwrap().contains("--delimiter ';'"));
+        assert!(refusal("x\ty\n", &any).unwrap().contains("--delimiter tab"));
+        assert!(refusal("id,x,x\n", &any).unwrap().contains("2 columns have the name `x`"));
+        assert!(refusal("id,x,x,y\n", &columns("id", "y")).is_none());
+        assert!(refusal("key,key\n", &any).is_some());
+        assert!(refusal("\"key,value\n1,2\n", &any).unwrap().contains("line 1: a quote"));
+        assert!(refusal("\0\0\n1,2\n", &any).unwrap().contains("bytes of zero"));
+        let json = b"{\"k\":1,\"x\":2,\"x\":3}\n";
+        assert!(open(Box::new(io::Cursor::new(json)), Format::Ndjson, &any).is_err());
+    }
+
+    #[test]
+    fn a_row_without_end_is_not_read_to_its_end() {
+        struct Endless;
+        impl Read for Endless {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                buffer.fill(b',');
+                Ok(buffer.len())
+            }
+        }
+        let input = Box::new(io::Cursor::new(b"key,value\n1,2\n3,").chain(Endless));
+        let mut rows = open(input, Format::Csv, &Columns::default()).unwrap();
+        assert_eq!(rows.next().unwrap().unwrap(), row(2, "1", "2"));
+        let error = rows.next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("line 3: a row of more than"), "{error}");
+    }
+
+    #[test]
+    fn compressed_files_have_the_names_inside() {
+        let format = |name: &str| Format::of_file(Path::new(name));
+        assert_eq!(format("a.b.ndjson.gz"), Format::Ndjson);
+        assert_eq!(
+            (format("a.csv.zst"), format("gz"), format("a.gz")),
+            (Format::Csv, Format::Csv, Format::Csv)
         );
     }
 }

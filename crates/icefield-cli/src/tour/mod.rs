@@ -101,7 +101,7 @@ impl Row {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    with_output(&args.json, |out| {
+    with_output(&args.json, &[], |out| {
         let interrupt = Interrupt::listen()?;
         let dir = work_dir(args.dir.as_deref())?;
         introduce(out, args.scale, dir.path())?;

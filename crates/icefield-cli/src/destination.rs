@@ -1,0 +1,208 @@
+//! Files that a command writes.
+//!
+//! A file appears under its name when it is complete: it is written without a name (where the file system has no such
+//! files, under a hidden one beside its place) and renamed. A command that fails, is interrupted or is killed leaves what
+//! was there before. Pipes, devices and standard output are written as they are.
+//!
+//! No output may be a file that the same command reads, by whatever path or link, nor a file of a table that it reads.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+use tempfile::TempPath;
+
+use crate::failure::Failure;
+use crate::terminal::shown_path;
+
+/// An output in the making.
+pub struct Destination {
+    /// How messages name it.
+    name: PathBuf,
+    file: File,
+    state: State,
+}
+
+enum State {
+    /// What has no place to be renamed to.
+    AsItIs,
+    /// A file without a name, for this place.
+    Unnamed(PathBuf),
+    /// A file with a hidden name, for this place.
+    Hidden(TempPath, PathBuf),
+}
+
+impl Destination {
+    /// Begins an output at `path`, `-` for standard output, of a command that reads `reads`: files, directories of tables
+    /// and `-` for standard input.
+    pub fn create(path: &Path, reads: &[&Path]) -> Result<Self, Failure> {
+        refuse_reads(path, reads)?;
+        let made = if path == Path::new("-") {
+            io::stdout().as_fd().try_clone_to_owned().map(|file| (File::from(file), State::AsItIs))
+        } else if is_as_it_is(path) {
+            // Whatever a redirection has written to the same file stays.
+            File::options().append(true).open(path).map(|file| (file, State::AsItIs))
+        } else {
+            begin(path)
+        };
+        let (file, state) = made.map_err(|error| Failure::io(path, &error))?;
+        let name = if path == Path::new("-") { "output".into() } else { path.to_owned() };
+        Ok(Self { name, file, state })
+    }
+
+    /// How messages name it.
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Brings the file to its place, complete and durable.
+    pub fn finish(self) -> Result<(), Failure> {
+        let name = self.name.clone();
+        self.publish().map_err(|error| Failure::io(&name, &error))
+    }
+
+    fn publish(self) -> io::Result<()> {
+        let place = match &self.state {
+            State::AsItIs => return Ok(()),
+            State::Unnamed(place) | State::Hidden(_, place) => place.clone(),
+        };
+        self.file.sync_all()?;
+        match self.state {
+            State::Hidden(hidden, _) => hidden.persist(&place)?,
+            // A link cannot replace a file, so the file gets a hidden name first.
+            _ => tempfile::Builder::new()
+                .prefix(&hidden_prefix(&place))
+                .make_in(parent(&place), |hidden| {
+                    let unnamed = descriptor_path(self.file.as_fd());
+                    Ok(linkat(CWD, unnamed, CWD, hidden, AtFlags::SYMLINK_FOLLOW)?)
+                })?
+                .into_temp_path()
+                .persist(&place)?,
+        }
+        File::open(parent(&place))?.sync_all()
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Whether an existing `path` is a pipe, a device or an open file of this process.
+fn is_as_it_is(path: &Path) -> bool {
+    let is_descriptor = ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"];
+    is_descriptor.iter().any(|prefix| path.starts_with(prefix))
+        || path.metadata().is_ok_and(|metadata| !metadata.is_file())
+}
+
+fn begin(path: &Path) -> io::Result<(File, State)> {
+    // Links lead to what is replaced.
+    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let permissions = match place.metadata() {
+        Ok(metadata) => Permissions::from_mode(metadata.mode() & 0o777),
+        // As any new file: what the user's mask leaves.
+        Err(_) => Permissions::from_mode(0o666),
+    };
+    let unnamed = File::options()
+        .read(true)
+        .write(true)
+        .mode(permissions.mode())
+        .custom_flags(OFlags::TMPFILE.bits().cast_signed())
+        .open(parent(&place));
+    if let Ok(file) = unnamed
+        && descriptor_path(file.as_fd()).exists()
+    {
+        return Ok((file, State::Unnamed(place)));
+    }
+    let made = tempfile::Builder::new()
+        .prefix(&hidden_prefix(&place))
+        .permissions(permissions)
+        .tempfile_in(parent(&place))?;
+    let (file, hidden) = made.into_parts();
+    Ok((file, State::Hidden(hidden, place)))
+}
+
+fn descriptor_path(file: BorrowedFd<'_>) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+fn hidden_prefix(place: &Path) -> OsString {
+    let mut prefix = OsString::from(".");
+    prefix.push(place.file_name().unwrap_or_default());
+    prefix.push(".writing-");
+    prefix
+}
+
+fn parent(place: &Path) -> &Path {
+    match place.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Refuses an output that is one of `reads`, or a part of one.
+pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
+    let stdio = |descriptor: BorrowedFd<'_>| {
+        let file = descriptor.try_clone_to_owned().map(File::from);
+        file.and_then(|file| file.metadata()).ok()
+    };
+    let is_stdout = output == Path::new("-");
+    let found = if is_stdout { stdio(io::stdout().as_fd()) } else { output.metadata().ok() };
+    let found = found.filter(Metadata::is_file).map(|metadata| id(&metadata));
+    let place = (!is_stdout).then(|| resolved(output)).flatten();
+    let directory = place.as_deref().and_then(|place| parent(place).metadata().ok());
+    for read in reads {
+        let same = if *read == Path::new("-") {
+            let stdin = stdio(io::stdin().as_fd()).filter(Metadata::is_file);
+            stdin.is_some_and(|stdin| Some(id(&stdin)) == found)
+        } else {
+            match read.metadata() {
+                Ok(table) if table.is_dir() => {
+                    directory.as_ref().is_some_and(|directory| id(directory) == id(&table))
+                        || found.is_some_and(|found| holds(read, found))
+                }
+                Ok(file) => Some(id(&file)) == found,
+                // Another output that does not exist yet.
+                Err(_) => place.is_some() && resolved(read) == place,
+            }
+        };
+        if same {
+            let what = match is_stdout {
+                true => format!("standard output goes to {}", shown_path(read)),
+                false => format!("{}: is (in) {}", shown_path(output), shown_path(read)),
+            };
+            return Err(Failure::Usage(format!(
+                "{what}, which the same command uses; write to another file"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What tells files apart, whatever their paths.
+fn id(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Whether a directory holds a file, by whatever name.
+fn holds(directory: &Path, file: (u64, u64)) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return false };
+    entries.flatten().any(|entry| entry.path().metadata().is_ok_and(|found| id(&found) == file))
+}
+
+/// A path without links, whether its last name exists or not.
+fn resolved(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| {
+        let directory = parent(path).canonicalize().ok()?;
+        Some(directory.join(path.file_name()?))
+    })
+}
