@@ -75,9 +75,11 @@ impl<M: Medium> Frame<M> {
         Ok(Self { pm, table, identity, hash, sums, limit, verify, delta_limit })
     }
 
-    /// The generation that the root words name at the moment.
+    /// The generation that the root words name at the moment. Beside a merge a reader can find the first copy half
+    /// written, and then the second one: the next look finds the first one whole.
     pub(super) fn root(&self) -> Result<Root> {
-        Root::read(&self.pm, &self.table, &self.sums)
+        let read = || Root::read(&self.pm, &self.table, &self.sums);
+        read().or_else(|_| read())
     }
 }
 
