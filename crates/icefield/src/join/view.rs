@@ -320,9 +320,9 @@ impl ChangeEffect {
     }
 }
 
-/// The key, and its hash, when all changes remove pairs of one key.
+/// The key, and its hash, when there are several changes and all of them remove pairs of one key.
 fn removed_of(changes: &[(Change, ChangeEffect)]) -> Option<(u64, u64)> {
-    let (first, effect) = changes.first()?;
+    let [(first, effect), _, ..] = changes else { return None };
     let key = first.key();
     changes.iter().all(|(change, _)| change.removes_of(key)).then_some((key, effect.hash))
 }
