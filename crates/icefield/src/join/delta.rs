@@ -352,7 +352,7 @@ mod tests {
         let hash = Hash::new(HashKind::Strong, [1, 2]);
         let word = hash.word(7);
         let mut delta = Delta::default();
-        let mut apply = |delta: &mut Delta, change| {
+        let apply = |delta: &mut Delta, change| {
             delta.reserve(&hash, 1).unwrap();
             delta.apply(change, word, 3);
             delta.chain(word).filter(|&at| delta.entries[at].key == 7).count()
