@@ -74,7 +74,10 @@ pub fn run(args: &Args) -> Outcome {
 
 /// A number of threads.
 fn threads(text: &str) -> Result<usize, String> {
-    text.parse::<NonZeroUsize>().map(NonZeroUsize::get).map_err(|error| error.to_string())
+    // More than the library takes would be a slip of the keyboard.
+    const MOST: usize = 1024;
+    let threads = text.parse::<NonZeroUsize>().map_err(|error| error.to_string())?.get();
+    if threads > MOST { Err(format!("{threads} is not in 1..={MOST}")) } else { Ok(threads) }
 }
 
 /// As many threads as the machine has.

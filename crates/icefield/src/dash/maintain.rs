@@ -222,6 +222,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
+        // The parent moves records while the child reads them.
+        refuse_child(&core.pm)?;
         let (_, identity) = superblock::read(&core.pm)?;
         let rescued = DashOptions::<K, V, P>::default()
             .types_of(&identity)

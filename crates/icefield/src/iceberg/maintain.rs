@@ -13,7 +13,7 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::key::{Data, Key, Value};
 use crate::pm::blob::{BlobRef, BlobStore, Owner};
-use crate::pm::{Medium, superblock};
+use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::Probe;
 use crate::record::engine::Engine;
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
@@ -250,6 +250,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
+        // The parent moves records while the child reads them.
+        refuse_child(&core.pm)?;
         let (_, identity) = superblock::read(&core.pm)?;
         let rescued = IcebergOptions::<K, V>::default()
             .types_of(&identity)

@@ -74,7 +74,7 @@ struct Writer<M> {
 const CLEARED_BYTES: u64 = 16 << 20;
 
 /// A thread that lets go of a generation that was the present one: its files have no names any more, but freeing their
-/// pages takes a kernel long. Whoever needs the space, or closes the index, waits for it.
+/// pages takes a kernel long. Whoever needs the space, or closes the index, waits for it. With the process that has it.
 #[derive(Default)]
 struct Clearing(Option<(JoinHandle<()>, u32)>);
 

@@ -75,9 +75,11 @@ impl<M: Medium> Frame<M> {
         Ok(Self { pm, table, identity, hash, sums, limit, verify, delta_limit })
     }
 
-    /// The generation that the root words name at the moment.
+    /// The generation that the root words name at the moment. Beside a merge a reader can find the first copy half
+    /// written, and then the second one: the next look finds the first one whole.
     pub(super) fn root(&self) -> Result<Root> {
-        Root::read(&self.pm, &self.table, &self.sums)
+        let read = || Root::read(&self.pm, &self.table, &self.sums);
+        read().or_else(|_| read())
     }
 }
 
@@ -318,9 +320,9 @@ impl ChangeEffect {
     }
 }
 
-/// The key, and its hash, when all changes remove pairs of one key.
+/// The key, and its hash, when there are several changes and all of them remove pairs of one key.
 fn removed_of(changes: &[(Change, ChangeEffect)]) -> Option<(u64, u64)> {
-    let (first, effect) = changes.first()?;
+    let [(first, effect), _, ..] = changes else { return None };
     let key = first.key();
     changes.iter().all(|(change, _)| change.removes_of(key)).then_some((key, effect.hash))
 }

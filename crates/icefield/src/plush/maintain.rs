@@ -13,9 +13,9 @@ use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
 use super::payload_log::PayloadLog;
 use crate::Result;
 use crate::key::{Data, Key, Value};
-use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Blocks, Words};
 use crate::pm::superblock;
+use crate::pm::{Medium, refuse_child};
 use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
 
 /// A check on its way through the table.
@@ -218,6 +218,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
+        // The parent moves records while the child reads them.
+        refuse_child(&self.core.pm)?;
         let (_, identity) = superblock::read(&self.core.pm)?;
         let options = Self::options_like(&identity).partitioned_as(self.core.ranges);
         let rescued = options.create(path)?;
