@@ -272,7 +272,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             len_estimate: core.estimate(),
             capacity: core.capacity(),
             pm_bytes: bytes,
-            dram_bytes: core.root.bytes() + core.top_filters.bytes(),
+            dram_bytes: core.root.bytes() + core.top_filters.bytes() + core.leaves.bytes(),
             durability: Some(core.pm.durability()),
             details: vec![
                 ("levels", core.level_count() as u64),
