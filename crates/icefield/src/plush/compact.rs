@@ -87,6 +87,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         self.counts.compactions.add(1);
+        let rewritten = self.rewrite_all(held, live);
+        held.begin_change();
+        let unchained = rewritten.and_then(|()| self.unchain_empty(first));
+        if self.ranges.is_some() {
+            self.leaves.forget(first.id);
+        }
+        held.end_change();
+        unchained.map(|()| true)
+    }
+
+    fn rewrite_all(&self, held: &Held<'_, M>, live: Vec<LiveOf<'_, K, V>>) -> Result<()> {
         // Oldest first: whoever says that a key was removed goes last.
         for (entry, Sifted { needed, dropped }) in live {
             if !dropped.is_empty() {
@@ -94,10 +105,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
             }
         }
-        held.begin_change();
-        let result = self.unchain_empty(first);
-        held.end_change();
-        result.map(|()| true)
+        Ok(())
     }
 
     /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
@@ -209,7 +217,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut before = first;
         while let Some(next) = self.next_of(before)? {
             if self.state(next)?.size == 0 {
-                self.leaves.forget(first.id);
                 self.unchain(before, next)?;
             } else {
                 before = next;

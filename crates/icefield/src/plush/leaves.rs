@@ -84,7 +84,8 @@ impl Leaves {
         self.shard(first).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the leaves of a chain: it has lost some.
+    /// Forgets the leaves of a chain that has lost some, or has been changed by somebody who does not know them. Under the
+    /// lock of its root entry, after the change.
     pub(super) fn forget(&self, first: EntryId) {
         if let EntryId::Level(first) = first {
             let mut shard = self.write(first);
@@ -145,30 +146,29 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(self.ranges.is_some() && self.next_of(first)?.is_some())
     }
 
-    /// The leaf of a chain that has a key, and the lower bound of the next one. The caller is pinned.
+    /// The leaf of a chain that has a key, and the lower bound of the next one. The caller is pinned. Under the lock of its
+    /// root entry, the chain's leaves are known from here on.
     pub(super) fn leaf_of<'a>(
         &'a self,
         first: EntryRef<'a>,
         key: &[u8],
     ) -> Result<(EntryRef<'a>, Option<Box<[u8]>>)> {
         let EntryId::Level(number) = first.id else { return Ok((first, None)) };
-        self.pm.beside();
-        let (known, forgotten) = {
-            let shard = self.leaves.read(number);
-            (shard.chains.get(&number).map(|chain| chain.find(key)), shard.forgotten)
-        };
-        let Found { block, end } = match known {
-            Some(found) => found,
-            None => {
-                let chain = self.read_leaves(first)?;
-                let found = chain.find(key);
-                self.pm.beside();
-                let mut shard = self.leaves.write(number);
-                // Whoever changes a chain knows its leaves before.
-                if shard.forgotten == forgotten {
-                    shard.chains.entry(number).or_insert(chain);
-                }
-                found
+        let Found { block, end } = loop {
+            self.pm.beside();
+            let (known, forgotten) = {
+                let shard = self.leaves.read(number);
+                (shard.chains.get(&number).map(|chain| chain.find(key)), shard.forgotten)
+            };
+            if let Some(found) = known {
+                break found;
+            }
+            let chain = self.read_leaves(first)?;
+            self.pm.beside();
+            let mut shard = self.leaves.write(number);
+            // Whoever changes a chain knows its leaves before, or has them forgotten afterwards.
+            if shard.forgotten == forgotten {
+                break shard.chains.entry(number).or_insert(chain).find(key);
             }
         };
         let leaf = match block {
@@ -351,6 +351,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let sorted = self.sorted(&needed)?;
         // What comes behind all others leaves them where they are: numbers that count up fill their leaves.
         let half = sorted.len() / 2;
+        if half == 0 {
+            return Err(self.corrupt(&self.levels, 0, format!("{:?} has hardly a key", leaf.id)));
+        }
         let at_end = sorted.last().is_some_and(|(last, _)| **last < *coming);
         let bound = if at_end { coming } else { &sorted[half].0 };
         let other = self.new_leaf(held, first)?;

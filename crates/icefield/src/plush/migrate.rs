@@ -307,8 +307,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Migration { held, level: level + 1, first, places, groups, epoch: None })
     }
 
-    /// Empties levels' entries, and what continues them, all of whose records are in the next level.
+    /// Empties levels' entries, and what continues them, all of whose records are in the next level. Readers are let in
+    /// again.
     pub(super) fn leave_empty(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
+        let left = self.leave_chains(all);
+        if self.ranges.is_some() {
+            for (_, Underway { level, index, .. }) in all {
+                self.leaves.forget(self.level_entry(*level, *index)?.id);
+            }
+        }
+        all.iter().for_each(|(held, _)| held.end_change());
+        left
+    }
+
+    fn leave_chains(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
         let mut chains = Vec::with_capacity(all.len());
         for (held, Underway { level, index, .. }) in all {
             self.counts.migrations.add(1);
@@ -325,12 +337,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // P8: the records are below only.
             self.pm.try_fence()?;
         }
-        for (chain, (held, _)) in chains.iter().zip(all) {
-            self.leaves.forget(chain[0].id);
+        for chain in chains {
             while let Some(next) = self.next_of(chain[0])? {
                 self.unchain(chain[0], next)?;
             }
-            held.end_change();
         }
         Ok(())
     }
