@@ -205,6 +205,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(chain)
     }
 
+    /// Whether the records of each leaf of a chain lie between bounds of its own, but for those whose keys nobody knows.
+    pub(super) fn are_leaves_apart(&self, first: EntryRef<'_>) -> Result<bool> {
+        let mut spans: Vec<[SortKey<'_>; 2]> = Vec::new();
+        let mut records = Vec::with_capacity(self.shape.records());
+        for entry in self.chain_of(first)? {
+            records.clear();
+            self.read_entry(entry, &mut records, |_| true)?;
+            let sorted = self.sorted(&records)?;
+            spans.extend(sorted.first().zip(sorted.last()).map(|(a, b)| [a.0, b.0]));
+        }
+        spans.sort_unstable_by(|[a, _], [b, _]| (**a).cmp(b));
+        Ok(spans.windows(2).all(|pair| *pair[0][1] < *pair[1][0]))
+    }
+
     /// By what a record is sorted; `None` when its payload has been freed.
     pub(super) fn sort_key_of(&self, moving: &MovingOf<K, V>) -> Result<Option<SortKey<'_>>> {
         let Some(ranges) = self.ranges else { return Ok(None) };
@@ -225,6 +239,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (level, first): (usize, EntryRef<'_>),
         records: &[MovingOf<K, V>],
     ) -> Result<bool> {
+        // What is stale has been dropped before.
         let mut left = self.sorted(records)?;
         while !left.is_empty() {
             let shares = self.shares(first, &left)?;
@@ -246,14 +261,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
-    /// Records in the order of their keys, less those that are stale.
+    /// Records in the order of their keys, less those whose payload has been freed.
     fn sorted(&self, records: &[MovingOf<K, V>]) -> Result<Vec<Sorted<'_, MovingOf<K, V>>>> {
         let mut sorted = Vec::with_capacity(records.len());
         for &moving in records {
-            match self.sort_key_of(&moving)? {
-                Some(key) => sorted.push((key, moving)),
-                None => self.note_dropped(moving.record),
-            }
+            sorted.extend(self.sort_key_of(&moving)?.map(|key| (key, moving)));
         }
         sorted.sort_unstable_by(|(a, _), (b, _)| (**a).cmp(b));
         Ok(sorted)
