@@ -1,7 +1,9 @@
 //! What every design on a medium does, end to end: words and bytes, growth, equal hashes, reopening, batches, threads.
 //! One body for all of them; what only one design does is in its own file.
 
+use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 use icefield::base::hash::HashKind;
 use icefield::{
@@ -9,6 +11,7 @@ use icefield::{
     IcebergOptions, Key, Occupied, OnFailure, Op, Plush, PlushOptions, Result, Shape, Table, Value,
     Yards,
 };
+use icefield_testkit::timed::within;
 
 type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -90,7 +93,7 @@ macro_rules! design {
             design!(@tests words_grow_and_stay, tiny_parts_grow_under_the_writes,
                 every_key_and_every_value_can_be_stored, equal_hashes_stay_within_bounds, room_is_made_ahead,
                 bytes_of_any_length, reopens_after_closing, batches_answer_like_single_calls,
-                threads_count_together);
+                threads_count_together, closures_may_use_the_table);
         }
     };
     (@tests $($test:ident),*) => {$(
@@ -354,4 +357,49 @@ fn threads_count_together<D: Design>() -> Check {
     assert_eq!(total, 20_000);
     assert_eq!(table.len()?, 20_097);
     assert_sound(&table)
+}
+
+/// No lock is held while a closure of the caller's runs, and nothing waits for it: it may do whatever changes the table.
+fn closures_may_use_the_table<D: Design + 'static>() -> Check {
+    let done = within(Duration::from_secs(60), || -> Result<()> {
+        let table = D::made_of::<u64, [u8]>(Parts::Tiny, HashKind::Strong)?;
+        let meddle = |number: u64| {
+            let key = 1_000 + number;
+            table.put(key, &[7; 100]).expect("put");
+            table.put_batch(&[(key + 1, b"more"), (1, b"one")]).expect("put_batch");
+            table.remove(key).expect("remove");
+            match number % 8 {
+                0 => table.clear().expect("clear"),
+                2 => table.reserve(100).expect("reserve"),
+                4 => table.shrink_to_fit().expect("shrink_to_fit"),
+                6 => assert!(table.len().expect("len") < 1_000),
+                _ => {}
+            }
+        };
+        for round in 0..16 {
+            (0..20).try_for_each(|key| table.put(key, &[round as u8; 50]))?;
+            table.get_with(1, |_| meddle(round))?;
+            let mut calls = 0;
+            table.compute(2, |_| {
+                meddle(round + calls);
+                calls += 1;
+                Decision::Put(vec![1; 30])
+            })?;
+            (0..20).try_for_each(|key| table.put(key, b"again"))?;
+            table.for_each(|key, _| {
+                meddle(round + key % 2);
+                if *key < 10 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            let mut shown = 0;
+            table.retain(|key, _| {
+                shown += 1;
+                if shown < 20 {
+                    meddle(round * 2 + 1);
+                }
+                key % 2 == 0
+            })?;
+        }
+        Ok(())
+    });
+    Ok(done.map_err(|ending| format!("{ending:?}"))??)
 }

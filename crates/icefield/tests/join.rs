@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
 use icefield::{Durability, Error, JoinIndex, JoinSource, MergeKind, OnFull};
@@ -9,6 +10,7 @@ use icefield_testkit::crash::CrashOptions;
 use icefield_testkit::kill::ORDERS_VARIABLE;
 use icefield_testkit::rng::mix;
 use icefield_testkit::scratch::Scratch;
+use icefield_testkit::timed::within;
 use icefield_testkit::{Failure, join};
 
 #[path = "join/beside.rs"]
@@ -278,4 +280,37 @@ fn without_a_filter_and_with_much_of_it() {
         // Most pass: the filter is not asked any more.
         assert_eq!(index.probe_count(&there.repeat(4)).unwrap(), 120_000, "{bits} bits");
     }
+}
+
+/// No lock is held while a closure of the caller's runs: it may change the index that it is shown.
+#[test]
+fn closures_may_change_the_index() {
+    let done = within(Duration::from_secs(60), || -> icefield::Result<u64> {
+        let keys: Vec<u64> = (0..500).map(|n| n % 100).collect();
+        let index = JoinIndex::in_memory(&keys, &keys)?;
+        let change = |key| {
+            index.insert(key, key).expect("insert");
+            index.remove_pair(key, key).expect("remove_pair");
+            index.insert(1_000 + key, key).expect("insert");
+            assert!(index.probe_count(&[key]).expect("probe") > 0);
+        };
+        for round in 0..3 {
+            let mut shown = 0;
+            index.for_each(|key, _| {
+                shown += 1;
+                if shown % 50 == 0 {
+                    change(key % 100);
+                }
+            })?;
+            index.probe(&[1, 2, 3], |position, _| {
+                change(position as u64 + round);
+                if position == 2 {
+                    index.merge().expect("merge");
+                }
+            })?;
+        }
+        Ok(index.len())
+    });
+    let len = done.expect("it ends").expect("it works");
+    assert!(len > 500, "{len}");
 }

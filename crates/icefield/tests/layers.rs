@@ -26,6 +26,26 @@ const RECORD: &str = "record";
 /// Opens tables of any design: the library's own edge.
 const ANY: &str = "any";
 
+/// What lives on disks, too, where each fence is a sync that may fail, and no later store may rely on it then.
+const ON_DISKS: &[&str] = &["plush", "join", "pm/alloc", "pm/superblock"];
+
+/// Fences whose failure nobody would notice, in code for disks.
+fn unchecked_fences(source: &Source) -> Vec<String> {
+    let path = source.modules.join("/");
+    if !ON_DISKS.iter().any(|home| path == *home || path.starts_with(&format!("{home}/"))) {
+        return Vec::new();
+    }
+    let calls = source.tokens.iter().enumerate().filter(|(index, token)| {
+        matches!(token.text.as_str(), "fence" | "persist")
+            && source.text(index.wrapping_sub(1)) == "."
+    });
+    calls
+        .map(|(_, token)| {
+            format!("{}: `try_{}` may fail on a disk", source.at(token.line), token.text)
+        })
+        .collect()
+}
+
 /// Whether module `from` may name `to` (a path from the crate's root).
 fn may_name(from: &str, to: &[String]) -> bool {
     let [target, rest @ ..] = to else { return true };
@@ -245,6 +265,11 @@ fn code_for_processors_models_and_threads_stays_at_home() {
 }
 
 #[test]
+fn fences_on_disks_are_checked() {
+    assert_none(library().iter().flat_map(unchecked_fences).collect());
+}
+
+#[test]
 fn loom_is_named_nowhere_else() {
     let sources = read_all("crates");
     let elsewhere =
@@ -449,6 +474,14 @@ mod planted {
         }
         assert_eq!(count("// SAFETY: g is fine.\nunsafe { g() }"), 0);
         assert_eq!(count("let s = \"unsafe { TODO }\"; unsafe fn f() {}"), 0);
+    }
+
+    #[test]
+    fn fences_that_nobody_checks_are_found() {
+        let count = |path, text| unchecked_fences(&source(path, text)).len();
+        assert_eq!(count("plush/op.rs", "pm.fence(); self.pm.persist(cell); site.pm.fence()"), 3);
+        assert_eq!(count("plush/op.rs", "pm.try_fence()?; pm.settle()?; fn persist() {}"), 0);
+        assert_eq!(count("dash/eh.rs", "pm.fence();"), 0);
     }
 
     #[test]

@@ -52,6 +52,12 @@ impl Lived {
                     errors += 1;
                     allowed = allowed.iter().flat_map(|pairs| step.outcomes(pairs)).collect();
                     allowed.dedup();
+                    // The index shows what of the step it has made durable, which the medium may have more of.
+                    let found = Pairs::of_index(index).map_err(|error| error.to_string())?;
+                    if !step.outcomes(&pairs).contains(&found) {
+                        return Err(format!("{step:?} failed and left {found:?}"));
+                    }
+                    pairs = found;
                 }
             }
             if film.has_failed() {

@@ -9,7 +9,9 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::{Core, EntryRef, lock};
+use super::epoch::LogEpoch;
 use super::layout::{EntryId, Journal, MAX_RECORDS, State, journal_bytes};
+use super::leaves::Split;
 use super::level::{Moving, MovingOf};
 use super::newest::Newest;
 use super::root::Held;
@@ -30,7 +32,7 @@ pub(super) enum Worth {
 }
 
 impl Worth {
-    fn is_met(self, before: usize, after: usize) -> bool {
+    pub(super) fn is_met(self, before: usize, after: usize) -> bool {
         match self {
             Self::Early => after * 5 <= before * 4 && before > 0,
             Self::Full => after * 16 <= before * 15 && before > 0,
@@ -50,14 +52,17 @@ pub(super) enum Absorbed {
 }
 
 /// What an entry's records are, for whoever compacts it.
-struct Sifted<R> {
+pub(super) struct Sifted<R> {
     /// Oldest first.
-    needed: Vec<R>,
-    dropped: Vec<R>,
+    pub(super) needed: Vec<R>,
+    pub(super) dropped: Vec<R>,
 }
 
 /// An entry of a table of `K -> V` and its records.
 type LiveOf<'a, K, V> = (EntryRef<'a>, Sifted<MovingOf<K, V>>);
+
+/// What a journal says: an entry, its records, and how many another one has from then on.
+type JournalOf<K, V> = (EntryId, Vec<MovingOf<K, V>>, Option<(EntryId, usize)>);
 
 /// A journal: its head, and the words of its records.
 #[derive(Clone, Copy)]
@@ -82,17 +87,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         self.counts.compactions.add(1);
+        let rewritten = self.rewrite_all(held, live);
+        held.begin_change();
+        let unchained = rewritten.and_then(|()| self.unchain_empty(first));
+        if self.ranges.is_some() {
+            self.leaves.forget(first.id);
+        }
+        held.end_change();
+        unchained.map(|()| true)
+    }
+
+    fn rewrite_all(&self, held: &Held<'_, M>, live: Vec<LiveOf<'_, K, V>>) -> Result<()> {
         // Oldest first: whoever says that a key was removed goes last.
         for (entry, Sifted { needed, dropped }) in live {
             if !dropped.is_empty() {
-                self.rewrite(held, entry, &needed)?;
+                self.rewrite(held, entry, &needed, None)?;
                 dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
             }
         }
-        held.begin_change();
-        let result = self.unchain_empty(first);
-        held.end_change();
-        result.map(|()| true)
+        Ok(())
     }
 
     /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
@@ -107,6 +120,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         all.reverse();
         Ok(all)
+    }
+
+    /// Parts the records of one entry, of whose keys no other has any.
+    pub(super) fn sifted(&self, entry: EntryRef<'_>) -> Result<Sifted<MovingOf<K, V>>> {
+        let mut newest_first = Vec::with_capacity(self.shape.records());
+        self.read_entry(entry, &mut newest_first, |_| true)?;
+        self.sift(&mut Newest::with_capacity(newest_first.len()), &newest_first)
     }
 
     /// How many of some records can be stale, at a glance: those that were removed, and those with a hash that looks like
@@ -174,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.provide_now(&[(entry, needed.len())])?;
         self.counts.compactions.add(1);
         // They are still above, too: what is there twice is hidden once.
-        self.rewrite(held, entry, &needed)?;
+        self.rewrite(held, entry, &needed, None)?;
         dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
         Ok(Absorbed::Yes)
     }
@@ -205,35 +225,54 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Replaces the records of an entry by some of them.
-    fn rewrite(
+    /// Replaces the records of an entry by some of them; from then on another leaf has what `split` gives to it.
+    pub(super) fn rewrite(
         &self,
         held: &Held<'_, M>,
         entry: EntryRef<'_>,
         records: &[MovingOf<K, V>],
+        split: Option<Split<'_>>,
     ) -> Result<()> {
+        let other = split.as_ref().map(|split| (split.leaf, split.size));
         let (journal, _lock) = self.take_journal()?;
-        self.write_journal(journal, entry.id, records);
+        self.write_journal(journal, entry.id, records, other);
         // P10, commit point of the compaction: from here on it is rolled forward.
         self.pm.try_fence()?;
         held.begin_change();
-        let replaced = self.replace(entry, records).and_then(|()| {
+        let replaced = self.replace(entry, records, other).and_then(|()| {
             journal.head.seal.store(&self.pm, 0, Release);
             // P12: the entry may change again.
             self.pm.try_persist(&journal.head.seal)
         });
-        let replaced = replaced.and_then(|()| self.give_back(entry, records.len()));
+        let replaced = match split {
+            None => replaced.and_then(|()| self.give_back(entry, records.len())),
+            // What was split fills up again. After a failed sync readers go on with what was stored.
+            Some(Split { first, bound, leaf, .. }) => {
+                if self.state(leaf).is_ok_and(|state| state.size > 0) {
+                    self.bound_leaf(first, bound, leaf);
+                }
+                replaced
+            }
+        };
         held.end_change();
         replaced
     }
 
     /// Stores all that an entry shall hold, and makes it durable.
-    fn replace(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> Result<()> {
+    fn replace(
+        &self,
+        entry: EntryRef<'_>,
+        records: &[MovingOf<K, V>],
+        other: Option<(EntryRef<'_>, usize)>,
+    ) -> Result<()> {
         let State { epoch, .. } = self.state(entry)?;
         if !records.is_empty() {
             self.write_records(entry, 0, records)?;
         }
         self.store_state(entry, State { size: records.len(), epoch });
+        if let Some((other, size)) = other {
+            self.store_state(other, State { size, epoch: LogEpoch::NONE });
+        }
         // P11: the entry needs its journal no more.
         self.pm.try_fence()
     }
@@ -262,11 +301,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    fn write_journal(&self, journal: JournalRef<'_>, id: EntryId, records: &[MovingOf<K, V>]) {
+    fn write_journal(
+        &self,
+        journal: JournalRef<'_>,
+        id: EntryId,
+        records: &[MovingOf<K, V>],
+        other: Option<(EntryRef<'_>, usize)>,
+    ) {
+        let other = other
+            .map_or(0, |(entry, size)| (size as u64) << u32::BITS | u64::from(entry.id.pack()));
         let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
         let slots = words.chunks_exact(self.measure.widths().words());
         journal.entry.store(pm, id.pack().into(), Relaxed);
         journal.records.store(pm, records.len() as u64, Relaxed);
+        journal.other.store(pm, other, Relaxed);
         for (slot, moving) in slots.zip(records) {
             let record = &moving.record;
             self.measure.each_word(record, |at, word| slot[at].store(pm, word, Relaxed));
@@ -278,14 +326,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             });
             word.store(pm, bits.sum(), Relaxed);
         }
-        journal.seal.store(pm, self.seal(id, records), Release);
+        journal.seal.store(pm, self.seal(id, records, other), Release);
         pm.flush_object(journal);
         let words = &words[..records.len() * self.measure.widths().words()];
         pm.flush(words.as_ptr().cast(), size_of_val(words));
     }
 
     /// What a valid journal says.
-    fn read_journal(&self, journal: JournalRef<'_>) -> Option<(EntryId, Vec<MovingOf<K, V>>)> {
+    fn read_journal(&self, journal: JournalRef<'_>) -> Option<JournalOf<K, V>> {
         let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
         let sealed = journal.seal.load(pm, Acquire);
         let count = journal.records.load(pm, Relaxed);
@@ -299,7 +347,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.moving(self.measure.record(dead, |word| slot[word].load(pm, Relaxed)))
         };
         let records: Vec<_> = slots.enumerate().map(record).collect();
-        (self.seal(id, &records) == sealed).then_some((id, records))
+        let other = journal.other.load(pm, Relaxed);
+        let size = (other >> u32::BITS) as usize;
+        let leaf = (size > 0).then(|| (EntryId::unpack(other as u32), size));
+        let fits = self.seal(id, &records, other) == sealed && size <= self.shape.records();
+        fits.then_some((id, records, leaf))
     }
 
     /// Rolls compactions forward that a crash interrupted; tells how many there were. Only repeats what may have been
@@ -308,8 +360,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut redone = 0;
         for number in 0..self.journal_locks.len() {
             let journal = self.journal(number)?;
-            if let Some((id, records)) = self.read_journal(journal) {
-                self.replace(self.entry(id)?, &records)?;
+            if let Some((id, records, leaf)) = self.read_journal(journal) {
+                let leaf = leaf.map(|(id, size)| Ok((self.entry(id)?, size))).transpose()?;
+                self.replace(self.entry(id)?, &records, leaf)?;
                 redone += 1;
                 journal.head.seal.store(&self.pm, 0, Release);
                 // Durable by the opening's next fence: before the entry can change.
@@ -320,10 +373,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The checksum of a journal; never 0.
-    fn seal(&self, id: EntryId, records: &[MovingOf<K, V>]) -> u64 {
+    fn seal(&self, id: EntryId, records: &[MovingOf<K, V>], other: u64) -> u64 {
         let record_bytes = self.measure.widths().words() * size_of::<u64>() + 1;
         let mut bytes = Vec::with_capacity(16 + records.len() * record_bytes);
         bytes.extend_from_slice(&u64::from(id.pack()).to_le_bytes());
+        bytes.extend_from_slice(&other.to_le_bytes());
         for Moving { record, .. } in records {
             self.measure.each_word(record, |_, word| bytes.extend_from_slice(&word.to_le_bytes()));
             bytes.push(record.dead.into());

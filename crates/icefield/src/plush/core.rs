@@ -9,6 +9,7 @@ use super::layout::{
     Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape,
     State, class_of, run_buckets, run_of,
 };
+use super::leaves::Leaves;
 use super::level::{Moving, MovingOf};
 use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
@@ -36,6 +37,8 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) ranges: Option<Ranges>,
     pub(super) root: RootTable<K, V>,
     pub(super) top_filters: TopFilters,
+    /// Of a table that is partitioned by ranges.
+    pub(super) leaves: Leaves,
     pub(super) logs: RecoveryLogs<K, V>,
     /// Present when a type has no fixed width.
     pub(super) payloads: Option<PayloadLog>,
@@ -395,6 +398,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         first: EntryRef<'_>,
         probe: &Probe<'_>,
     ) -> Result<Option<RecordOf<K, V>>> {
+        if let Some(ranges) = self.ranges {
+            let (leaf, _) = self.leaf_of(first, &ranges.sort_key(&probe.key))?;
+            return self.search_entry(leaf, self.candidates(leaf, probe.hash), probe);
+        }
         for entry in self.chain_of(first)?.into_iter().rev() {
             let candidates = self.candidates(entry, probe.hash);
             let found = self.search_entry(entry, candidates, probe)?;

@@ -74,6 +74,11 @@ impl Image {
         Self([0; FILTER_WORDS])
     }
 
+    /// One that knows every key.
+    pub(super) fn full() -> Self {
+        Self([u64::MAX; FILTER_WORDS])
+    }
+
     /// That of an entry whose records stay.
     pub(super) fn of(pm: &impl Medium, entry: &Entry) -> Self {
         Self::from_words(|word| entry.filter[word].load(pm, Relaxed))

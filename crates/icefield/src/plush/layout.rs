@@ -114,7 +114,9 @@ pub(super) struct Journal {
     pub(super) entry: Cell64,
     /// Records that the entry shall hold.
     pub(super) records: Cell64,
-    _reserved: [Cell64; 1],
+    /// A leaf that the entry is split into, as an [`EntryId`], and in the upper half how many records that has then; 0:
+    /// none.
+    pub(super) other: Cell64,
     pub(super) dead: [Cell64; MAX_RECORDS / 64],
 }
 

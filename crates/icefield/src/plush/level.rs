@@ -226,6 +226,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn filter_of_continuations(&self, entry: EntryRef<'_>) -> Result<Image> {
         let mut filter = Image::empty();
         if matches!(entry.id, EntryId::Level(_)) {
+            if self.has_leaves(entry)? {
+                return Ok(Image::full());
+            }
             for chained in self.chain_of(entry)?.into_iter().skip(1) {
                 for at in 0..self.state(chained)?.size {
                     filter.add(self.slot_of(at).0, self.hash_of(self.record(chained, at)?));
@@ -327,7 +330,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(entry.next.load(&self.pm, Acquire).checked_sub(1) == Some(block))
     }
 
-    /// Continues an entry by an empty one.
+    /// Continues an entry by an empty one, which those follow that continued it before.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
         let blocks = self.chain_blocks();
@@ -340,7 +343,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         };
         entry.state.store(&self.pm, 0, Relaxed);
-        entry.next.store(&self.pm, 0, Relaxed);
+        entry.next.store(&self.pm, last.entry.next.load(&self.pm, Acquire), Relaxed);
         entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
         self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
         // P4: an empty entry, before anything leads to it.

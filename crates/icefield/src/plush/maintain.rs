@@ -78,6 +78,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for index in 0..self.shape.entries(level) {
                 let checked = self.level_entry(level, index).and_then(|first| {
                     let chain = self.chain_of(first)?;
+                    if self.has_leaves(first)? && !self.are_leaves_apart(first)? {
+                        checking.report.fault(format!("I3: leaves of {:?} overlap", first.id));
+                    }
                     chain
                         .into_iter()
                         .try_for_each(|entry| self.check_entry(level, index, entry, checking))
@@ -186,6 +189,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn check_all(&self) -> Result<CheckReport> {
         let core = &self.core;
         let mut checking = Checking::default();
+        let _pin = core.pin();
         core.check_levels(&mut checking);
         core.check_space(&mut checking)?;
         for log in 0..core.logs.count() {
@@ -193,7 +197,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 checking.report.fault(format!("I6: {fault}"));
             }
         }
-        let _pin = core.pin();
         let mut next = Some(0);
         while let Some(hash) = next {
             let (records, after) = core.range_at(hash).unwrap_or_else(|error| {
@@ -274,7 +277,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             len_estimate: core.estimate(),
             capacity: core.capacity(),
             pm_bytes: bytes,
-            dram_bytes: core.root.bytes() + core.top_filters.bytes(),
+            dram_bytes: core.root.bytes() + core.top_filters.bytes() + core.leaves.bytes(),
             durability: Some(core.pm.durability()),
             details: vec![
                 ("levels", core.level_count() as u64),

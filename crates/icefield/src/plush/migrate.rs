@@ -12,7 +12,7 @@ use super::compact::{Absorbed, Worth};
 use super::core::{Core, EntryRef};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
-use super::level::{Moving, MovingOf, Provided};
+use super::level::{MovingOf, Provided};
 use super::newest::Newest;
 use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
@@ -307,8 +307,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Migration { held, level: level + 1, first, places, groups, epoch: None })
     }
 
-    /// Empties levels' entries, and what continues them, all of whose records are in the next level.
+    /// Empties levels' entries, and what continues them, all of whose records are in the next level. Readers are let in
+    /// again.
     pub(super) fn leave_empty(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
+        let left = self.leave_chains(all);
+        if self.ranges.is_some() {
+            for (_, Underway { level, index, .. }) in all {
+                self.leaves.forget(self.level_entry(*level, *index)?.id);
+            }
+        }
+        all.iter().for_each(|(held, _)| held.end_change());
+        left
+    }
+
+    fn leave_chains(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
         let mut chains = Vec::with_capacity(all.len());
         for (held, Underway { level, index, .. }) in all {
             self.counts.migrations.add(1);
@@ -325,11 +337,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             // P8: the records are below only.
             self.pm.try_fence()?;
         }
-        for (chain, (held, _)) in chains.iter().zip(all) {
+        for chain in chains {
             while let Some(next) = self.next_of(chain[0])? {
                 self.unchain(chain[0], next)?;
             }
-            held.end_change();
         }
         Ok(())
     }
@@ -412,7 +423,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let added = groups.portion(place, self.shape).len();
             if epoch.is_some() || added > 0 {
                 let first = self.level_entry(*level, first + place as u64)?;
-                let tail = self.tail_of(first)?;
+                // Leaves have taken theirs over already.
+                let tail = if added == 0 { first } else { self.tail_of(first)? };
                 let size = self.state(tail)?.size;
                 let epoch = epoch.unwrap_or(self.state(first)?.epoch);
                 let place = (number, place);
@@ -449,17 +461,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         place: usize,
     ) -> Result<()> {
         let mut used = Vec::new();
-        for entry in self.chain_of(self.level_entry(level, index)?)? {
+        let first = self.level_entry(level, index)?;
+        let has_leaves = self.has_leaves(first)?;
+        let chain = if has_leaves { Vec::new() } else { self.chain_of(first)? };
+        for entry in chain {
             if self.state(entry)?.size > 0 {
                 used.push(entry);
             }
         }
+        let is_needless = |moving: &MovingOf<K, V>| {
+            if !has_leaves {
+                return Ok(!used.iter().any(|entry| self.candidates(*entry, moving.hash) != 0));
+            }
+            let Some(key) = self.sort_key_of(moving)? else { return Ok(true) };
+            let (leaf, _) = self.leaf_of(first, &key)?;
+            Ok::<_, Error>(self.candidates(leaf, moving.hash) == 0)
+        };
         let range = groups.left[place].clone();
         let mut kept = range.start;
         for at in range {
-            let Moving { record, hash } = groups.records[at];
-            if record.dead && !used.iter().any(|entry| self.candidates(*entry, hash) != 0) {
-                self.note_dropped(record);
+            let moving = groups.records[at];
+            if moving.record.dead && is_needless(&moving)? {
+                self.note_dropped(moving.record);
             } else {
                 groups.records[kept] = groups.records[at];
                 kept += 1;
@@ -530,11 +553,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         records: &[MovingOf<K, V>],
     ) -> Result<bool> {
         let needed = records.len();
+        if needed == 0 {
+            return Ok(false);
+        }
         loop {
             let first = self.level_entry(level, index)?;
-            let tail = self.tail_of(first)?;
+            let has_leaves = self.has_leaves(first)?;
+            let tail = if has_leaves { first } else { self.tail_of(first)? };
             let size = self.state(tail)?.size;
-            let fits = size + needed <= self.shape.records();
+            let fits = size + needed <= self.shape.records() && !has_leaves;
             if level < self.level_count() {
                 if fits {
                     return Ok(false);
@@ -548,6 +575,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if fits && (in_place || !self.brings_updates(first, records)) {
                 return Ok(false);
             }
+            if has_leaves {
+                if self.split(held, (level, first), records)? {
+                    return Ok(true);
+                }
+                continue;
+            }
             let worth = if fits { Worth::Early } else { Worth::Full };
             let looked = self.absorb(held, first, records, worth)?;
             if looked == Absorbed::Yes {
@@ -560,12 +593,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if fits {
                 return Ok(false);
             }
+            if self.ranges.is_some() {
+                if self.split(held, (level, first), records)? {
+                    return Ok(true);
+                }
+                continue;
+            }
             let grows = !self.brings_updates(first, records);
             match self.extend_or_deepen(held, level, first, grows) {
                 // Better late than never.
                 Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => {}
                 other => other?,
             }
+        }
+    }
+
+    /// Lets the leaves of an entry take records over, which may split them. Whether they have: else there is another
+    /// level, or more room.
+    fn split(
+        &self,
+        held: &Held<'_, M>,
+        (level, first): (usize, EntryRef<'_>),
+        records: &[MovingOf<K, V>],
+    ) -> Result<bool> {
+        match self.scatter(held, (level, first), records) {
+            // Better late than never.
+            Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => Ok(false),
+            other => other,
         }
     }
 

@@ -44,8 +44,9 @@
 //! - §5.4 recovery (`recover`): a log record is skipped when its target's epoch is the same or later; Listing 2 stores
 //!   the equal one. Logs from a megabyte on are replayed in parallel. Epochs wrap around (`epoch`).
 //! - §5.7 bulk loading (`unlogged`). A clean shutdown makes such records durable, too.
-//! - §6.6 ranges (`partition`, `scan`): what stands for a hash keeps the order of the keys in its upper half; the lower
-//!   one is hashed, for filters and fingerprints. Keys that crowd together continue their entries.
+//! - §6.6 ranges (`partition`, `scan`, `leaves`): what stands for a hash keeps the order of the keys in its upper half; the
+//!   lower one is hashed, for filters and fingerprints. Where keys crowd together, as those that begin alike do, an entry
+//!   of the last level is split by keys instead of being continued.
 //! - Past the paper. Migrations ahead of time in steps, one a write (`ahead`), instead of whole ones and cascades; on disks those of
 //!   many root entries at once (`together`). Group commit on disks (`commit`, `pm::commit`): syncs are shared,
 //!   acknowledgements may come before them, and a payload becomes durable together with its log record. Compaction in place (`compact`): an entry of the last level that is full of stale
@@ -79,7 +80,8 @@
 //! - I1 An entry has the runs for its records, and is the only one to have them; chains end.
 //! - I2 A record is in the entry of its hash, and of the table's types.
 //! - I3 The filter of a level's entry, and its copy in DRAM, knows its records and those of the entries that continue it;
-//!   the filter of such a one its own.
+//!   the filter of such a one its own. Of a table that is partitioned by ranges, the records of each of these lie between
+//!   bounds of their own.
 //! - I4 Only level 1 has epochs, and none that its root entry has not passed.
 //! - I5 Every block was handed out once, or is free.
 //! - I6 The recovery logs' flags are those of their turns (L1, L2).
@@ -125,7 +127,7 @@
 //! | P8 size of the source, oldest of a chain first | the records are below only | the same |
 //! | P9 number of levels | there is one more | a longer file |
 //! | **P10** journal | the compaction is rolled forward | a journal that does not fit its seal |
-//! | P11 the entry, compacted | | a journal to do again |
+//! | P11 the entry, compacted or split | | a journal to do again |
 //! | P12 journal's end | the entry may change | the same |
 //! | **P13** phase word, clearing | the table is empty | the table as before |
 //! | P14 all entries empty, their epochs past the logs | | a wipe to repeat |
@@ -147,7 +149,11 @@
 //! per log, what has not arrived in level 1: of records that depart from a root entry to several entries those whose
 //! entries have not been told, and what came meanwhile. An entry of the root has never more than fits.
 //!
-//! On disks a fence is a sync, and P0 shares that of P2: a crash may leave a log record without its payload, whose
+//! A split is a compaction: the journal also says how many records the new leaf has from then on, which are there before
+//! (P6). What comes to leaves is durable in them before the log is told (P7).
+//!
+//! On disks a fence is a sync, and one that fails is the last: nothing is stored any more that relies on it, and the
+//! operation fails. There P0 shares that of P2: a crash may leave a log record without its payload, whose
 //! checksum tells, and which opening makes a hole of. In the relaxed modes, and with `put_async`, only P2 comes later:
 //! acknowledged records are visible before they are durable. Whatever takes durable things away settles first what may
 //! have been acknowledged early and counts on them to be gone: R1 a log's chunk is begun anew (P1), R2 payloads go to a
@@ -202,6 +208,7 @@ mod deepen;
 mod epoch;
 mod filter;
 mod layout;
+mod leaves;
 mod level;
 mod log_record;
 mod maintain;

@@ -14,6 +14,7 @@ use super::layout::{
     ENTRY_BYTES, JOURNALS, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
     Shape, journal_bytes,
 };
+use super::leaves::Leaves;
 use super::partition::{Bounds, Partition, Ranges, rank_of};
 use super::payload_log::PayloadLog;
 use super::recovery_log::RecoveryLogs;
@@ -184,8 +185,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
 
     /// Between which keys those of a new, range-partitioned table are expected, evenly for the most part; all that the
     /// type has by default, and of bytes the first eight. Others are welcome, before the first or behind the last part
-    /// of the table. Where keys crowd together, as the numbers from 0 on do among all `u64`s, entries are continued and
-    /// reads of these keys take longer.
+    /// of the table. Where keys crowd together, as the numbers from 0 on do among all `u64`s, or addresses that begin
+    /// alike, that part of the table is split by keys: it costs about the same, but its writers exclude one another.
     ///
     /// ```
     /// use icefield::{Partition, Plush};
@@ -427,6 +428,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             top_filters: TopFilters::new(shape, self.levels_on_top(shape), left)
                 .map_err(no_memory)?,
             root,
+            leaves: Leaves::new(),
             logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape, measure),
             table,
             levels: pm.region("levels.ice", limit)?,

@@ -3,7 +3,9 @@
 //! hashed.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 
+use super::words::raw_of;
 use crate::key::{Form, Raw};
 use crate::pm::superblock::Identity;
 
@@ -162,8 +164,67 @@ impl Ranges {
         ((scaled >> 64) as u64) << 32
     }
 
+    /// By what a key is sorted: bytes that are less where the key is.
+    #[inline]
+    pub(super) fn sort_key<'a>(self, key: &'a Raw<'_>) -> SortKey<'a> {
+        match self.order {
+            Order::Bytes => SortKey::Slice(key.bytes()),
+            _ => self.sort_key_of_owned(key),
+        }
+    }
+
+    /// The same of a key of fixed width.
+    #[inline]
+    pub(super) fn sort_key_of_owned<'a>(self, key: &Raw<'_>) -> SortKey<'a> {
+        let mut bytes = [0; 64];
+        let len = match self.order {
+            Order::Bytes | Order::Little => {
+                // A damaged one may be longer.
+                let key = &key.bytes()[..key.bytes().len().min(bytes.len())];
+                bytes[..key.len()].copy_from_slice(key);
+                if self.order == Order::Little {
+                    bytes[..key.len()].reverse();
+                }
+                key.len()
+            }
+            _ => {
+                bytes[..8].copy_from_slice(&self.order.rank(key).to_be_bytes());
+                8
+            }
+        };
+        SortKey::Array { bytes, len: len as u8 }
+    }
+
+    /// The same of a key in the payload log; `None` when the bytes are no key.
+    #[inline]
+    pub(super) fn sort_key_of_stored(self, form: Form, key: &[u8]) -> Option<SortKey<'_>> {
+        match self.order {
+            Order::Bytes => Some(SortKey::Slice(key)),
+            _ => raw_of(form, key).map(|key| self.sort_key_of_owned(&key)),
+        }
+    }
+
     pub(super) fn compare(self, a: &Raw<'_>, b: &Raw<'_>) -> Ordering {
         self.order.compare(a, b)
+    }
+}
+
+/// Bytes by which keys are sorted.
+#[derive(Clone, Copy)]
+pub(super) enum SortKey<'a> {
+    Slice(&'a [u8]),
+    Array { bytes: [u8; 64], len: u8 },
+}
+
+impl Deref for SortKey<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Slice(bytes) => bytes,
+            Self::Array { bytes, len } => &bytes[..usize::from(*len)],
+        }
     }
 }
 

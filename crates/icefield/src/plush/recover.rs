@@ -222,6 +222,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.forget_filter(entry);
             }
         }
+        self.leaves.forget_all();
         if let Some(payloads) = &self.payloads {
             payloads.release_all(&self.pm)?;
         }

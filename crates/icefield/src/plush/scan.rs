@@ -3,15 +3,21 @@
 //! A range is read from the root and from every level, the newest record of each key counts, and the read is validated
 //! like a *get*. A cursor is the hash at which a range begins, so it survives new levels.
 
-use std::cmp::Ordering;
-
 use super::Plush;
 use super::core::Core;
+use super::partition::SortKey;
 use super::words::RecordOf;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::table::{Arg, Cursor, Owned, Page};
 use crate::{Error, Result};
+
+/// Where the next part of a range begins.
+enum Next {
+    Key(Box<[u8]>),
+    /// `None` behind the last one.
+    Hash(Option<u64>),
+}
 
 /// Records, and the hash at which the next range begins.
 type Range<R> = (Vec<R>, Option<u64>);
@@ -35,6 +41,58 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let next = self.shape.index(levels, hash) + 1;
         let width = 63 - self.shape.prefix(levels);
         (next < self.shape.entries(levels)).then(|| next << width << 1)
+    }
+
+    /// As [`Core::range_at`] of what has keys from `key` on, whose place is in the hash, as far as one leaf of each
+    /// level reaches; and the key or the hash from which on the rest has to be looked for.
+    fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<K, V>>, Next)> {
+        let entry = self.root_entry(hash);
+        loop {
+            let version = self.root.read_begin(&self.pm, entry);
+            let found = self.read_range_from(entry, hash, key);
+            if self.root.validate(&self.pm, entry, version) {
+                return found;
+            }
+            self.pm.forget_reads();
+        }
+    }
+
+    fn read_range_from(
+        &self,
+        entry: usize,
+        from: u64,
+        key: &[u8],
+    ) -> Result<(Vec<RecordOf<K, V>>, Next)> {
+        let levels = self.level_count();
+        let index = self.shape.index(levels, from);
+        let wanted = |hash| hash >= from && self.shape.index(levels, hash) == index;
+        let size = self.root.size(entry);
+        let of_root = (0..size).rev().map(|at| self.moving(self.root.record(entry, at)));
+        let mut all: Vec<_> = of_root.filter(|moving| wanted(moving.hash)).collect();
+        let (mut is_crowded, mut end) = (false, None::<Box<[u8]>>);
+        for level in 1..=levels {
+            let first = self.level_entry(level, self.shape.index(level, from))?;
+            let has_leaves = self.has_leaves(first)?;
+            let (leaf, bound) = if has_leaves { self.leaf_of(first, key)? } else { (first, None) };
+            self.read_entry(leaf, &mut all, wanted)?;
+            is_crowded |= has_leaves;
+            end = match (end, bound) {
+                (Some(end), Some(bound)) => Some(end.min(bound)),
+                (end, bound) => end.or(bound),
+            };
+        }
+        let (newest, _) = self.newest_of(all.into_iter())?;
+        let mut records = Vec::with_capacity(newest.len());
+        for moving in newest.into_iter().filter(|moving| !moving.record.dead) {
+            let is_between = |found: SortKey<'_>| {
+                *found >= *key && end.as_ref().is_none_or(|end| *found < **end)
+            };
+            // Elsewhere the caller compares keys: they are few.
+            if !is_crowded || self.sort_key_of(&moving)?.is_some_and(is_between) {
+                records.push(moving.record);
+            }
+        }
+        Ok((records, end.map_or(Next::Hash(self.range_after(levels, from)), Next::Key)))
     }
 
     fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<K, V>>> {
@@ -96,23 +154,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let _pin = self.core.pin();
         let from = K::raw(from);
         // Keys of one place come in any order: all of them are looked at.
-        let mut next = Some(ranges.place(&from));
+        let (mut next, mut key) = (Some(ranges.place(&from)), Box::from(&*ranges.sort_key(&from)));
         let mut found = Vec::new();
         while let Some(hash) = next
             && found.len() < limit
         {
-            let (records, after) = self.core.range_at(hash)?;
+            let (records, after) = self.core.range_from(hash, &key)?;
             let begin = found.len();
             for record in records {
                 found.push((self.own_key(record)?, self.own_value(record.value)?));
             }
             found[begin..].sort_by(|(a, _), (b, _)| ranges.compare(&raw::<K>(a), &raw::<K>(b)));
-            let is_before = |(key, _): &(Owned<K>, Owned<V>)| {
-                ranges.compare(&raw::<K>(key), &from) == Ordering::Less
-            };
+            let is_before =
+                |(found, _): &(Owned<K>, Owned<V>)| *ranges.sort_key(&raw::<K>(found)) < *key;
             let skipped = found[begin..].partition_point(is_before);
             found.drain(begin..begin + skipped);
-            next = after;
+            match after {
+                Next::Key(end) => key = end,
+                // What has a later place is behind all keys so far.
+                Next::Hash(hash) => next = hash,
+            }
         }
         found.truncate(limit);
         Ok(found)

@@ -1,7 +1,8 @@
 //! What Plush costs.
 
 use icefield::pm::sim::Sim;
-use icefield::{Arg, Plush, PlushOptions, Shape, Value};
+use icefield::{Arg, Partition, Plush, PlushOptions, Shape, Value};
+use icefield_testkit::rng::mix;
 
 use crate::{Cost, cost, counting, lines_of_reads};
 
@@ -77,6 +78,34 @@ fn a_wide_record_of_a_plush_takes_half_the_lines_of_a_reference() {
     // (w + 8) / 8 lines each, and those of the four logs' first chunks.
     assert_eq!(inline, [1_504, 1_504, 1_004]);
     assert!(referred[0] >= 3_000 && referred[2] >= 2_004, "{referred:?}");
+}
+
+/// Keys that crowd in one place among all keys of their type cost what keys all over it do.
+#[test]
+fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
+    const RECORDS: u64 = 20_000;
+    let lines_of = |name: &str, key: fn(u64) -> u64| {
+        let sim = counting();
+        let options = small_levels().partition(Partition::Range);
+        let table = options.create_on(sim.clone()).expect("room");
+        let put = |n| cost(&sim, || table.put(key(n), n)).bucket_lines;
+        let get = |n: u64| cost(&sim, || table.get(key(n * 97 % RECORDS))).bucket_lines;
+        let range = |n: u64| cost(&sim, || table.range(key(n * 97 % RECORDS), 10)).bucket_lines;
+        let lines =
+            [(0..RECORDS).map(put).sum(), (0..500).map(get).sum(), (0..200).map(range).sum()];
+        println!("{name}: {lines:?} lines read by {RECORDS} puts, 500 gets, 200 ranges");
+        lines
+    };
+    let spread: [u64; 3] = lines_of("spread", |n| mix(n));
+    for (name, key) in [
+        ("counting up", (|n| 1_700_000_000_000 + n) as fn(u64) -> u64),
+        ("shuffled", |n| 1_700_000_000_000 + n * 7_919 % RECORDS),
+        ("counting down", |n| 1_700_000_000_000 - n),
+    ] {
+        for (crowded, spread) in lines_of(name, key).into_iter().zip(spread) {
+            assert!(crowded <= 3 * spread, "{name}: {crowded} lines where others read {spread}");
+        }
+    }
 }
 
 /// §6.1, with the log's records at 25.6 bytes each: 10 in a media block.

@@ -7,6 +7,7 @@ mod history;
 mod memory;
 mod spread;
 mod threads;
+mod within_calls;
 
 /// Fewer under Miri, which takes its time.
 const fn fewer(usual: usize, under_miri: usize) -> usize {

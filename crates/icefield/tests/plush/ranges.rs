@@ -84,12 +84,52 @@ where
     Ok(())
 }
 
+/// Keys that begin alike, and numbers in a small part of all: thousands in one entry, in leaves that are split, emptied
+/// and used again, through reopenings and levels.
+#[test]
+fn crowded_keys_have_ranges() -> Check {
+    ranges_of::<u64>(None, |n| 1_700_000_000_000 + n)?;
+    ranges_of::<i64>(None, |n| -(n as i64))?;
+    ranges_of::<u128>(None, u128::from)?;
+    ranges_of::<str>(None, |n| format!("https://example.com/item/{n:04}"))?;
+    ranges_of::<[u8]>(None, |n| [vec![7; 30], n.to_be_bytes().to_vec()].concat())
+}
+
+/// What comes in order and goes in order leaves its leaves to what comes later.
+#[test]
+fn a_window_of_numbers_that_count_up_takes_bounded_space() -> Check {
+    let options = || Plush::<u64, u64>::options().partition(Partition::Range);
+    let table = options().in_memory()?;
+    let space = |table: &Plush<u64, u64>| table.stats().pm_bytes;
+    let mut first = 0;
+    for n in 0..120_000_u64 {
+        table.put(1 << 40 | n, n)?;
+        if let Some(old) = n.checked_sub(5_000) {
+            table.delete(1 << 40 | old)?;
+        }
+        if n == 30_000 {
+            first = space(&table);
+        }
+    }
+    assert_eq!(table.len()?, 5_000);
+    assert!(space(&table) <= 2 * first, "{first} bytes became {}", space(&table));
+    assert_eq!(table.range(0, 1)?, [(1 << 40 | 115_000, 115_000)]);
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
 /// Keys that stay are in every range, once and in order, while others come and go around them.
 #[test]
 fn ranges_among_writers_miss_nothing_that_stays() -> Check {
-    let shape = Shape { slots: 2, fan_bits: 2, ..TINY };
-    let options = Plush::<u64, u64>::options().shape(shape).partition(Partition::Range);
-    let table = options.key_range(0, 2_999).in_memory()?;
+    let options = Plush::<u64, u64>::options().partition(Partition::Range);
+    let options = options.shape(Shape { slots: 2, fan_bits: 2, ..TINY });
+    among_writers(&options.clone().key_range(0, 2_999).in_memory()?)?;
+    // All in one entry.
+    among_writers(&options.in_memory()?)
+}
+
+fn among_writers(table: &Plush<u64, u64>) -> Check {
     (0..1_000).try_for_each(|key| table.put(key * 3, 0))?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| -> Check {
