@@ -16,6 +16,7 @@ use clap::{Subcommand, ValueEnum};
 use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
 use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
+use icefield_testkit::churn::{self, ChurnOptions};
 use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
@@ -36,6 +37,7 @@ Examples:
   icefield torture linear --table dlht --histories 1000000
   icefield torture model --table dlht-local --seconds 60
   icefield torture kill --table dash-lh --rounds 500 --json result.ndjson
+  icefield torture churn --table plush --records bytes --turnovers 2000
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
 
@@ -97,6 +99,20 @@ enum Kind {
         /// How many damaged tables [default: 20000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         mutations: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Replaces records for long, then removes most, beside readers: the files must stay in proportion to the records
+    Churn {
+        /// How many records the table keeps
+        #[arg(long, value_name = "N", default_value_t = ChurnOptions::default().records, value_parser = at_least_one())]
+        keep: u64,
+        /// How often each record is replaced by another
+        #[arg(long, value_name = "N", default_value_t = ChurnOptions::default().turnovers, value_parser = at_least_one())]
+        turnovers: u64,
+        /// How many tables [default: 1]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
+        tables: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
@@ -251,6 +267,7 @@ impl Kind {
             | Self::Linear { common, .. }
             | Self::Corrupt { common, .. }
             | Self::Syncs { common, .. }
+            | Self::Churn { common, .. }
             | Self::Faults { common } => common,
             Self::KillChild { .. } => unreachable!("a child has no scenario"),
         }
@@ -283,6 +300,10 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
         }
         Kind::Corrupt { mutations, .. } => {
             run_corrupt(arsenal, &Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
+        }
+        Kind::Churn { keep, turnovers, tables, .. } => {
+            let rounds = Rounds::new(common, "tables", *tables, 1)?;
+            run_churn(arsenal, &rounds, (*keep, *turnovers), out)
         }
         Kind::Faults { .. } => run_faults(arsenal, common, out),
         Kind::Syncs { .. } if !arsenal.disks => {
@@ -489,6 +510,33 @@ fn end_corrupt(
         .field("noticed", &counts.noticed)
         .field("unnoticed", &counts.unnoticed);
     rounds.end(out, more(line), failed)
+}
+
+fn run_churn(
+    arsenal: &Arsenal,
+    rounds: &Rounds<'_>,
+    (records, turnovers): (u64, u64),
+    out: &mut Output,
+) -> Outcome {
+    let place = place(rounds.common)?;
+    let path = place.path().join("table");
+    let mut counts = churn::Counts::default();
+    let violations = tell(rounds.each(1, |seed, _| {
+        let options = ChurnOptions { seed, records, turnovers, ..ChurnOptions::default() };
+        counts = (arsenal.churn)(&options, &path)?;
+        Ok(())
+    }));
+    let line = Tally::new(rounds.common, churn::NAME)
+        .field("violations", &violations)
+        .field("writes", &counts.writes)
+        .field("reads", &counts.reads)
+        .field("live_bytes", &counts.live_bytes)
+        .field("early_bytes", &counts.early_bytes)
+        .field("most_bytes", &counts.most_bytes)
+        .field("left_bytes", &counts.left_bytes)
+        .field("shrunk_bytes", &counts.shrunk_bytes)
+        .field("cleared_bytes", &counts.cleared_bytes);
+    rounds.end(out, line, violations)
 }
 
 fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {

@@ -7,6 +7,7 @@ use std::process::Command;
 use icefield::pm::sim::{Model, Pool as Memory, Sim};
 use icefield::{DashEh, DashLh, Iceberg, Plush};
 
+use crate::churn::{self, ChurnOptions};
 use crate::crash::mutate::{self, MutateOptions, MutateReport};
 use crate::crash::{self, CrashOptions, CrashReport};
 use crate::file_subject::{FileOptions, FileSubject};
@@ -57,6 +58,8 @@ pub struct Arsenal {
     pub corrupt: fn(u64, u64) -> Result<corrupt::Counts, Failure>,
     /// [`corrupt::scenario_on_files`].
     pub corrupt_files: fn(u64, u64, &Path) -> Result<corrupt::Counts, Failure>,
+    /// [`churn::scenario`].
+    pub churn: fn(&ChurnOptions, &Path) -> Result<churn::Counts, Failure>,
     /// [`faults::scenario`].
     pub faults: fn(u64, &Path) -> Result<faults::Counts, Failure>,
     /// [`syncs::tables`], of designs that live on disks.
@@ -90,6 +93,7 @@ impl Arsenal {
             linear: linear::scenario::<S>,
             corrupt: corrupt::scenario::<S>,
             corrupt_files: corrupt::scenario_on_files::<F>,
+            churn: churn::scenario::<F>,
             faults: faults::scenario::<F>,
             syncs: syncs::tables::<F>,
         }

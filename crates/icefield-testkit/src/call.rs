@@ -3,6 +3,8 @@
 //! [`Action::step`] is the whole sequential specification of a key: the reference map, the linearizability checker and
 //! the crash and kill checkers all judge by it.
 
+use std::task::{Context, Poll, Waker};
+
 use icefield::{Arg, Computed, Data, Decision, OnFailure, Op, Result, Table};
 
 use crate::rng::Rng;
@@ -25,6 +27,8 @@ pub struct Call {
 #[allow(missing_docs, reason = "the variants are the calls of `Table` of the same names")]
 pub enum Action {
     Get,
+    GetWith,
+    GetAsync,
     Contains,
     TryInsert(u64),
     Insert(u64),
@@ -33,14 +37,19 @@ pub enum Action {
     Remove,
     Delete,
     Compute(Rule),
+    CompareExchange { current: u64, new: u64 },
 }
 
 impl Action {
     /// Any of them, those that are wanted most often more often; what it writes is `value`.
     pub fn any(rng: &mut Rng, value: u64) -> Self {
+        // Values are numbered as they are drawn: one of the last few may be there.
+        let current = value.saturating_sub(1 + rng.below(6));
         *rng.pick(&[
             Action::Get,
-            Action::Get,
+            Action::GetWith,
+            Action::GetAsync,
+            Action::CompareExchange { current, new: value },
             Action::Contains,
             Action::TryInsert(value),
             Action::TryInsert(value),
@@ -103,6 +112,8 @@ pub enum Reply {
     TryInsert(std::result::Result<(), u64>),
     /// The outcome of a `compute`.
     Computed(Computed<u64>),
+    /// The outcome of a `compare_exchange`.
+    Exchanged(std::result::Result<(), Option<u64>>),
 }
 
 impl Action {
@@ -110,7 +121,7 @@ impl Action {
     #[must_use]
     pub fn step(self, value: Option<u64>) -> (Option<u64>, Reply) {
         match self {
-            Self::Get => (value, Reply::Value(value)),
+            Self::Get | Self::GetWith | Self::GetAsync => (value, Reply::Value(value)),
             Self::Contains => (value, Reply::Present(value.is_some())),
             Self::TryInsert(new) => match value {
                 Some(present) => (value, Reply::TryInsert(Err(present))),
@@ -126,6 +137,10 @@ impl Action {
                 Decision::Put(new) => (Some(new), Reply::Computed(Computed::Put(value))),
                 Decision::Remove => (None, Reply::Computed(Computed::Removed(value))),
             },
+            Self::CompareExchange { current, new } if value == Some(current) => {
+                (Some(new), Reply::Exchanged(Ok(())))
+            }
+            Self::CompareExchange { .. } => (value, Reply::Exchanged(Err(value))),
         }
     }
 
@@ -142,7 +157,10 @@ impl Action {
     /// Whether the operation may change the key.
     #[must_use]
     pub fn writes(self) -> bool {
-        !matches!(self, Self::Get | Self::Contains | Self::Compute(Rule::Keep))
+        !matches!(
+            self,
+            Self::Get | Self::GetWith | Self::GetAsync | Self::Contains | Self::Compute(Rule::Keep)
+        )
     }
 }
 
@@ -183,9 +201,9 @@ impl BatchKind {
             Self::TryInsert => Action::TryInsert(value),
             Self::Remove => Action::Remove,
             Self::Execute(_) => match action {
-                Action::Contains => Action::Get,
+                Action::Contains | Action::GetWith | Action::GetAsync => Action::Get,
                 Action::Delete => Action::Remove,
-                Action::Compute(_) => Action::Insert(value),
+                Action::Compute(_) | Action::CompareExchange { .. } => Action::Insert(value),
                 other => other,
             },
         }
@@ -221,6 +239,11 @@ where
     };
     match call.action {
         Action::Get => table.get(key).map(value_number),
+        Action::GetWith => {
+            let shown = table.get_with(key, |value| number::<T::Value>(&value.own_ref()));
+            shown.map(Reply::Value)
+        }
+        Action::GetAsync => at_once(table.get_async(key)).map(value_number),
         Action::Contains => table.contains(key).map(Reply::Present),
         Action::TryInsert(n) => with(n, &|value| {
             Ok(Reply::TryInsert(
@@ -233,6 +256,20 @@ where
         Action::Remove => table.remove(key).map(value_number),
         Action::Delete => table.delete(key).map(|()| Reply::Done),
         Action::Compute(rule) => compute(table, key, rule),
+        Action::CompareExchange { current, new } => {
+            T::Value::compare_exchange(table, key, current, new).map(Reply::Exchanged)
+        }
+    }
+}
+
+/// The outcome of a future that waits for nothing but its next turn.
+fn at_once<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(outcome) = future.as_mut().poll(&mut context) {
+            return outcome;
+        }
     }
 }
 
@@ -318,7 +355,12 @@ fn op_of<'a, K: Sample + icefield::Key + ?Sized, V: Sample + icefield::Value + ?
         Action::Put(_) => Op::put(key, value),
         Action::Update(_) => Op::update(key, value),
         Action::Remove | Action::Delete => Op::remove(key),
-        Action::Get | Action::Contains | Action::Compute(_) => Op::get(key),
+        Action::Get
+        | Action::GetWith
+        | Action::GetAsync
+        | Action::Contains
+        | Action::Compute(_)
+        | Action::CompareExchange { .. } => Op::get(key),
     }
 }
 

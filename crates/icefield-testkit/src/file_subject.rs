@@ -21,6 +21,12 @@ pub trait FileSubject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
     /// The table's own.
     fn create_at(path: &Path, how: FileOptions) -> Result<Self>;
 
+    /// A new table at `path`, as a program would make one that says nothing of shapes.
+    ///
+    /// # Errors
+    /// The table's own.
+    fn create_whole(path: &Path) -> Result<Self>;
+
     /// Opens the table at `path`.
     ///
     /// # Errors

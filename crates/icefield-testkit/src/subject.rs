@@ -4,7 +4,10 @@
 use std::hash::Hash;
 
 use icefield::pm::sim::Sim;
-use icefield::{Arg, Data, Durable, Key, Result, Value};
+use icefield::{Arg, Computed, Data, Decision, Durable, Key, Result, Table, Value};
+
+use crate::call::FOREIGN;
+use crate::pass::Seen;
 
 /// A table on the simulated medium.
 pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
@@ -37,6 +40,14 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
         self.put(key, value)
     }
 
+    /// All records by a way that only this design has, if it has one.
+    ///
+    /// # Errors
+    /// The table's own.
+    fn own_pass(&self) -> Result<Option<Seen>> {
+        Ok(None)
+    }
+
     /// Opens the table that `sim` holds.
     ///
     /// # Errors
@@ -53,6 +64,40 @@ pub trait Sample: Data<Owned: Eq + Hash + Ord> {
 
     /// The number whose sample `owned` is; `None` when it is nobody's, i.e. nothing that a scenario ever wrote.
     fn number(owned: &Self::Owned) -> Option<u64>;
+
+    /// One that no other comes before, in the order of the type.
+    #[must_use]
+    fn least() -> Self::Owned {
+        Self::sample(0)
+    }
+
+    /// `compare_exchange`, in numbers; of values for which no table has it, a `compute` that does the same.
+    ///
+    /// # Errors
+    /// The table's own.
+    fn compare_exchange<T>(
+        table: &T,
+        key: Arg<'_, T::Key>,
+        current: u64,
+        new: u64,
+    ) -> Result<std::result::Result<(), Option<u64>>>
+    where
+        Self: Value,
+        T: Table<Value = Self>,
+    {
+        let number =
+            |value: Option<Self::Owned>| value.map(|value| Self::number(&value).unwrap_or(FOREIGN));
+        let computed = table.compute(key, |value| match value {
+            Some(value) if Self::number(&value.own_ref()) == Some(current) => {
+                Decision::Put(Self::sample(new))
+            }
+            _ => Decision::Keep,
+        })?;
+        Ok(match computed {
+            Computed::Put(_) => Ok(()),
+            other => Err(number(other.before())),
+        })
+    }
 }
 
 /// What scenarios ask of a key type.
@@ -70,6 +115,15 @@ impl Sample for u64 {
 
     fn number(owned: &u64) -> Option<u64> {
         Some(*owned)
+    }
+
+    fn compare_exchange<T: Table<Value = Self>>(
+        table: &T,
+        key: Arg<'_, T::Key>,
+        current: u64,
+        new: u64,
+    ) -> Result<std::result::Result<(), Option<u64>>> {
+        table.compare_exchange(key, current, new)
     }
 }
 
@@ -117,6 +171,10 @@ macro_rules! wide_samples {
             fn number(owned: &Self) -> Option<u64> {
                 let n = u64::from_le_bytes(*owned[8..].first_chunk()?);
                 (Self::sample(n) == *owned).then_some(n)
+            }
+
+            fn least() -> Self {
+                [0; size_of::<Self>()]
             }
         }
     )*};

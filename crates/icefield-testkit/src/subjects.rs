@@ -5,11 +5,13 @@ use std::path::Path;
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::Sim;
 use icefield::{
-    Arg, DashEh, DashLh, DashOptions, Directory, Expansion, Form, Geometry, Iceberg,
-    IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,
+    Arg, DashEh, DashLh, DashOptions, Directory, Durability, Error, Expansion, Form, Geometry,
+    Iceberg, IcebergOptions, Key, Lh, Partition, Plush, PlushOptions, Result, Shape, Value, Yards,
 };
 
+use crate::call::FOREIGN;
 use crate::file_subject::{FileOptions, FileSubject, TINY};
+use crate::pass::Seen;
 use crate::subject::{Sample, Subject};
 
 /// Hash seeds are fixed: a seed names a history completely.
@@ -20,11 +22,11 @@ const SIM_BYTES: u64 = 1 << 23;
 
 /// A persistent table as a subject: its name, its exempt regions, and the options of a variant, tiny for the simulated
 /// medium and larger for files. A table that is opened goes by what it was made with. Those that live on disks, too, say
-/// how they put relaxedly, and what their option for that is called.
+/// how they put relaxedly, what their option for that is called, and their own way to see all records.
 macro_rules! subjects {
     (
         $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,
-        $(relaxed: $put:path, option: $sync:ident,)?
+        $(relaxed: $put:path, option: $sync:ident, pass: $pass:path,)?
     ) => {
         impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
             const NAME: &'static str = $name;
@@ -41,6 +43,10 @@ macro_rules! subjects {
 
             $(fn put_relaxed(&self, key: Arg<'_, K>, value: Arg<'_, V>, way: u64) -> Result<()> {
                 $put(self, key, value, way)
+            }
+
+            fn own_pass(&self) -> Result<Option<Seen>> {
+                $pass(self)
             })?
         }
 
@@ -50,6 +56,10 @@ macro_rules! subjects {
 
             fn create_at(path: &Path, how: FileOptions) -> Result<Self> {
                 with_file_options!($larger(how.variant)$(.$sync(how.sync))?, how).create(path)
+            }
+
+            fn create_whole(path: &Path) -> Result<Self> {
+                Self::options().durability(Durability::Process).create(path)
             }
 
             fn open_at(path: &Path, how: FileOptions) -> Result<Self> {
@@ -116,6 +126,7 @@ subjects! {
     larger: |variant| plush_options(variant, plush_file_shape(variant)),
     relaxed: put_relaxed,
     option: sync,
+    pass: all_in_order,
 }
 
 /// Now and then all keys have the same hash, more often crowded ones (few fingerprints), so that chains come and go and
@@ -273,4 +284,19 @@ fn put_relaxed<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
             Ok(())
         }
     }
+}
+
+/// All records by `range`, of a table that has ranges.
+fn all_in_order<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized>(
+    table: &Plush<K, V, Sim>,
+) -> Result<Option<Seen>> {
+    let least = K::least();
+    let records = match table.range(K::arg(&least), usize::MAX) {
+        Err(Error::Unsupported(_)) => return Ok(None),
+        records => records?,
+    };
+    let number = |(key, value): &(K::Owned, V::Owned)| {
+        (K::number(key).unwrap_or(FOREIGN), V::number(value).unwrap_or(FOREIGN))
+    };
+    Ok(Some(records.iter().map(number).collect()))
 }

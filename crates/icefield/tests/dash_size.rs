@@ -1,6 +1,11 @@
 //! How Dash tables grow and shrink, in both of their ways: load factors, options, merges, space given back, crashes in
 //! a row.
 
+mod dash {
+    mod read_only;
+    mod scans;
+}
+
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

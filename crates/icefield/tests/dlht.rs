@@ -111,7 +111,7 @@ fn scans_among_writers_see_what_stays() {
     let mut budget = Budget::time(Duration::from_secs(3)).at_least(100).at_most(500);
     while let Some((seed, _)) = budget.chunk(1) {
         let table = dlht::tiny(seed).expect("small");
-        let done = iterate::passes_on(seed, table, &pool, || ());
+        let done = iterate::passes_on(seed, table, &pool, None);
         counts.add(done.unwrap_or_else(|what| panic!("{seed}: {what}")));
     }
     println!("{counts:?}");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use icefield::pm::sim::{Model, Pool as Memory};
 use icefield_testkit::arsenal::{ARSENALS, Arsenal, MIXED, Records, UNEVEN, arsenal};
 use icefield_testkit::budget::Budget;
+use icefield_testkit::churn::ChurnOptions;
 use icefield_testkit::model::Counts;
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
@@ -182,4 +183,26 @@ fn plush_in_files() {
 #[test]
 fn plush_scans_among_writers() {
     scans("plush");
+}
+
+/// Records come and go: the files stop growing, and follow the records when most of these go. The command line has long
+/// runs (`icefield torture churn`).
+fn churned(table: &str, records: Records) {
+    let arsenal = arsenal(table, records).expect("a design");
+    let place = Scratch::new().expect("a scratch directory");
+    let options =
+        ChurnOptions { records: 30_000, turnovers: 24, readers: 1, ..ChurnOptions::default() };
+    let counts = (arsenal.churn)(&options, &place.path().join("table"));
+    let counts = counts.unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{table}, {records:?}: {counts:?}");
+    assert!(counts.reads > 100, "{counts:?}");
+    assert!(counts.most_bytes <= counts.early_bytes * 5 / 4, "no plateau: {counts:?}");
+    assert!(counts.shrunk_bytes < counts.most_bytes, "{counts:?}");
+}
+
+#[test]
+fn files_stay_in_proportion_to_records_that_come_and_go() {
+    for table in ["dash-eh", "dash-lh", "iceberg"] {
+        churned(table, Records::Words);
+    }
 }

@@ -51,6 +51,7 @@ fn correct_tables_pass_on_both_models() {
         passes::<Eager<0>>(model);
         passes::<Allocating<0>>(model);
         passes::<Wide<0>>(model);
+        passes::<Stashed<0>>(model);
     }
     passes::<Bitmap<REDUNDANT>>(Model::Pmem);
 }
@@ -98,6 +99,11 @@ fn pm7_missing_fences_and_creation() {
 fn pm8_a_reader_ahead_of_the_medium() {
     // The detector, or a crash that takes back what a reader was told, whichever comes first.
     fails_with::<Eager<1>>(Model::Pmem, true, "threads");
+}
+
+#[test]
+fn pm8_a_pass_ahead_of_the_medium() {
+    fails_with::<Stashed<1>>(Model::Pmem, true, "a pass shows");
 }
 
 #[test]

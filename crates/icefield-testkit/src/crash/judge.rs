@@ -18,6 +18,8 @@ use crate::rng::mix;
 
 /// Images of a recovery that are opened in turn, at most.
 const SECOND_IMAGES: usize = 24;
+/// One image in so many is also opened for reading only.
+const READ_ONE_IN: u64 = 4;
 
 /// Records for which room is made, on some images, so that what a crash left beyond the table's end would come back.
 const ROOM: u64 = 24;
@@ -75,10 +77,53 @@ impl Court {
             let judged = self.judge::<M>(image, &expect, mix(variation ^ at as u64), depth - 1);
             states += judged.map_err(|what| format!("crash during recovery: {what}"))?;
         }
+        if let Some(got) = &got
+            && variation % READ_ONE_IN == 1
+        {
+            let read = || self.read_only::<M>(image, got, variation);
+            let read = catch_unwind(AssertUnwindSafe(read))
+                .unwrap_or_else(|payload| Err(format!("panic: {}", panic_text(payload.as_ref()))));
+            read.map_err(|what| format!("opened for reading only: {what}"))?;
+            states += 1;
+        }
         if let Some(got) = got.filter(|_| depth > 0) {
             states += self.hand_over::<M>(image, &got, variation)?;
         }
         Ok(states)
+    }
+
+    /// A session that only reads sees what one sees that recovers.
+    fn read_only<M: Machine>(
+        &self,
+        image: &Image,
+        got: &[Option<u64>],
+        variation: u64,
+    ) -> Result<(), String> {
+        let options = SimOptions {
+            seed: mix(variation ^ 1),
+            recording: false,
+            step_budget: JUDGE_STEPS,
+            read_only: true,
+            ..self.sim.clone()
+        };
+        let sim = Sim::from_image(image, options);
+        sim.begin_op();
+        let table = M::open(sim.clone()).map_err(|error| format!("open: {error}"))?;
+        let check_first = (variation / READ_ONE_IN).is_multiple_of(2);
+        if check_first {
+            check(&sim, &table)?;
+        }
+        for (&key, right) in self.keys.iter().zip(got) {
+            let value = get(&sim, &table, key)?;
+            if value != *right {
+                return Err(format!("key {key} is {value:?}, and {right:?} elsewhere"));
+            }
+        }
+        self.compare_records(&sim, &table, got)?;
+        if !check_first {
+            check(&sim, &table)?;
+        }
+        Ok(())
     }
 
     /// Recovers on one thread and removes every record on another: what the first one changed must be durable without

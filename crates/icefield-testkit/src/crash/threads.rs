@@ -52,7 +52,12 @@ impl Ledger {
             Action::Remove | Action::Delete | Action::Compute(Rule::Remove | Rule::RemoveEven) => {
                 None
             }
-            Action::Get | Action::Contains | Action::Compute(Rule::Keep) => return None,
+            Action::CompareExchange { new, .. } => Some(new),
+            Action::Get
+            | Action::GetWith
+            | Action::GetAsync
+            | Action::Contains
+            | Action::Compute(Rule::Keep) => return None,
         };
         self.writes.push(Write { key: call.key, value, called, done: None, void: false });
         Some(self.writes.len() - 1)
@@ -68,6 +73,8 @@ impl Ledger {
                 (*value, value.is_some() || matches!(call.action, Action::Insert(_)))
             }
             Reply::TryInsert(outcome) => (outcome.err(), outcome.is_ok()),
+            Reply::Exchanged(Ok(())) => (None, true),
+            Reply::Exchanged(Err(present)) => (*present, false),
             Reply::Computed(computed) => {
                 let effect = !matches!(computed, icefield::Computed::Kept(_));
                 (computed.clone().before(), effect)
@@ -183,6 +190,8 @@ impl<M: Machine> Stage<'_, M> {
             let growing = at < plan.length / 2;
             let step = if plan.relaxed && draw.rng.one_in(8) {
                 Step::Sync
+            } else if !M::SIMPLE && draw.rng.one_in(10) {
+                Step::Scan
             } else if !M::SIMPLE && draw.rng.one_in(6) {
                 draw.batch(growing)
             } else {
@@ -205,11 +214,32 @@ impl<M: Machine> Stage<'_, M> {
         Ok(())
     }
 
+    /// Whatever a pass shows must be there from then on, as what a call tells.
+    fn scan(&self) -> Result<(), String> {
+        self.sim.begin_op();
+        let seen = self.table.records().map_err(|error| format!("scan: {error}"))?;
+        self.is_durable(|| format!("a pass shows {seen:?}"))?;
+        let mut ledger = lock(self.ledger);
+        for &(key, value) in &seen {
+            ledger.returned(Call { key, action: Action::Get }, None, &Reply::Value(Some(value)));
+        }
+        Ok(())
+    }
+
+    /// Whether no crash could take back what the calling thread has been told.
+    fn is_durable(&self, told: impl FnOnce() -> String) -> Result<(), String> {
+        match self.sim.op_returned().first() {
+            None => Ok(()),
+            Some(read) => Err(format!("{} on the strength of {read}", told())),
+        }
+    }
+
     fn step(&self, step: &Step) -> Result<(), String> {
         let calls = match step {
             Step::One(call) => std::slice::from_ref(call),
             Step::Batch(_, calls) => calls,
             Step::Sync => return self.sync(),
+            Step::Scan => return self.scan(),
             _ => return Ok(()),
         };
         let writes: Vec<_> = {
@@ -222,7 +252,7 @@ impl<M: Machine> Stage<'_, M> {
             _ => calls.iter().map(|&call| self.table.ask(call)).collect(),
         };
         let replies = replies.map_err(|error| format!("{step:?}: {error}"))?;
-        let ahead = self.sim.op_returned();
+        let durable = self.is_durable(|| format!("{step:?} answered {replies:?}"));
         let mut ledger = lock(self.ledger);
         for (at, (&call, write)) in calls.iter().zip(writes).enumerate() {
             match replies.get(at) {
@@ -230,13 +260,6 @@ impl<M: Machine> Stage<'_, M> {
                 None => ledger.never_ran(write),
             }
         }
-        drop(ledger);
-        match ahead.first() {
-            None => Ok(()),
-            Some(read) => Err(format!(
-                "{step:?} answered {replies:?} on the strength of an unpersisted word: byte {} of {}, read at {}",
-                read.offset, read.region, read.site
-            )),
-        }
+        durable
     }
 }

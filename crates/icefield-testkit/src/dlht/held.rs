@@ -158,8 +158,15 @@ mod tests {
 
     /// What histories are rejected for, if any are.
     fn judged(hold: Hold<DlhtInTurns>) -> Option<String> {
-        let make =
-            |seed| Ok(Ground { table: tiny(seed)?, sim: None, turns: true, hold: Some(hold) });
+        let make = |seed| {
+            Ok(Ground {
+                table: tiny(seed)?,
+                sim: None,
+                turns: true,
+                hold: Some(hold),
+                pass: |_| Ok(None),
+            })
+        };
         histories_on(1, 2000, &Pool::new(3), make).err().map(|failure| failure.what)
     }
 

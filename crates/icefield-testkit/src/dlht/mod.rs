@@ -18,6 +18,7 @@ pub use self::set::{SetCounts, set_model};
 use crate::baton;
 use crate::failure::Failure;
 use crate::linear::{Counts, Ground, histories_on};
+use crate::pass::Seen;
 use crate::pool::Pool;
 
 /// The table's name in commands and reports.
@@ -72,6 +73,11 @@ pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
     options.geometry((seed % 4) as u32, 1 + (seed % 3) as u32)
 }
 
+/// All records by a snapshot.
+fn snapshot(table: &DlhtInTurns) -> Result<Option<Seen>, Error> {
+    Ok(Some(table.snapshot().iter().collect()))
+}
+
 /// About `histories` concurrent histories, shadow inserts among them, each judged for linearizability.
 ///
 /// # Errors
@@ -79,6 +85,6 @@ pub fn shaped<M: Mode>(seed: u64) -> DlhtOptions<u64, u64, M> {
 pub fn linear(seed: u64, histories: u64, pool: &Pool) -> Result<Counts, Failure> {
     histories_on(seed, histories, pool, |seed| {
         let (table, turns) = (tiny(seed)?, !seed.is_multiple_of(FREE_ONE_IN));
-        Ok(Ground { table, sim: None, turns, hold: Some(held) })
+        Ok(Ground { table, sim: None, turns, hold: Some(held), pass: snapshot })
     })
 }

@@ -5,7 +5,8 @@ use icefield::{Error, OnFailure, Table};
 use super::Hold;
 use super::plan::Move;
 use crate::asked::{Answer, Asked};
-use crate::call::{Action, Call, ask, ask_batch};
+use crate::call::{Action, Call, Reply, ask, ask_batch};
+use crate::pass::{OwnPass, Pass, see};
 use crate::subject::Sample;
 
 /// How shadow inserts end.
@@ -53,13 +54,23 @@ pub(super) type Answered = (u64, Asked, Answer);
 pub(super) struct Actor<'a, T> {
     table: &'a T,
     held: Option<Box<dyn Held + 'a>>,
+    /// The design's own way to see all records.
+    pass: OwnPass<T>,
+    /// The keys of the history.
+    among: &'a [u64],
     /// Keys and values of the shadow inserts that it holds.
     keys: Vec<(u64, u64)>,
 }
 
 impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
-    pub(super) fn new(table: &'a T, hold: Option<Hold<T>>) -> Self {
-        Self { table, held: hold.map(|hold| hold(table)), keys: Vec::new() }
+    /// A thread in a history of the keys `among`.
+    pub(super) fn new(
+        table: &'a T,
+        hold: Option<Hold<T>>,
+        pass: OwnPass<T>,
+        among: &'a [u64],
+    ) -> Self {
+        Self { table, held: hold.map(|hold| hold(table)), pass, among, keys: Vec::new() }
     }
 
     /// Makes a move; what was asked of which keys, and answered.
@@ -92,6 +103,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
                 self.table.clear().map_err(in_words)?;
                 Vec::new()
             }
+            Move::Pass(pass) => self.pass(*pass)?,
         };
         let made = answered.iter().filter_map(|(key, asked, answer)| match (asked, answer) {
             (Asked::Shadow(value), Answer::Shadow(Ok(()))) => Some((*key, *value)),
@@ -99,6 +111,19 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         });
         self.keys.extend(made);
         Ok(answered)
+    }
+
+    /// What a pass tells of the history's keys: as many reads, and more of a key that it shows more than once, as it
+    /// may where the key was removed and inserted again.
+    fn pass(&self, pass: Pass) -> Result<Vec<Answered>, String> {
+        let seen = see(self.table, pass, self.pass)?;
+        let read = |key, value| (key, Asked::Call(Action::Get), Answer::Reply(Reply::Value(value)));
+        let shown = seen.iter().filter(|(key, _)| self.among.contains(key));
+        let not_shown = self.among.iter().filter(|&among| seen.iter().all(|(key, _)| key != among));
+        Ok(shown
+            .map(|&(key, value)| read(key, Some(value)))
+            .chain(not_shown.map(|&key| read(key, None)))
+            .collect())
     }
 
     fn held(&mut self) -> Result<&mut (dyn Held + 'a), String> {

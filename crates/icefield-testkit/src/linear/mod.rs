@@ -1,9 +1,10 @@
 //! Threads run small random histories on a few hot keys of a tiny table, which splits and moves records under them;
 //! each history is judged for linearizability.
 //!
-//! Scans and iteration are weakly consistent and left out. A batch counts as its operations, all within the batch's
-//! interval and in its order; `clear` counts as a removal of each key. Where a table has shadow inserts, every other
-//! history has them too ([`Held`]).
+//! A batch counts as its operations, all within the batch's interval and in its order; `clear` counts as a removal of
+//! each key; a pass over all records counts as a read of each key, for no table says that they are of one moment. `len`
+//! is compared when nobody writes. Where a table has shadow inserts, every other history has them too ([`Held`]). On
+//! some tables the simulator also looks for answers that a crash could take back.
 
 mod held;
 mod plan;
@@ -20,6 +21,7 @@ use crate::baton::{self, Baton};
 use crate::crash::fences_are_free;
 use crate::failure::{Failure, guarded};
 use crate::history::{Event, Violation, check, overlapping, with_answers_swapped};
+use crate::pass::{self, OwnPass, Pass, see};
 use crate::pool::Pool;
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
@@ -37,7 +39,8 @@ pub const MIN_OVERLAP: f64 = 0.9;
 const HISTORIES_IN_A_ROW: u64 = 8;
 /// One table in so many leaves the choice of who runs to the system, so that threads really run at the same time.
 const FREE_ONE_IN: u64 = 32;
-/// One table in so many looks for stores that bypass the medium; it costs a lock for each store.
+/// One table in so many looks for stores that bypass the medium, and for answers that are not durable; it costs a lock
+/// for each store and load.
 const RECORD_ONE_IN: u64 = 8;
 
 /// What concurrent histories did.
@@ -176,18 +179,21 @@ pub fn scenario<T: Subject>(
 ) -> Result<Counts, Failure> {
     let memory = icefield::pm::sim::Pool::default();
     let make = |seed: u64| {
+        let recording = seed.is_multiple_of(RECORD_ONE_IN);
         let sim = Sim::new(SimOptions {
             seed,
             model,
             free_fences: fences_are_free(seed),
-            recording: seed.is_multiple_of(RECORD_ONE_IN),
+            recording,
+            detecting: recording,
+            exempt: T::EXEMPT,
             give_way: baton::tick,
             pool: memory.clone(),
             ..SimOptions::default()
         });
         let table = T::create_tiny(sim.clone(), seed)?;
         let turns = !seed.is_multiple_of(FREE_ONE_IN);
-        Ok(Ground { table, sim: Some(sim), turns, hold: None })
+        Ok(Ground { table, sim: Some(sim), turns, hold: None, pass: pass::own::<T> })
     };
     histories_on(seed, histories, pool, make)
 }
@@ -203,6 +209,8 @@ pub struct Ground<T> {
     pub turns: bool,
     /// What holds a thread's shadow inserts, if the table has them.
     pub hold: Option<Hold<T>>,
+    /// The design's own way to see all records.
+    pub pass: OwnPass<T>,
 }
 
 /// Makes what holds a thread's shadow inserts in a table.
@@ -243,7 +251,7 @@ where
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let Ground { table, sim, turns, hold } =
+    let Ground { table, sim, turns, hold, pass } =
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
@@ -253,7 +261,7 @@ where
         let plans: Vec<Plan> = row
             .map(|history| Plan::new(&mut rng, history, pool.threads(), hold.is_some()))
             .collect();
-        let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, plans));
+        let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, pass, plans));
         let baton = turns.then(|| Baton::new(rng.word(), pool.threads()));
         let recorded =
             record(&stage, baton.clone(), pool).map_err(|what| Failure::new(NAME, seed, what))?;
@@ -263,9 +271,17 @@ where
                 .map_err(|violation| explain(seed, history, &violation))?;
         }
         exchange(&recorded[0], &mut rng, &mut counts);
+        count(&*table, pass).map_err(|what| Failure::new(NAME, seed, what))?;
     }
     counts.grown_tables += u64::from(table.capacity() > capacity);
     Ok(counts)
+}
+
+/// Whether `len` is right, now that nobody writes.
+fn count<T: Table<Key: Sample, Value: Sample>>(table: &T, own: OwnPass<T>) -> Result<(), String> {
+    let seen = see(table, Pass::ForEach, own)?.len() as u64;
+    let len = table.len().map_err(|error| error.to_string())?;
+    if len == seen { Ok(()) } else { Err(format!("`len` says {len} of {seen} records")) }
 }
 
 fn explain(seed: u64, history: u64, violation: &Violation) -> Failure {
@@ -318,7 +334,7 @@ mod tests {
     use crate::toy::{Bug, Toy};
 
     fn ground(bug: Bug) -> Ground<Toy> {
-        Ground { table: Toy::new(bug), sim: None, turns: false, hold: None }
+        Ground { table: Toy::new(bug), sim: None, turns: false, hold: None, pass: |_| Ok(None) }
     }
 
     #[test]

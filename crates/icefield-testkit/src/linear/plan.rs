@@ -5,6 +5,7 @@ use icefield::OnFailure;
 use super::held::End;
 use crate::asked::Asked;
 use crate::call::{Action, BatchKind, Call};
+use crate::pass::Pass;
 use crate::rng::Rng;
 
 /// One call of a thread.
@@ -21,6 +22,8 @@ pub(super) enum Move {
         key: u64,
     },
     Clear,
+    /// Sees all records: a read of each key of the history.
+    Pass(Pass),
 }
 
 impl Move {
@@ -80,7 +83,7 @@ impl Plan {
             Move::One(key, _) => vec![*key],
             Move::Batch(_, calls) => calls.iter().map(|call| call.key).collect(),
             Move::Mixed(_, ops) => ops.iter().map(|&(key, _)| key).collect(),
-            Move::Settle { .. } | Move::Clear => Vec::new(),
+            Move::Settle { .. } | Move::Clear | Move::Pass(_) => Vec::new(),
         });
         let mut keys: Vec<u64> = self.hot.iter().copied().chain(calls).collect();
         keys.sort_unstable();
@@ -105,6 +108,8 @@ impl Draw<'_> {
     fn next_move(&mut self, filler: u64) -> Move {
         match self.rng.below(100) {
             0 if self.rng.one_in(4) => Move::Clear,
+            // Each reads the whole table: dear.
+            60..64 => Move::Pass(Pass::any(self.rng)),
             0..14 => self.batch(filler),
             14..20 => Move::call(self.filling(filler)),
             20..36 if self.shadows => {

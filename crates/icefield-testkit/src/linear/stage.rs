@@ -13,6 +13,7 @@ use crate::asked::{Answer, Asked};
 use crate::baton::{self, Baton};
 use crate::call::{Action, Call, Reply};
 use crate::history::Event;
+use crate::pass::OwnPass;
 use crate::pool::{Pool, lock};
 use crate::subject::Sample;
 
@@ -24,6 +25,7 @@ pub(super) struct Stage<T> {
     table: Arc<T>,
     sim: Option<Sim>,
     hold: Option<Hold<T>>,
+    pass: OwnPass<T>,
     pub plans: Vec<Plan>,
     clock: AtomicU64,
     /// How often threads have come to the line between two histories.
@@ -85,12 +87,14 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         table: &Arc<T>,
         sim: Option<&Sim>,
         hold: Option<Hold<T>>,
+        pass: OwnPass<T>,
         plans: Vec<Plan>,
     ) -> Self {
         Self {
             table: Arc::clone(table),
             sim: sim.cloned(),
             hold,
+            pass,
             events: plans.iter().map(|_| Mutex::default()).collect(),
             plans,
             clock: AtomicU64::new(0),
@@ -123,7 +127,8 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
 
     fn perform(&self, thread: usize, history: usize, moves: &[Move]) {
         let mut mine = Vec::with_capacity(moves.len());
-        let mut actor = Actor::new(&*self.table, self.hold);
+        let keys = self.plans[history].keys();
+        let mut actor = Actor::new(&*self.table, self.hold, self.pass, &keys);
         for step in moves {
             if let Some(sim) = &self.sim {
                 sim.begin_op();
@@ -131,7 +136,10 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             baton::begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            let answers = actor.make(step);
+            let answers = actor.make(step).and_then(|answers| {
+                // Of what it has read, a `clear` answers nothing.
+                if matches!(step, Move::Clear) { Ok(answers) } else { self.is_durable(answers) }
+            });
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
             let event =
                 |(key, asked, answer)| Event { thread, began, returned, key, asked, answer };
@@ -142,6 +150,15 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             }
         }
         lock(&self.events[history]).extend(mine);
+    }
+
+    /// The answers, if no crash could take back what they were made of.
+    fn is_durable(&self, answers: Vec<Answered>) -> Result<Vec<Answered>, String> {
+        let ahead = self.sim.iter().flat_map(Sim::op_returned).next();
+        match ahead {
+            None => Ok(answers),
+            Some(read) => Err(format!("{answers:?} on the strength of {read}")),
+        }
     }
 
     /// A `clear` removes every key, also those of the histories before and after.

@@ -1,7 +1,7 @@
 //! One bucket: searching it by fingerprint, writing a record into it, taking one out (§4.1, §4.2).
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::layout::{Bucket, Meta, SLOTS, Slot, fingerprint};
 use crate::base::group::Group16;
@@ -39,16 +39,19 @@ impl Bucket {
         version_lock::try_lock(self.version_lock(pm))
     }
 
-    /// The metadata word. Relaxed: either the caller holds the lock, or validates its version afterwards.
+    /// The metadata word.
     #[inline]
     pub(super) fn meta(&self, pm: &impl Medium) -> Meta {
-        Meta(self.meta.load(pm, Relaxed))
+        // Acquire (E2): pairs with the Release in `publish`. A reader that sees a slot's bit, and follows the reference
+        // in it before it validates, must see the reference that came with the bit: the one that the slot held before
+        // may lead to a blob that was freed before the reader was pinned.
+        Meta(self.meta.load(pm, Acquire))
     }
 
     /// Bit per slot that holds a record and has this fingerprint.
     #[inline]
     pub(super) fn candidates(&self, pm: &impl Medium, hash: u64) -> u32 {
-        // Relaxed: raced words of a seqlock.
+        // Relaxed: raced words of a seqlock. A wrong one costs a look at a slot, or is noticed by the version.
         let words =
             [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()

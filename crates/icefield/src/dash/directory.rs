@@ -46,6 +46,8 @@ pub enum Standing {
     Born,
     /// It is no part of the table, any more or yet.
     Elsewhere,
+    /// The split that makes it is due, and the session only reads: its records are where they were.
+    Due,
 }
 
 /// A directory policy. Sealed: its methods speak of types that only this module has.
@@ -98,11 +100,37 @@ pub trait Directory: Sized + Send + Sync + 'static {
     fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {
             let located = self.locate(core, hash)?;
-            if touch(core, self, located.segment)? {
+            if core.is_touched(located.segment) {
+                return Ok(located);
+            }
+            if let Some(located) = self.arrive(core, hash, located)? {
                 return Ok(located);
             }
         }
         Err(core.corrupt(&core.headers, 0, format!("the segment of hash {hash:#018x} is free")))
+    }
+
+    /// [`Directory::ready`] of a segment that is not: `None` where another one has to be looked up. In a session that
+    /// only reads no segment counts as touched, so all come this way.
+    ///
+    /// # Errors
+    /// As [`Directory::ready`].
+    #[cold]
+    fn arrive<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        hash: u64,
+        located: Located,
+    ) -> Result<Option<Located>> {
+        let ready = touch(core, self, located.segment)?;
+        // What a session that only reads settles may lead the hash elsewhere, and no later look would tell.
+        let is_there = core.still.is_none() || self.is_current(core, hash, located);
+        Ok((ready && is_there).then_some(located))
+    }
+
+    /// The segments whose splits are due and not made, and that have chains of their own.
+    fn due<T: Kinds>(&self, _core: &Core<T>) -> Vec<u32> {
+        Vec::new()
     }
 
     /// Whether the hash still belongs there. An entry that is suddenly damaged says no.

@@ -195,10 +195,12 @@ impl<A: Ablation> Directory for Eh<A> {
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
-        let (root, link) = (self.root(), core.link(located.segment)?);
+        // Peeks: a split says which hashes are read together, and no more; a crash may take it back.
+        let link_now = || core.pm.peek(|| core.link(located.segment));
+        let (root, link) = (self.root(), link_now()?);
         // A segment in the middle of its split still has its old depth, but the directory may know better already.
         let depth = link.depth + u32::from(link.state == State::Splitting);
-        let settled = self.is_current(core, hash, located) && core.link(located.segment)? == link;
+        let settled = self.is_current(core, hash, located) && link_now()? == link;
         if !settled || self.root() != root {
             return Ok(None);
         }

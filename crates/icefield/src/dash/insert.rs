@@ -208,12 +208,14 @@ impl<'a, T: Kinds> Locked<'a, T> {
         bucket.write_record(pm, slot, record.key, record.value);
         // P1, as in `insert_at`.
         pm.fence();
+        // Before the record can be seen: a scan goes by the versions of normal buckets only, and must neither show a
+        // record that is not durable yet nor one that the overflow metadata does not lead to yet.
+        self.guards.iter().for_each(Guard::begin_change);
         guard.begin_change();
         bucket.set_fingerprint(pm, slot, hash);
         bucket.publish(pm, meta.with(slot, false));
         // P2, commit point, as in `insert_at`.
         pm.fence();
-        self.guards.iter().for_each(Guard::begin_change);
         stash::note(pm, self.buckets[0], self.buckets[1], hash, number);
         true
     }

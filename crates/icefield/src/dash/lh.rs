@@ -202,12 +202,45 @@ impl Directory for Lh {
         self.located(hash) == located && core.is_touched(located.segment)
     }
 
+    /// Goes to the source where a split is due and nobody makes it.
+    #[cold]
+    fn arrive<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        _hash: u64,
+        mut located: Located,
+    ) -> Result<Option<Located>> {
+        loop {
+            if touch(core, self, located.segment)? {
+                return Ok(Some(located));
+            }
+            let extent = self.extent();
+            match self.index(extent, located.segment) {
+                Some(index) if core.is_due(located.segment) => {
+                    located.segment = self.id(extent, extent::source(index));
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    fn due<T: Kinds>(&self, core: &Core<T>) -> Vec<u32> {
+        let extent = self.extent();
+        let ids = (0..extent.count()).map(|index| self.id(extent, index));
+        ids.filter(|&id| core.is_due(id) && self.owns_chain(core, id).unwrap_or(false)).collect()
+    }
+
     fn covered<T: Kinds>(
         &self,
         core: &Core<T>,
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
+        if core.still.is_some() {
+            // With the hashes of the segments that are due to be split off from it.
+            let depth = core.link(located.segment)?.depth;
+            return Ok(Some(Covered::new(located, hash, depth)));
+        }
         let depth = self.extent().depth(hash);
         let settled = self.is_current(core, hash, located) && self.extent().depth(hash) == depth;
         Ok(settled.then(|| Covered::new(located, hash, depth)))
@@ -352,6 +385,7 @@ impl Directory for Lh {
         for run in runs(extent) {
             let id = self.id(extent, extent.index(run.first));
             match touch(core, self, id) {
+                Ok(_) if core.is_due(id) => {}
                 Ok(_) => segments.push((id, run)),
                 Err(error) => fault(error.to_string()),
             }
@@ -359,8 +393,9 @@ impl Directory for Lh {
         for (id, run) in &segments {
             let (link, pattern) =
                 (core.link(*id)?, core.header(*id)?.pattern.load(&core.pm, Acquire));
-            // I1: no split is due, and each segment knows its hashes.
-            if (link.state, link.depth, pattern) != (State::Stable, run.depth, run.first) {
+            // I1: no split is due, but in a session that only reads, and each segment knows its hashes.
+            let is_deep = link.depth == run.depth || core.still.is_some() && link.depth < run.depth;
+            if (link.state, pattern) != (State::Stable, run.first) || !is_deep {
                 fault(format!(
                     "I1: segment {id} ({link:?}, pattern {pattern:#x}) should have pattern {:#x} of {} bits",
                     run.first, run.depth
@@ -378,7 +413,8 @@ impl Directory for Lh {
         let extent = self.extent();
         // Both places of the first array, and all others.
         let end = self.arrays.first() + self.segments(core);
-        let spare = (0..end as u32).filter(|&id| self.index(extent, id).is_none());
+        let spare =
+            (0..end as u32).filter(|&id| self.index(extent, id).is_none() || core.is_due(id));
         Ok((spare.collect(), end))
     }
 

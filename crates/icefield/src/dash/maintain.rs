@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Dash;
 use super::blocks::ChainBlocks;
@@ -12,7 +12,8 @@ use super::kinds::Of;
 use super::layout::Bucket;
 use super::options::DashOptions;
 use super::segment::{Found, Segment, Site};
-use super::stash;
+use super::stash::{self, StashHint};
+use super::still::Still;
 use crate::Result;
 use crate::key::{Data, Key, Value};
 use crate::pm::blob::{BlobRef, BlobStore, Owner};
@@ -37,6 +38,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         for &id in &segments {
             if let Err(error) = self.check_segment(core.segment(id)?, &mut findings) {
                 findings.report.fault(error.to_string());
+            }
+        }
+        for id in self.directory.due(core) {
+            for block in core.chain(id) {
+                findings.chained.insert(block?.0);
             }
         }
         self.check_blocks(&segments, &mut findings)?;
@@ -117,7 +123,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         (slot, hash): (usize, u64),
     ) -> std::result::Result<(), String> {
         let core = &self.core;
-        let located = self.directory.locate(core, hash).map_err(|error| error.to_string())?;
+        let located = self.directory.ready(core, hash).map_err(|error| error.to_string())?;
         if located.segment != segment.id {
             return Err(format!("I2: the key belongs to segment {}", located.segment));
         }
@@ -125,7 +131,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             return Err("I2: the fingerprint is not the key's".into());
         }
         let home = core.geometry.home(hash);
-        let pair = core.pair(segment, hash);
+        let hint = match &core.still {
+            Some(still) => StashHint { buckets: 0, all: still.overflows(segment.id, home) },
+            None => stash::hint(&core.pm, core.pair(segment, hash), hash),
+        };
         match site {
             Site::Normal => {
                 let member = bucket.meta(&core.pm).members() >> slot & 1 == 1;
@@ -136,14 +145,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 })
             }
             Site::Stash(stash_bucket) => {
-                let hint = stash::hint(&core.pm, pair, hash);
                 let known = hint.all || hint.buckets >> stash_bucket & 1 == 1;
                 known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
             }
-            Site::Chain => {
-                let known = stash::hint(&core.pm, pair, hash).all;
-                known.then_some(()).ok_or_else(|| "I4: its home bucket does not know of it".into())
-            }
+            Site::Chain => hint
+                .all
+                .then_some(())
+                .ok_or_else(|| "I4: its home bucket does not know of it".into()),
         }
     }
 
@@ -214,7 +222,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             pm_bytes: regions.iter().map(|region| region.len()).sum::<u64>()
                 + blobs.region_bytes
                 + self.directory.base().bytes(),
-            dram_bytes: segments + size_of::<Self>() as u64,
+            dram_bytes: segments
+                + core.still.as_ref().map_or(0, Still::bytes)
+                + size_of::<Self>() as u64,
             durability: Some(core.pm.durability()),
             details,
         }
@@ -288,6 +298,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {
         let core = &self.core;
+        if core.still.is_some() {
+            let bytes = core.pm.backup_to(path)?;
+            return Ok(BackupReport { bytes, pause: Duration::ZERO });
+        }
         // The locks of buckets are in the files.
         refuse_child(&core.pm)?;
         self.directory.without_splits(|| {

@@ -40,7 +40,7 @@
 //!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill half of one
 //!   become one, far from the 95 % at which they split. What was asked for (`capacity`, `reserve`) stays.
 //! - §4.8 recovery (`recover`). The version numbers of segments are replaced by DRAM marks, all clear at opening:
-//!   nothing to wrap.
+//!   nothing to wrap. A session that only reads leaves segments as they are (`still`).
 //! - §5.1, §5.3 linear hashing (`lh`, `extent`). Rounds go over prefixes of the hash, not suffixes, in the order of the
 //!   hashes: every segment covers a run of them, so scans, cursors and splits are those of EH, and the number of a
 //!   segment is two instructions away from its prefix. The generation of `clear` shares the word with `N` and `Next`:
@@ -89,7 +89,8 @@
 //! Each with its linearization point. *get*: the second look at the lock word that finds it unchanged (validating, as
 //! it does, the directory entry, of LH the root word, read after the first look); misses likewise. *try_insert*,
 //! *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the record. For a stashed
-//! record: of the stash bucket, but readers wait for the overflow metadata that follows under the same changing bits.
+//! record: of the stash bucket, but readers wait for the overflow metadata that follows under the same changing bits,
+//! which are those of the home pair: set before that store, for scans go by them alone.
 //! *update* and *insert* of a present key: the store of the value word. *remove*: the store of the metadata word.
 //! *compute*: as what it decides; when nothing, as *get*. *clear*: the store of the DRAM mirror of the root word;
 //! writers that passed the old root before count as before, and readers who still look there start again. An expansion
@@ -101,10 +102,10 @@
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1 | unlock (Release) | `read_begin` (Acquire) | everything a writer changed |
-//! | E2 | metadata word, `meta` (Release) | same (Relaxed, validated) | fingerprints and records; on the medium: one line |
+//! | E2 | metadata word, `meta` (Release) | same (Acquire) | fingerprints and records; on the medium: one line |
 //! | E3 | slot words, `key`, `value` (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin keeps |
 //! | E4 | directory `entry`, root mirror (Release) | the same, `entries` (Acquire) | complete segments, complete directories |
-//! | E5 | mark of a segment in DRAM, `state`: ready (Release) | the same (Acquire) | reset locks; in LH, a finished copy |
+//! | E5 | mark of a segment in DRAM, `state`: ready, still (Release) | the same (Acquire) | reset locks; in LH, a finished copy; `still` |
 //! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | segments and chains as they say |
 //! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | what they name, complete |
 //!
@@ -211,6 +212,7 @@ mod search;
 mod segment;
 mod split;
 mod stash;
+mod still;
 mod tidy;
 mod window;
 mod writer;

@@ -38,7 +38,7 @@ impl<T: Kinds> Core<T> {
             }
         };
         let mark = match self.touched.get(claim.block as usize) {
-            Some(state) => Mark::take(&self.pm, state),
+            Some(state) => Mark::take(&self.pm, state)?,
             None => None,
         };
         let reserved = self.reserve_segment(claim.block);

@@ -8,6 +8,7 @@ use super::layout::Bucket;
 use super::merge::{self, FITTED_PERCENT, MERGED_PERCENT};
 use super::search::Search;
 use super::segment::{Found, Target};
+use super::still::Still;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::engine::{Engine, Mode, Wrote};
@@ -65,6 +66,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     /// The rest of a lookup that met a writer, or a segment that was never touched.
     #[cold]
     fn lookup_again<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
+        if let Some(still) = &self.core.still {
+            return self.lookup_still(still, probe, take);
+        }
         loop {
             let located = self.directory.ready(&self.core, probe.hash)?;
             let pair = self.core.pair(self.core.segment(located.segment)?, probe.hash);
@@ -75,9 +79,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
+    /// A lookup in a session that only reads.
+    fn lookup_still<T>(
+        &self,
+        still: &Still,
+        probe: &Probe<'_>,
+        take: impl Fn(u64) -> T,
+    ) -> Result<Option<T>> {
+        let core = &self.core;
+        let located = self.directory.ready(core, probe.hash)?;
+        let found = core.find_still(still, core.segment(located.segment)?, probe)?;
+        Ok(found.map(|found| take(found.bucket.record(&core.pm, found.slot).1)))
+    }
+
     /// A lookup that takes locks, as an ablated table's do: those of both buckets, or of the one that there is.
     fn lookup_locked<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         let core = &self.core;
+        if let Some(still) = &core.still {
+            return self.lookup_still(still, probe, take);
+        }
         let value = |found: Found<'_>| take(found.bucket.record(&core.pm, found.slot).1);
         if P::Ablation::PARTS.probing {
             let (_, locked) = self.lock(probe.hash)?;

@@ -13,6 +13,7 @@ use super::layout::{ChainBlock, Geometry, Header, Root};
 use super::lh::{Expansion, Lh};
 use super::limbo::Limbo;
 use super::segment::{Core, Counts};
+use super::still::Still;
 use crate::base::hash::{Hash, HashKind};
 use crate::base::memory::GrowingArray;
 use crate::key::{Form, Key, Value};
@@ -233,6 +234,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let chains = pm.region("chains.ice", (limit / CHAIN_SHARE).next_multiple_of(4096))?;
         let touched = GrowingArray::new((segments.max_bytes() / segment_bytes) as usize)
             .map_err(|source| Error::io(pm.path(), source))?;
+        let still = match pm.writable() {
+            Err(Error::ReadOnly) => {
+                let there = (segments.len() / segment_bytes) as usize;
+                Some(
+                    Still::new(there, self.geometry)
+                        .map_err(|source| Error::io(pm.path(), source))?,
+                )
+            }
+            _ => None,
+        };
         let params = self.common.blobs(generation);
         let hash = Hash::new(self.common.hash, identity.hash_seed);
         let records =
@@ -248,6 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             segment_blocks: Allocator::new(set),
             chain_blocks: Allocator::new(set),
             touched,
+            still,
             limbo: Limbo::default(),
             chained_split: Mutex::new(()),
             counts: Counts::default(),

@@ -50,6 +50,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     /// All records of the segment that holds `hash`, at one moment.
     fn read_segment(&self, hash: u64) -> Result<(Covered, Vec<Entry>)> {
+        if self.core.still.is_some() {
+            let range = self.directory.range(&self.core, hash)?;
+            return Ok((range, self.entries(self.core.segment(range.located.segment)?)?));
+        }
         for _ in 0..PATIENCE {
             if let Some(read) = self.try_read_segment(hash)? {
                 return Ok(read);
@@ -76,13 +80,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             .map(|bucket| version_lock::read_begin(bucket.version_lock(&core.pm)))
             .collect();
         if !self.is_same(hash, range)? {
+            core.pm.forget_reads();
             return Ok(None);
         }
         let entries = self.entries(segment);
         let valid = normal.iter().zip(versions).all(|(bucket, version)| {
             version_lock::validate(bucket.version_lock(&core.pm), version)
         });
-        if valid { entries.map(|entries| Some((range, entries))) } else { Ok(None) }
+        if !valid {
+            core.pm.forget_reads();
+            return Ok(None);
+        }
+        entries.map(|entries| Some((range, entries)))
     }
 
     /// Whether the segment has been split since its range was taken. Under locks: touches no other segment.

@@ -123,7 +123,7 @@ impl<T: Kinds> Core<T> {
     /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be
     /// is anybody's guess.
     #[inline]
-    fn find_in_pair(
+    pub(super) fn find_in_pair(
         &self,
         pair: [&Bucket; 2],
         probe: &Probe<'_>,
@@ -195,7 +195,7 @@ impl<T: Kinds> Core<T> {
     }
 
     #[cold]
-    fn find_stashed<'a>(
+    pub(super) fn find_stashed<'a>(
         &'a self,
         segment: u32,
         probe: &Probe<'_>,

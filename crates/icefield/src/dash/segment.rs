@@ -9,6 +9,7 @@ use super::directory::Located;
 use super::kinds::Kinds;
 use super::layout::{Bucket, Geometry, Header, Link, Root};
 use super::limbo::Limbo;
+use super::still::Still;
 use crate::base::counter::ShardedCounter;
 use crate::base::memory::GrowingArray;
 use crate::pm::alloc::Allocator;
@@ -29,6 +30,8 @@ pub struct Core<T: Kinds> {
     pub(super) chain_blocks: Allocator,
     /// Per segment: whether this session has recovered it (`recover`).
     pub(super) touched: GrowingArray<AtomicU8>,
+    /// Of a table that is opened for reading only.
+    pub(super) still: Option<Still>,
     /// Space that was freed: segments (`eh`), arrays of them (`lh`).
     pub(super) limbo: Limbo,
     /// Held by a split of a segment that has a chain.
@@ -206,7 +209,7 @@ impl<T: Kinds> Core<T> {
     /// Whether a segment has been recovered in this session.
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
-        // Acquire: pairs with the Release in `mark_ready`; who sees the mark sees the reset locks.
+        // Acquire: pairs with the Release in `set_mark`; who sees the mark sees the reset locks.
         self.touched
             .get(id as usize)
             .is_some_and(|state| state.load(Acquire) == super::recover::READY)

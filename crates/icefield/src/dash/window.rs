@@ -282,7 +282,11 @@ impl<'a, T: Kinds> Window<'a, T> {
     fn begin(&self, staged: &Staged) {
         let pm = &self.core.pm;
         match staged.plan {
-            Plan::Insert { place, slot, .. } => {
+            Plan::Insert { place, slot, site } => {
+                // As in `Locked::insert_overflow`.
+                if site != Site::Normal {
+                    self.begin_pair(staged);
+                }
                 let held = &self.held[usize::from(place)];
                 held.guard.begin_change();
                 held.bucket.set_fingerprint(pm, usize::from(slot), staged.hash);
@@ -301,7 +305,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         }
     }
 
-    /// Readers of stashed records go by the versions of their two buckets.
+    /// Readers of stashed records, and scans, go by the versions of their two buckets.
     fn begin_pair(&self, staged: &Staged) {
         for place in staged.hold.pair {
             self.held[usize::from(place)].guard.begin_change();
@@ -314,7 +318,6 @@ impl<'a, T: Kinds> Window<'a, T> {
         let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
         match staged.plan {
             Plan::Insert { site, .. } if site != Site::Normal => {
-                self.begin_pair(staged);
                 stash::note(pm, home, probing, staged.hash, site.stash_bucket());
             }
             Plan::Answer(_) | Plan::Insert { .. } => {}

@@ -36,6 +36,8 @@ pub(super) struct Moves {
     left: AtomicU64,
     /// The bucket that the next write moves besides its own.
     next: AtomicU64,
+    /// Records that are at both of their places and count once, in a session that only reads.
+    pub(super) twice: AtomicU64,
 }
 
 /// Which yard.
@@ -53,6 +55,7 @@ impl Moves {
             states: [states()?, states()?],
             left: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            twice: AtomicU64::new(0),
         })
     }
 
@@ -252,6 +255,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Moves what belongs elsewhere out of one bucket, or waits until somebody else has.
     fn move_bucket(&self, shape: Shape, yard: Yard, bucket: u64) -> Result<()> {
+        if let Err(Error::Forked) = self.pm.writable() {
+            // Scans come here, too: the files are the parent's, who moves by marks of its own.
+            return Err(Error::Forked);
+        }
         let state = &self.moves.states[yard as usize][bucket as usize];
         let mut rounds = 0;
         // AcqRel: one thread moves; Acquire (E5) pairs with the Release in `moved`.

@@ -218,6 +218,15 @@ impl Shape {
         (self.0 >> 8) as u8 == phase as u8
     }
 
+    /// The bucket that records of another one may still be in, while a doubling or halving moves them.
+    pub(super) fn unfinished(self, bucket: u64) -> Option<u64> {
+        match self.phase() {
+            Phase::Doubling => bucket.checked_sub(self.buckets() / 2),
+            Phase::Halving => Some(bucket + self.buckets()),
+            Phase::Stable | Phase::Clearing => None,
+        }
+    }
+
     /// Buckets in each yard.
     #[inline(always)]
     pub(super) fn buckets(self) -> u64 {

@@ -118,7 +118,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     pub(super) fn check_all(&self) -> Result<CheckReport> {
         let core = &self.core;
         let _structure = core.lock_structure();
-        core.finish_doubling()?;
+        core.finish_step()?;
         let _pin = core.pin();
         let mut findings = Findings::default();
         let shape = core.shape();
@@ -258,6 +258,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             .capacity(core.length.estimate(0))
             .create(path)?;
         let _structure = core.lock_structure();
+        core.finish_step()?;
         let _pin = core.pin();
         let mut report = SalvageReport::default();
         for place in core.places(core.shape()) {

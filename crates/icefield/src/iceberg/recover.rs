@@ -1,18 +1,20 @@
 //! Recovery (§6): one pass over all slots makes the DRAM anew, on several threads; then an interrupted step is
 //! finished.
 //!
-//! What it stores on the medium only repeats what may have been done, so that crashes inside it change nothing.
+//! What it stores on the medium only repeats what may have been done, so that crashes inside it change nothing. A session
+//! that only reads leaves the step where it is, for it would copy the whole table: reads look at both places of a record.
 
 use std::array;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::Core;
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint, fingerprint_of};
-use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Key, Value};
 use crate::pm::{Medium, Region};
+use crate::{Error, Result};
 
 /// Buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
 const BUCKETS_AT_A_TIME: u64 = 1024;
@@ -44,8 +46,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn recover(&self, threads: usize) -> Result<u64> {
         let shape = self.shape();
         if shape.is(Phase::Clearing) {
-            self.wipe(shape, |_, _| {})?;
-            self.set_shape(shape.then(shape.depth(), Phase::Stable))?;
+            if !self.only_reads() {
+                self.finish_clearing(shape)?;
+            }
             return Ok(1);
         }
         self.for_all_buckets(1 << shape.extent(), threads, |buckets| {
@@ -55,6 +58,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.length.add(0, i64::from(self.root()?.side.key(&self.pm) == SIDE_KEY));
         match shape.phase() {
             Phase::Stable | Phase::Clearing => return Ok(0),
+            _ if self.only_reads() => self.leave_unfinished(shape)?,
             Phase::Halving => self.finish_halving(shape)?,
             Phase::Doubling => {
                 self.resume_doubling(shape);
@@ -64,6 +68,72 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         Ok(1)
+    }
+
+    /// Whether the files are mapped privately: whatever is stored there costs memory that the kernel cannot drop.
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self.pm.writable(), Err(Error::ReadOnly))
+    }
+
+    fn finish_clearing(&self, shape: Shape) -> Result<()> {
+        self.wipe(shape, |_, _| {})?;
+        self.set_shape(shape.then(shape.depth(), Phase::Stable))
+    }
+
+    /// Leaves a doubling or halving where a crash has stopped it: lookups and scans look at both places of a record.
+    fn leave_unfinished(&self, shape: Shape) -> Result<()> {
+        let mut twice = 0;
+        for bucket in 0..shape.buckets() {
+            let Some(other) = shape.unfinished(bucket) else { continue };
+            for key in self.front_keys(bucket)? {
+                twice += u64::from(self.front_keys(other)?.any(|there| there == key));
+            }
+            for key in self.back_keys(bucket)? {
+                twice += u64::from(self.back_keys(other)?.any(|there| there == key));
+            }
+        }
+        // Relaxed: the table is the caller's alone.
+        self.moves.twice.store(twice, Relaxed);
+        self.length.add(0, -(twice as i64));
+        if shape.is(Phase::Doubling) {
+            self.resume_doubling(shape);
+        }
+        Ok(())
+    }
+
+    fn front_keys(&self, bucket: u64) -> Result<impl Iterator<Item = u64>> {
+        self.keys_in(&self.front, bucket * self.yards.bucket_bytes()[0], self.yards.front)
+    }
+
+    fn back_keys(&self, bucket: u64) -> Result<impl Iterator<Item = u64>> {
+        self.keys_in(&self.back, bucket * self.yards.bucket_bytes()[1], self.yards.back)
+    }
+
+    /// The key words of a bucket.
+    fn keys_in(
+        &self,
+        region: &Region,
+        offset: u64,
+        slots: u32,
+    ) -> Result<impl Iterator<Item = u64>> {
+        let slots: &[Slot] = region
+            .slice_at(offset, slots as usize)
+            .ok_or_else(|| self.corrupt(region, offset, "the file ends before the bucket"))?;
+        Ok(slots.iter().map(|slot| slot.key(&self.pm)).filter(|&key| key != EMPTY_KEY))
+    }
+
+    /// Ends a step that has not come to its end, also one that a session left because it only reads. The caller holds
+    /// the structure's mutex.
+    pub(super) fn finish_step(&self) -> Result<()> {
+        // Relaxed: under the mutex. The moves count a record that is at both places twice, and then once.
+        self.length.add(0, self.moves.twice.swap(0, Relaxed) as i64);
+        let shape = self.shape();
+        match shape.phase() {
+            Phase::Stable => Ok(()),
+            Phase::Doubling => self.finish_doubling(),
+            Phase::Halving => self.finish_halving(shape),
+            Phase::Clearing => self.finish_clearing(shape),
+        }
     }
 
     /// Calls `visit` with all buckets, some at a time, and counts the records that it tells of.

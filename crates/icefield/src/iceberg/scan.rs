@@ -89,27 +89,45 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let shape = self.shape();
         let bucket_at = |place: u64| scan_place(place) & (shape.buckets() - 1);
         let source = |bucket: u64| bucket & (shape.buckets() / 2).wrapping_sub(1);
+        if shape.is(Phase::Clearing) {
+            return Ok(None);
+        }
+        let unfinished = !shape.is(Phase::Stable) && self.only_reads();
         Ok(Some(match position {
             Position::Front(place) => {
                 let bucket = bucket_at(place);
-                if shape.is(Phase::Doubling) {
+                if shape.is(Phase::Doubling) && !unfinished {
                     self.move_both(shape, source(bucket))?;
                 }
                 if place == 0 {
                     self.read_side(shape, entries)?;
                 }
                 let read = entries.len();
-                self.read_front(bucket, entries)?;
+                if unfinished {
+                    let read = |at, entries: &mut Entries| self.read_front(at, entries);
+                    let is_home = |hash, _| shape.front(hash) == bucket;
+                    self.read_both(shape, bucket, entries, read, is_home)?;
+                } else {
+                    self.read_front(bucket, entries)?;
+                }
                 self.drop_seen(entries, read, place, bucket, |hash| scan_place(hash) >= place);
                 next_place(place, shape.depth()).map_or(Position::Back(0), Position::Front)
             }
             Position::Back(place) => {
                 let bucket = bucket_at(place);
-                if shape.is(Phase::Doubling) {
+                if shape.is(Phase::Doubling) && !unfinished {
                     self.move_both(shape, source(bucket))?;
                 }
                 let read = entries.len();
-                self.read_back(shape, bucket, entries)?;
+                if unfinished {
+                    let read = |at, entries: &mut Entries| self.read_back(shape, at, entries);
+                    self.read_both(shape, bucket, entries, read, |hash, at| {
+                        let homes = shape.back(hash);
+                        homes.contains(&bucket) && (at == bucket || !homes.contains(&at))
+                    })?;
+                } else {
+                    self.read_back(shape, bucket, entries)?;
+                }
                 self.drop_seen(entries, read, place, bucket, |hash| {
                     back_is_behind(hash, bucket, shape.depth(), place)
                 });
@@ -143,6 +161,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             at += 1;
             at <= read || self.records.hash_of(&self.pm, key).is_ok_and(&is_ahead)
         });
+    }
+
+    /// The records of a bucket, each once, while a step is unfinished: some may be where the step has not taken them
+    /// from yet. `is_home` by a record's hash, and the bucket that it was read from.
+    fn read_both(
+        &self,
+        shape: Shape,
+        bucket: u64,
+        entries: &mut Entries,
+        read: impl Fn(u64, &mut Entries) -> Result<()>,
+        is_home: impl Fn(u64, u64) -> bool,
+    ) -> Result<()> {
+        let begin = entries.len();
+        for at in [shape.unfinished(bucket), Some(bucket)].into_iter().flatten() {
+            let mut there = Entries::new();
+            read(at, &mut there)?;
+            for (key, value) in there {
+                // A key that cannot be read stays where it is.
+                let hash = self.records.hash_of(&self.pm, key);
+                let is_home = hash.map_or(at == bucket, |hash| is_home(hash, at));
+                if is_home && entries[begin..].iter().all(|&(seen, _)| seen != key) {
+                    entries.push((key, value));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read_side(&self, shape: Shape, entries: &mut Entries) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Random sequences of every call against a reference map.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use icefield::{Computed, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, Occupied, OnFailure};
 use icefield_testkit::Rng;
@@ -243,7 +244,17 @@ impl History<'_> {
         match step {
             16 => {
                 let pair = |key: &String, value: &String| (key.clone(), value.clone());
-                let mut records: Vec<_> = map.iter(guard).map(|(key, it)| pair(key, it)).collect();
+                let mut records: Vec<_> = match self.rng.one_in(2) {
+                    true => map.iter(guard).map(|(key, it)| pair(key, it)).collect(),
+                    false => {
+                        let mut records = Vec::new();
+                        map.for_each(|key, it| {
+                            records.push(pair(key, it));
+                            ControlFlow::Continue(())
+                        });
+                        records
+                    }
+                };
                 records.sort_unstable();
                 let right = self.right.iter().filter(|((of, _), _)| *of == space);
                 let mut right: Vec<_> = right.map(|((_, key), value)| pair(key, value)).collect();

@@ -107,3 +107,42 @@ fn own_batches(map: &DlhtMap<u64, String, DlhtBuildHasher, Counting>, thread: u6
     map.remove_batch(&asked, &mut removed, &guard);
     assert!((keys / 2..keys).zip(removed).all(|(n, value)| value == Some(&n.to_string())));
 }
+
+/// Passes over a map that grows and shrinks under other threads see each key that stays once, with its value.
+#[test]
+fn passes_see_what_stays_once() {
+    let (stable, passes) = (200_u64, fewer(200, 4));
+    let map = DlhtMap::<u64, u64, _>::with_capacity_and_hasher(0, Spread::any(1));
+    (0..stable).for_each(|key| map.put(key, key + 7));
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 1..3_u64 {
+            let (map, done) = (&map, &done);
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread);
+                while done.load(Ordering::Acquire) == 0 {
+                    let first = thread * 100_000;
+                    (first..first + 500).for_each(|key| map.put(key, rng.word()));
+                    (first..first + 500).for_each(|key| map.delete(&key));
+                    map.shrink_to_fit();
+                }
+            });
+        }
+        for pass in 0..passes {
+            let mut seen = Vec::new();
+            let guard = map.pin();
+            if pass % 2 == 0 {
+                seen.extend(map.iter(&guard).map(|(key, value)| (*key, *value)));
+            } else {
+                map.for_each(|key, value| {
+                    seen.push((*key, *value));
+                    std::ops::ControlFlow::Continue(())
+                });
+            }
+            seen.retain(|&(key, _)| key < stable);
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq((0..stable).map(|key| (key, key + 7))));
+        }
+        done.store(1, Ordering::Release);
+    });
+}

@@ -622,3 +622,70 @@ impl<const RELAXED: bool> Small for SameLine<RELAXED> {
         pairs.filter(|&(key, _)| key != 0).map(|(key, value)| (key - 1, value)).collect()
     }
 }
+
+/// A pass goes by a version, which writers step. Wrong: a record of the stash is published before the version says that
+/// something changes, as by a table whose own lookups go by another word.
+pub struct Stashed<const BUG: u32>;
+
+impl<const BUG: u32> Stashed<BUG> {
+    fn version(pm: &Words) -> &Volatile32 {
+        pm.region.at(VALID * 8 + 8).expect("inside the region")
+    }
+
+    /// An odd version: passes wait.
+    fn step(pm: &Words) {
+        let version = Self::version(pm);
+        // Release: passes see what was changed before.
+        version.store(&pm.sim, version.load(&pm.sim, Relaxed).wrapping_add(1), Release);
+    }
+}
+
+impl<const BUG: u32> Small for Stashed<BUG> {
+    const NAME: &'static str = "stashed";
+    const WHOLE: bool = true;
+    const LOCKED_PASSES: bool = false;
+
+    fn recover(pm: &Words) {
+        Self::version(pm).store(&pm.sim, 0, Release);
+    }
+
+    fn get(pm: &Words, key: u64) -> Option<u64> {
+        find(pm, key).map(|at| pm.load(slot(at) + 1))
+    }
+
+    fn set(pm: &Words, key: u64, value: Option<u64>) {
+        let from = find(pm, key);
+        let to = value.map(|value| write_slot(pm, key, value));
+        if BUG == 0 {
+            Self::step(pm);
+        }
+        pm.store(VALID, moved(pm, from, to));
+        pm.persist(VALID, 1);
+        if BUG != 0 {
+            Self::step(pm);
+        }
+        Self::step(pm);
+    }
+
+    fn clear(pm: &Words) {
+        Self::step(pm);
+        pm.store(VALID, 0);
+        pm.persist(VALID, 1);
+        Self::step(pm);
+    }
+
+    fn records(pm: &Words) -> Vec<(u64, u64)> {
+        let version = Self::version(pm);
+        let mut rounds = 0;
+        loop {
+            let before = version.load(&pm.sim, Acquire);
+            let records = all(pm);
+            if before.is_multiple_of(2) && version.load(&pm.sim, Acquire) == before {
+                return records;
+            }
+            pm.sim.forget_reads();
+            pm.sim.wait(rounds);
+            rounds += 1;
+        }
+    }
+}

@@ -69,6 +69,8 @@ pub trait Small: Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether reads exclude writes.
     const LOCKED_READS: bool = true;
+    /// Whether passes over all records exclude writes.
+    const LOCKED_PASSES: bool = true;
     /// Whether the table is declared finished before `format` ran.
     const SEALED_FIRST: bool = false;
     /// Whether it is also asked for batches, `clear`, `retain` and passes.
@@ -171,6 +173,8 @@ impl<T: Small> Machine for Shelf<T> {
     }
 
     fn records(&self) -> Result<Vec<(u64, u64)>> {
+        let _guard =
+            T::LOCKED_PASSES.then(|| self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         Ok(T::records(&self.pm))
     }
 

@@ -71,12 +71,16 @@ impl Lh {
         let (source, due) = (extent::source(index), extent::birth_depth(index) - 1);
         for _ in 0..2 * MAX_DEPTH {
             if !touch(core, self, self.id(extent, source))? {
-                return Ok(Standing::Elsewhere);
+                let is_due = core.is_due(self.id(extent, source));
+                return Ok(if is_due { Standing::Due } else { Standing::Elsewhere });
             }
             let link = self.link(core, extent, source)?;
             let depth = link.depth + u32::from(link.state == State::Splitting);
             if depth > due {
                 return Ok(Standing::Whole);
+            }
+            if core.still.is_some() {
+                return Ok(Standing::Due);
             }
             if depth < due {
                 // Another split of the source comes first.

@@ -27,6 +27,14 @@ pub struct ReadAhead {
     pub stored: bool,
 }
 
+impl std::fmt::Display for ReadAhead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { region, offset, site, stored } = self;
+        let built = if *stored { ", and stored something meanwhile" } else { "" };
+        write!(f, "an unpersisted word: byte {offset} of {region}, read at {site}{built}")
+    }
+}
+
 impl State {
     /// Notes a load by the calling thread of a word that another one stored and nobody persisted yet.
     pub(super) fn note_load(

@@ -358,7 +358,7 @@ impl Medium for Sim {
     }
 
     fn writable(&self) -> Result<()> {
-        Ok(())
+        if self.modes() & mode::READ_ONLY == 0 { Ok(()) } else { Err(Error::ReadOnly) }
     }
 
     fn durability(&self) -> Durability {

@@ -97,6 +97,9 @@ pub struct SimOptions {
     pub yield_one_in: u32,
     /// How: the scheduler's yield, or a test's own way of choosing who runs.
     pub give_way: fn(),
+    /// Refuse changes, as the files of a table that is opened for reading only do. What opening and reading store is
+    /// this medium's own, as there.
+    pub read_only: bool,
     /// Where to log the sites in the code.
     pub sites: Option<SiteLog>,
     /// What to change about one of them.
@@ -124,6 +127,7 @@ impl Default for SimOptions {
             step_budget: 100_000_000,
             yield_one_in: 0,
             give_way: std::thread::yield_now,
+            read_only: false,
             sites: None,
             mutation: None,
             // Miri pays for address space.
@@ -140,6 +144,7 @@ mod mode {
     pub(super) const COUNT: u32 = 2;
     pub(super) const DETECT: u32 = 4;
     pub(super) const YIELD: u32 = 8;
+    pub(super) const READ_ONLY: u32 = 16;
 }
 
 /// A simulated medium. Clones are handles of the same one.
@@ -202,6 +207,7 @@ impl Sim {
             step_budget,
             yield_one_in,
             give_way,
+            read_only,
             sites,
             mutation,
             region_bytes,
@@ -227,7 +233,8 @@ impl Sim {
         let modes = flag(recording, mode::RECORD)
             | flag(counting, mode::COUNT)
             | flag(detecting, mode::DETECT)
-            | flag(yield_one_in > 0, mode::YIELD);
+            | flag(yield_one_in > 0, mode::YIELD)
+            | flag(read_only, mode::READ_ONLY);
         Self(Arc::new(Inner {
             base: arena.base(),
             slot_shift: slot_bytes.trailing_zeros(),

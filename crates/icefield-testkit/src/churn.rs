@@ -1,0 +1,405 @@
+//! A table of constant size whose records come and go for long: what its files take reaches a plateau. Then most
+//! records go and the table is shrunk, and its files with it. Readers run all the while.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use icefield::{Arg, Cursor, Data, Error, Raw};
+use std::os::unix::fs::MetadataExt;
+
+use crate::failure::{Failure, guarded};
+use crate::file_subject::FileSubject;
+use crate::pool::lock;
+use crate::rng::Rng;
+use crate::subject::Sample;
+
+/// The scenario's name.
+pub const NAME: &str = "churn";
+/// Bytes that files may take besides what the records account for.
+pub const CONSTANT: u64 = 15 << 20;
+/// The files of a table of constant size may take so many times the bytes of its records.
+pub const TIMES_LIVE: u64 = 4;
+/// And so many times after `shrink_to_fit`.
+pub const TIMES_SHRUNK: u64 = 2;
+/// Of a hundred records, those that go before the table is shrunk.
+const REMOVED_PERCENT: u64 = 93;
+/// The largest batch.
+const MOST_IN_BATCH: u64 = 100_000;
+/// Keys from here on, so that no two tables agree by chance.
+const FIRST_KEY: u64 = 1 << 20;
+/// Records of a page of a reader's scan.
+const PAGE: usize = 64;
+
+/// How long a table is churned.
+#[derive(Clone, Copy, Debug)]
+pub struct ChurnOptions {
+    /// Picks keys, batches and readers' calls.
+    pub seed: u64,
+    /// Live records.
+    pub records: u64,
+    /// How often each of them is replaced by another.
+    pub turnovers: u64,
+    /// Threads that read.
+    pub readers: usize,
+}
+
+impl Default for ChurnOptions {
+    fn default() -> Self {
+        Self { seed: 1, records: 20_000, turnovers: 2000, readers: 2 }
+    }
+}
+
+/// How much was written and read, and the size of the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records put or removed.
+    pub writes: u64,
+    /// Calls of readers.
+    pub reads: u64,
+    /// Bytes of the live records: words count eight.
+    pub live_bytes: u64,
+    /// Most bytes that the files took in the first quarter of the turnovers.
+    pub early_bytes: u64,
+    /// Most bytes that they took while the table had one size.
+    pub most_bytes: u64,
+    /// Bytes of the records that were left.
+    pub left_bytes: u64,
+    /// Bytes of the files when the table was shrunk to these.
+    pub shrunk_bytes: u64,
+    /// Bytes of the files when it was cleared and shrunk.
+    pub cleared_bytes: u64,
+}
+
+/// Churns a table at `path`, which is removed first.
+///
+/// # Errors
+/// Files that outgrow their bounds, a record that is missing or wrong, or the table's own error.
+pub fn scenario<T: FileSubject>(options: &ChurnOptions, path: &Path) -> Result<Counts, Failure> {
+    // Nothing there is the usual case, and whatever else went wrong shows when the table is created.
+    let _ = std::fs::remove_dir_all(path);
+    let done = guarded(NAME, options.seed, || {
+        let table = T::create_whole(path).map_err(|error| error.to_string());
+        let churned = table.and_then(|table| churn(&table, options, path));
+        churned.map_err(|what| Failure::new(NAME, options.seed, what))
+    });
+    let _ = std::fs::remove_dir_all(path);
+    done
+}
+
+fn churn<T: FileSubject>(table: &T, options: &ChurnOptions, path: &Path) -> Result<Counts, String> {
+    let stage = Stage {
+        table,
+        options,
+        path,
+        oldest: AtomicU64::new(FIRST_KEY),
+        newest: AtomicU64::new(FIRST_KEY),
+        done: AtomicBool::new(false),
+        reads: AtomicU64::new(0),
+        trouble: Mutex::default(),
+    };
+    let mut counts = std::thread::scope(|scope| {
+        for reader in 0..options.readers {
+            let stage = &stage;
+            scope.spawn(move || stage.read_on(Rng::fork(options.seed, 1 + reader as u64)));
+        }
+        let _end = End(&stage.done);
+        stage.write()
+    })?;
+    match lock(&stage.trouble).take() {
+        Some(trouble) => Err(trouble),
+        None => {
+            counts.reads = stage.reads.load(Ordering::Relaxed);
+            Ok(counts)
+        }
+    }
+}
+
+/// Ends the readers, also when the writer panics.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+struct Stage<'a, T> {
+    table: &'a T,
+    options: &'a ChurnOptions,
+    path: &'a Path,
+    /// Every key from here up to the newest is there.
+    oldest: AtomicU64,
+    newest: AtomicU64,
+    done: AtomicBool,
+    reads: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+fn in_words(error: Error) -> String {
+    error.to_string()
+}
+
+/// The value of a key, one of two: an update writes either.
+fn value_of(key: u64, updated: bool) -> u64 {
+    2 * key + u64::from(updated)
+}
+
+impl<T: FileSubject> Stage<'_, T> {
+    fn write(&self) -> Result<Counts, String> {
+        let mut rng = Rng::fork(self.options.seed, 0);
+        let mut counts = Counts::default();
+        self.insert(&mut rng, self.options.records, &mut counts)?;
+        counts.live_bytes = self.live_bytes();
+        for turnover in 0..self.options.turnovers {
+            if turnover % 4 == 3 {
+                self.update(&mut rng, &mut counts)?;
+            } else {
+                self.turn_over(&mut rng, &mut counts)?;
+            }
+            counts.live_bytes = counts.live_bytes.max(self.live_bytes_now_and_then(turnover));
+            let taken = disk_bytes(self.path)?;
+            counts.most_bytes = counts.most_bytes.max(taken);
+            if 4 * turnover < self.options.turnovers {
+                counts.early_bytes = counts.most_bytes;
+            }
+            let bound = TIMES_LIVE * counts.live_bytes + CONSTANT;
+            if taken > bound {
+                return Err(format!(
+                    "after {} turnovers of {} records with {} bytes the files take {taken}; {bound} are allowed",
+                    turnover + 1,
+                    self.options.records,
+                    counts.live_bytes,
+                ));
+            }
+        }
+        self.remove(&mut rng, self.options.records * REMOVED_PERCENT / 100, &mut counts)?;
+        self.table.shrink_to_fit().map_err(in_words)?;
+        counts.left_bytes = self.live_bytes();
+        counts.shrunk_bytes = disk_bytes(self.path)?;
+        let bound = TIMES_SHRUNK * counts.left_bytes + CONSTANT;
+        if counts.shrunk_bytes > bound {
+            return Err(format!(
+                "shrunk to records with {} bytes the files take {}; {bound} are allowed",
+                counts.left_bytes, counts.shrunk_bytes,
+            ));
+        }
+        self.compare()?;
+        // Nothing may be missed from here on.
+        self.oldest.store(u64::MAX, Ordering::SeqCst);
+        self.table.clear().map_err(in_words)?;
+        self.table.shrink_to_fit().map_err(in_words)?;
+        counts.cleared_bytes = disk_bytes(self.path)?;
+        if counts.cleared_bytes > CONSTANT {
+            return Err(format!(
+                "cleared and shrunk, the files take {}; {CONSTANT} are allowed",
+                counts.cleared_bytes
+            ));
+        }
+        Ok(counts)
+    }
+
+    /// Replaces as many records as there are, by batches of all sizes.
+    fn turn_over(&self, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+        let mut left = self.options.records;
+        while left > 0 {
+            let batch = batch(rng).min(left);
+            self.remove(rng, batch, counts)?;
+            self.insert(rng, batch, counts)?;
+            left -= batch;
+        }
+        Ok(())
+    }
+
+    /// Gives every record another value.
+    fn update(&self, rng: &mut Rng, counts: &mut Counts) -> Result<(), String> {
+        let (oldest, newest) = self.live();
+        let mut next = oldest;
+        while next < newest {
+            let end = newest.min(next + batch(rng));
+            let updated = rng.one_in(2);
+            self.put(next..end, updated)?;
+            counts.writes += end - next;
+            next = end;
+        }
+        Ok(())
+    }
+
+    fn live(&self) -> (u64, u64) {
+        // Relaxed: the writer's own.
+        (self.oldest.load(Ordering::Relaxed), self.newest.load(Ordering::Relaxed))
+    }
+
+    fn insert(&self, rng: &mut Rng, records: u64, counts: &mut Counts) -> Result<(), String> {
+        let mut left = records;
+        while left > 0 {
+            let batch = batch(rng).min(left);
+            let newest = self.newest.load(Ordering::Relaxed);
+            self.put(newest..newest + batch, false)?;
+            // Release: who sees the number finds the records.
+            self.newest.store(newest + batch, Ordering::Release);
+            (left, counts.writes) = (left - batch, counts.writes + batch);
+        }
+        Ok(())
+    }
+
+    fn put(&self, keys: std::ops::Range<u64>, updated: bool) -> Result<(), String> {
+        let numbers: Vec<u64> = keys.collect();
+        let owned: Vec<_> = numbers
+            .iter()
+            .map(|&key| (T::Key::sample(key), T::Value::sample(value_of(key, updated))))
+            .collect();
+        let records: Vec<_> =
+            owned.iter().map(|(key, value)| (T::Key::arg(key), T::Value::arg(value))).collect();
+        match records.as_slice() {
+            [(key, value)] => self.table.put(*key, *value),
+            _ => self.table.put_batch(&records),
+        }
+        .map_err(in_words)
+    }
+
+    fn remove(&self, rng: &mut Rng, records: u64, counts: &mut Counts) -> Result<(), String> {
+        let mut left = records;
+        while left > 0 {
+            let batch = batch(rng).min(left);
+            let oldest = self.oldest.load(Ordering::Relaxed);
+            // SeqCst, as the readers' look at it after a miss: a key below may be missed.
+            self.oldest.store(oldest + batch, Ordering::SeqCst);
+            let owned: Vec<_> = (oldest..oldest + batch).map(T::Key::sample).collect();
+            let keys: Vec<Arg<'_, T::Key>> = owned.iter().map(T::Key::arg).collect();
+            match keys.as_slice() {
+                [key] => self.table.delete(*key).map_err(in_words)?,
+                _ => {
+                    let mut removed = vec![None; keys.len()];
+                    self.table.remove_batch(&keys, &mut removed).map_err(in_words)?;
+                    if removed.iter().any(Option::is_none) {
+                        return Err("a record was gone before it was removed".to_owned());
+                    }
+                }
+            }
+            (left, counts.writes) = (left - batch, counts.writes + batch);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the live records, as words and bytes: the longer of each one's two values.
+    fn live_bytes(&self) -> u64 {
+        let (oldest, newest) = self.live();
+        let bytes = |key| {
+            let values = [false, true].map(|updated| T::Value::sample(value_of(key, updated)));
+            bytes_of::<T::Key>(&T::Key::sample(key))
+                + values.iter().map(bytes_of::<T::Value>).max().unwrap_or(0)
+        };
+        (oldest..newest).map(bytes).sum()
+    }
+
+    /// The same, when it is worth its time.
+    fn live_bytes_now_and_then(&self, turnover: u64) -> u64 {
+        if turnover.is_multiple_of(64) { self.live_bytes() } else { 0 }
+    }
+
+    /// An error if the table holds anything but the live records.
+    fn compare(&self) -> Result<(), String> {
+        let (oldest, newest) = self.live();
+        let mut seen = 0;
+        let mut next = Some(Cursor::START);
+        while let Some(cursor) = next {
+            let page = self.table.scan(cursor, 1024).map_err(in_words)?;
+            for (key, value) in &page.records {
+                let key = T::Key::number(key).filter(|key| (oldest..newest).contains(key));
+                let key = key.ok_or("a scan shows a key that is not there")?;
+                self.judge(key, Some(value))?;
+                seen += 1;
+            }
+            next = page.next;
+        }
+        let len = self.table.len().map_err(in_words)?;
+        if (seen, len) != (newest - oldest, newest - oldest) {
+            return Err(format!(
+                "a scan shows {seen} records, `len` says {len}, and there are {}",
+                newest - oldest
+            ));
+        }
+        let report = self.table.check().map_err(in_words)?;
+        if report.is_clean() { Ok(()) } else { Err(format!("check: {report:?}")) }
+    }
+
+    fn judge(&self, key: u64, value: Option<&<T::Value as Data>::Owned>) -> Result<(), String> {
+        let Some(value) = value else {
+            // SeqCst: pairs with the store before the removal.
+            let removed = key < self.oldest.load(Ordering::SeqCst);
+            return if removed { Ok(()) } else { Err(format!("key {key} is missing")) };
+        };
+        match T::Value::number(value) {
+            Some(number) if number / 2 == key => Ok(()),
+            number => Err(format!("key {key} has the value {number:?}")),
+        }
+    }
+
+    /// A reader's calls until the writer has finished.
+    fn read_on(&self, mut rng: Rng) {
+        let mut cursor = Cursor::START;
+        // Acquire: pairs with the end of the writer.
+        while !self.done.load(Ordering::Acquire) {
+            if let Err(trouble) = self.read(&mut rng, &mut cursor) {
+                lock(&self.trouble).get_or_insert(trouble);
+                return;
+            }
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self, rng: &mut Rng, cursor: &mut Cursor) -> Result<(), String> {
+        if rng.one_in(16) {
+            let page = self.table.scan(*cursor, PAGE).map_err(in_words)?;
+            for (key, value) in &page.records {
+                let key = T::Key::number(key).ok_or("a scan shows a key that nobody wrote")?;
+                self.judge(key, Some(value))?;
+            }
+            *cursor = page.next.unwrap_or(Cursor::START);
+            return Ok(());
+        }
+        // Acquire: the records below are there.
+        let newest = self.newest.load(Ordering::Acquire);
+        let oldest = self.oldest.load(Ordering::SeqCst);
+        if oldest >= newest {
+            return Ok(());
+        }
+        let some = 1 + rng.index(32);
+        let numbers: Vec<u64> = (0..some).map(|_| oldest + rng.below(newest - oldest)).collect();
+        let owned: Vec<_> = numbers.iter().map(|&key| T::Key::sample(key)).collect();
+        let keys: Vec<Arg<'_, T::Key>> = owned.iter().map(T::Key::arg).collect();
+        let mut found = vec![None; keys.len()];
+        match keys.as_slice() {
+            [key] => found[0] = self.table.get(*key).map_err(in_words)?,
+            _ => self.table.get_batch(&keys, &mut found).map_err(in_words)?,
+        }
+        numbers.iter().zip(&found).try_for_each(|(&key, found)| self.judge(key, found.as_ref()))
+    }
+}
+
+/// The size of a batch, each order of magnitude as often as any other.
+fn batch(rng: &mut Rng) -> u64 {
+    let most = 10_u64.pow(1 + rng.below(5) as u32).min(MOST_IN_BATCH);
+    1 + rng.below(most)
+}
+
+fn bytes_of<D: Sample + ?Sized>(owned: &D::Owned) -> u64 {
+    match D::raw(D::arg(owned)) {
+        Raw::Word(_) => 8,
+        raw => raw.bytes().len() as u64,
+    }
+}
+
+/// Bytes on the medium that the files of a table take.
+///
+/// # Errors
+/// The directory cannot be read, in words.
+pub fn disk_bytes(path: &Path) -> Result<u64, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::read_dir(path).map_err(told)?.try_fold(0, |sum, entry| {
+        let file = entry.and_then(|entry| entry.metadata()).map_err(told)?;
+        // `st_blocks` counts in 512 bytes, whatever the file system's block is.
+        Ok(sum + file.blocks() * 512)
+    })
+}
