@@ -72,9 +72,13 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-/// A number of threads.
+/// A number of threads; no machine has more.
 fn threads(text: &str) -> Result<usize, String> {
-    text.parse::<NonZeroUsize>().map(NonZeroUsize::get).map_err(|error| error.to_string())
+    const MOST: usize = 1 << 10;
+    match text.parse() {
+        Ok(threads) if (1..=MOST).contains(&threads) => Ok(threads),
+        _ => Err(format!("expected a number from 1 to {MOST}")),
+    }
 }
 
 /// As many threads as the machine has.
