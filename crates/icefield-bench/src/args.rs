@@ -105,7 +105,8 @@ pub struct Args {
     /// Seed of the keys and of every random choice
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Write results as JSON lines to this file; `-` is standard output, and nothing else goes there then
+    /// Write results as JSON lines to this file, which grows as FILE.partial until the run is complete; `-` is standard
+    /// output, and nothing else goes there then
     #[arg(long, value_name = "FILE|-")]
     pub json: Option<String>,
     /// Write results.jsonl, results.csv and report.html with its figures to this directory

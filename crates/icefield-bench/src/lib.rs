@@ -54,12 +54,16 @@ pub fn run(args: Args) -> Result<bool, Error> {
     match (args.experiment.as_str(), args.results.as_slice()) {
         ("compare", [before, after]) => {
             let comparison = compare::Comparison::of_files(before, after)?;
-            output::Output::open(&args)?.compared(&comparison)?;
+            let mut output = output::Output::open(&args)?;
+            output.compared(&comparison)?;
+            output.finish()?;
             Ok(comparison.is_no_worse())
         }
         ("report", [dir]) => {
             let page = report::write(dir)?;
-            output::Output::open(&args)?.written(&page)?;
+            let mut output = output::Output::open(&args)?;
+            output.written(&page)?;
+            output.finish()?;
             Ok(true)
         }
         ("report", _) => Err(Error::Arguments("report needs a directory of results")),

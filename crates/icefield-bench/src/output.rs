@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::args::Args;
 use crate::compare::Comparison;
+use crate::report::RESULTS;
 use crate::results::text as plain;
 use crate::row::{FIELDS, PM_FIELDS, Row};
 use crate::{Error, Outcome};
@@ -17,6 +19,8 @@ pub(crate) struct Output {
     json: Option<Lines>,
     jsonl: Option<Lines>,
     csv: Option<(PathBuf, csv::Writer<File>)>,
+    /// Files that get their names when the run is complete.
+    partial: Vec<PathBuf>,
     /// Whether standard output belongs to JSON.
     quiet: bool,
     progress: bool,
@@ -30,8 +34,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn create(path: PathBuf) -> Outcome<Self> {
-        let writer = Box::new(BufWriter::new(create(&path)?));
+    fn create(path: PathBuf, begun: &mut Vec<PathBuf>) -> Outcome<Self> {
+        let writer = Box::new(BufWriter::new(create(&path, begun)?));
         Ok(Self { path, writer })
     }
 
@@ -57,21 +61,34 @@ pub(crate) fn stdout_fault(source: io::Error) -> Error {
 impl Output {
     pub fn open(args: &Args) -> Outcome<Self> {
         let quiet = args.json.as_deref() == Some("-");
+        if let Some(json) = &args.json {
+            refuse_reads(Path::new(json), &args.results)?;
+        }
+        let mut partial = Vec::new();
         let json = match args.json.as_deref() {
             None => None,
             Some("-") => Some(Lines::stdout()),
-            Some(path) => Some(Lines::create(path.into())?),
+            Some(path) => Some(Lines::create(path.into(), &mut partial)?),
         };
         let (mut jsonl, mut csv) = (None, None);
         if let Some(dir) = &args.out {
             std::fs::create_dir_all(dir).map_err(|error| Error::file(dir, error))?;
-            jsonl = Some(Lines::create(dir.join("results.jsonl"))?);
+            jsonl = Some(Lines::create(dir.join("results.jsonl"), &mut partial)?);
             let path = dir.join("results.csv");
-            let mut writer = csv::WriterBuilder::new().from_writer(create(&path)?);
+            let mut writer = csv::WriterBuilder::new().from_writer(create(&path, &mut partial)?);
             writer.write_record(columns()).map_err(|error| Error::file(&path, error))?;
             csv = Some((path, writer));
         }
-        Ok(Self { json, jsonl, csv, quiet, progress: io::stderr().is_terminal(), rows: Vec::new() })
+        let progress = io::stderr().is_terminal();
+        Ok(Self { json, jsonl, csv, partial, quiet, progress, rows: Vec::new() })
+    }
+
+    /// Gives the files their names: the run is complete.
+    pub fn finish(&mut self) -> Outcome {
+        for path in std::mem::take(&mut self.partial) {
+            std::fs::rename(partial(&path), &path).map_err(|error| Error::file(&path, error))?;
+        }
+        Ok(())
     }
 
     /// Takes a result; readers see it at once.
@@ -148,8 +165,39 @@ impl Output {
     }
 }
 
-fn create(path: &Path) -> Outcome<File> {
-    File::create(path).map_err(|error| Error::file(path, error))
+/// Begins a file that grows beside its place, where its rows can be read; pipes, devices and open files are written as
+/// they are.
+fn create(path: &Path, begun: &mut Vec<PathBuf>) -> Outcome<File> {
+    let is_odd = path.metadata().is_ok_and(|metadata| !metadata.is_file());
+    let is_descriptor = ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"];
+    let made = if is_odd || is_descriptor.iter().any(|prefix| path.starts_with(prefix)) {
+        File::options().append(true).open(path)
+    } else {
+        // Links lead to what is replaced.
+        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let made = File::create(partial(&place));
+        begun.push(place);
+        made
+    };
+    made.map_err(|error| Error::file(path, error))
+}
+
+/// What a file is called until it is complete.
+pub(crate) fn partial(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// Refuses to write results over those that are read: a file, or that of a directory.
+fn refuse_reads(json: &Path, reads: &[PathBuf]) -> Outcome {
+    let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let written = id(json).filter(|_| json.is_file());
+    let mut read = reads.iter().flat_map(|path| [id(path), id(&path.join(RESULTS))]);
+    match written.is_some() && read.any(|read| read == written) {
+        true => Err(Error::option("json", "a file that the command reads")),
+        false => Ok(()),
+    }
 }
 
 /// Only maps with strange keys cannot be written, and no row has one.

@@ -57,6 +57,9 @@ pub(crate) struct Placed {
     pub _dir: RemovedDir,
 }
 
+/// More threads than any machine has; a slip of the finger beyond.
+const MOST_THREADS: usize = 1 << 14;
+
 impl Session {
     pub fn new(args: Args) -> Outcome<Self> {
         for (option, zero) in [("repeat", args.repeat == 0), ("threads", args.threads.contains(&0))]
@@ -64,6 +67,9 @@ impl Session {
             if zero {
                 return Err(Error::option(option, "must be at least 1"));
             }
+        }
+        if args.threads.iter().any(|&threads| threads > MOST_THREADS) {
+            return Err(Error::option("threads", format!("must be at most {MOST_THREADS}")));
         }
         let medium = args.medium.or(args.sync.map(|_| Medium::Disk));
         let args = Args { medium, ..args };

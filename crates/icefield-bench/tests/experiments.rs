@@ -467,7 +467,15 @@ fn results_go_to_a_directory() {
     assert_eq!(rows[1]["batch"], 16);
     assert!(csv.starts_with("experiment,table,op,"));
     let page = std::fs::read_to_string(dir.path().join("new/report.html")).unwrap();
-    assert!(page.contains("id=\"get\"") && page.contains("not in this run"), "{page}");
+    // Results come first, and no claim that this run says nothing about.
+    let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("{part} is missing: {page}"));
+    assert!(place("id=\"get\"") < place("id=\"machine\""));
+    assert!(!page.contains("<td>SPAR-HT</td>"), "{page}");
+    let left: Vec<_> = dir.path().join("new").read_dir().unwrap().flatten().collect();
+    assert!(
+        left.iter().all(|entry| !entry.file_name().to_string_lossy().ends_with(".partial")),
+        "{left:?}"
+    );
     assert!(page.contains("<th>processor</th>") && !page.contains("http://www.w3.org/1999/xlink"));
     let loads = ["src=", "url(", "<script", "<link", "@import"];
     assert!(loads.iter().all(|word| !page.contains(word)), "the page loads something");

@@ -41,7 +41,7 @@ impl Destination {
     /// and `-` for standard input.
     pub fn create(path: &Path, reads: &[&Path]) -> Result<Self, Failure> {
         refuse_reads(path, reads)?;
-        let made = if path == Path::new("-") {
+        let made = if is_stdout(path) {
             io::stdout().as_fd().try_clone_to_owned().map(|file| (File::from(file), State::AsItIs))
         } else if is_as_it_is(path) {
             // Whatever a redirection has written to the same file stays.
@@ -95,6 +95,11 @@ impl Write for Destination {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Whether a path means standard output, whose place in a file it shares with what else is written there.
+pub fn is_stdout(path: &Path) -> bool {
+    ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
 
 /// Whether an existing `path` is a pipe, a device or an open file of this process.
@@ -155,7 +160,7 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
         let file = descriptor.try_clone_to_owned().map(File::from);
         file.and_then(|file| file.metadata()).ok()
     };
-    let is_stdout = output == Path::new("-");
+    let is_stdout = is_stdout(output);
     let found = if is_stdout { stdio(io::stdout().as_fd()) } else { output.metadata().ok() };
     let found = found.filter(Metadata::is_file).map(|metadata| id(&metadata));
     let place = (!is_stdout).then(|| resolved(output)).flatten();
@@ -176,12 +181,14 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
             }
         };
         if same {
+            let (output, read) = (shown_path(output), shown_path(read));
             let what = match is_stdout {
-                true => format!("standard output goes to {}", shown_path(read)),
-                false => format!("{}: is (in) {}", shown_path(output), shown_path(read)),
+                true => format!("standard output goes to {read}"),
+                false if output == read => read,
+                false => format!("{output}: the same file as {read}, or a part of it"),
             };
             return Err(Failure::Usage(format!(
-                "{what}, which the same command uses; write to another file"
+                "{what}: the command reads or writes it already; write to another file"
             )));
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use icefield::{AnyDamage, AnyTable, Cursor};
 
 use crate::columns::Columns;
-use crate::destination::Destination;
+use crate::destination::{Destination, is_stdout};
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::json::{JsonArgs, Line, Output, warn, with_output};
@@ -55,7 +55,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
-    let to_stdout = args.file == Path::new("-");
+    let to_stdout = is_stdout(&args.file);
     if to_stdout && args.json.takes_stdout() {
         return Err(Failure::Usage(
             "--json -: the rows go to standard output already; name a FILE for them".to_owned(),

@@ -68,8 +68,9 @@ pub fn stat(args: &StatArgs) -> Outcome {
             out.say(format_args!("bytes/record  {:.1}", stats.pm_bytes as f64 / records as f64))?;
         }
         out.say(format_args!("opened        {} times; last closed {closed}", recovery.generation))?;
+        let width = stats.details.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(13);
         for (name, count) in &stats.details {
-            out.say(format_args!("{name:<13} {count}"))?;
+            out.say(format_args!("{name:<width$} {count}"))?;
         }
         if let Some(warning) = warning(durability) {
             out.say(warning)?;

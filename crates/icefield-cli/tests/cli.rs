@@ -4,6 +4,10 @@
 
 mod cli {
     pub mod copies;
+    pub mod damage;
+    pub mod dialects;
+    pub mod numbers;
+    pub mod outputs;
 }
 mod support;
 
@@ -32,6 +36,10 @@ fn every_command_has_help_with_examples() {
         let has_json = command == "torture" || help.contains("--json");
         assert!(has_json, "{command} --help has no --json: {help}");
     }
+    for command in ["completions", "man"] {
+        assert!(place.ok(&[command, "--help"]).contains(&format!("  icefield {command} ")));
+    }
+    assert!(place.ok(&["load", "--help"]).contains("Types: u8 u16"));
     assert!(place.ok(&["torture", "crash", "--help"]).contains("--json"));
     for command in ["build-index", "run"] {
         let help = place.ok(&["join", command, "--help"]);
@@ -99,10 +107,10 @@ fn records_come_and_go() {
         (absent.status, absent.out.as_str(), absent.err.as_str()),
         (Some(1), "7\tSEVEN\n", "9: absent\n")
     );
-    let removed = place.run(&["del", "t.ice", "7", "9"]);
+    let removed = place.run(&["del", "t.ice", "7", "9", "7"]);
     assert_eq!(
         (removed.status, removed.out.as_str(), removed.err.as_str()),
-        (Some(0), "removed 1\n", "9: absent\n")
+        (Some(0), "removed 1\n", "9: absent\n7: absent\n")
     );
     place.fails(1, &["get", "t.ice", "7"]);
     assert!(place.ok(&["check", "t.ice"]).contains("1 records, no faults"));
@@ -188,16 +196,41 @@ fn bad_values_name_the_argument_and_what_was_expected() {
 }
 
 #[test]
-fn bytes_are_text_or_hexadecimal() {
+fn bytes_are_text_unless_hexadecimal_is_asked_for() {
     let place = Place::new();
     place.ok(&["create", "t.ice", "--key", "bytes", "--value", "bytes"]);
-    place.ok(&["put", "t.ice", "key", "0x6869"]);
+    place.ok(&["put", "t.ice", "6b6579", "0x6869", "--hex"]);
     assert_eq!(place.ok(&["get", "t.ice", "key"]), "hi\n");
-    assert_eq!(place.ok(&["get", "t.ice", "6b6579", "--hex"]), "0x6869\n");
-    assert_eq!(place.ok(&["get", "t.ice", "0x6b6579"]), "hi\n");
-    assert!(place.fails(2, &["put", "t.ice", "key", "0x123"]).contains("hexadecimal"));
+    assert_eq!(place.ok(&["get", "t.ice", "0x6b6579", "--hex"]), "0x6869\n");
+    assert!(place.fails(2, &["put", "t.ice", "6b", "0x123", "--hex"]).contains("hexadecimal"));
+    place.ok(&["put", "t.ice", "text", "0x4142"]);
+    assert_eq!(place.ok(&["get", "t.ice", "text"]), "0x4142\n");
+    assert_eq!(place.ok(&["get", "t.ice", "74657874", "--hex"]), "0x307834313432\n");
     place.ok(&["put", "t.ice", "line", "a\nb"]);
     assert!(place.ok(&["scan", "t.ice"]).contains("line\t0x610a62\n"));
+    assert_eq!(place.ok(&["get", "t.ice", "line"]), "a\nb\n", "one value is printed as it is");
+}
+
+#[test]
+fn bytes_that_are_no_text_leave_and_come_back() {
+    let place = Place::new();
+    place.ok(&["create", "t.ice", "--value", "bytes"]);
+    place.ok(&["put", "t.ice", "1", "ff00", "--hex"]);
+    let line = &place.json(&["get", "t.ice", "1"])[0];
+    assert_eq!(line["value"], json!({"hex": "ff00"}));
+    place.ok(&["export", "t.ice", "out.csv"]);
+    assert_eq!(std::fs::read(place.path("out.csv")).unwrap(), b"key,value\n1,\xff\0\n");
+    let ran = place.run(&["export", "t.ice", "out.ndjson"]);
+    assert!(ran.status == Some(1) && ran.err.contains("--hex"), "{ran:?}");
+    place.ok(&["export", "t.ice", "out.ndjson", "--hex"]);
+    for (file, hex) in [("out.csv", false), ("out.ndjson", true)] {
+        place.ok(&["create", file.trim_start_matches("out."), "--value", "bytes"]);
+        let table = file.trim_start_matches("out.");
+        let mut args = vec!["load", table, file, "--strict"];
+        args.extend(hex.then_some("--hex"));
+        place.ok(&args);
+        assert_eq!(place.ok(&["get", table, "1", "--hex"]), "0xff00\n");
+    }
 }
 
 const ORDERS: &str = "id,customer,price\n1,ann,10\n2,bob,20\n3,\"c, d\",30\n";
@@ -263,7 +296,7 @@ fn malformed_rows_are_told_and_counted() {
     let ran = place.run(&["load", "t.ice", "rows.csv", "--json", "load.ndjson"]);
     assert_eq!(ran.status, Some(1));
     assert_eq!(ran.out, "20 rows loaded, 20 rejected\n");
-    assert!(ran.err.starts_with("line 3: 1 fields where the header has 2\n"), "{}", ran.err);
+    assert!(ran.err.starts_with("line 3: 1 field where the first line has 2\n"), "{}", ran.err);
     assert!(ran.err.ends_with("... and 10 more malformed rows\n"), "{}", ran.err);
     assert_eq!(ran.err.lines().count(), 11, "{}", ran.err);
 
@@ -472,7 +505,8 @@ fn no_control_sequences_in_a_pipe() {
     let place = Place::new();
     filled(&place, 20_000);
     let ran = place.run(&["load", "t.ice", "rows.csv"]);
-    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("20000 rows loaded\n", ""));
+    let told = "20000 rows loaded, 20000 of them replaced the value of a key that was present\n";
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), (told, ""));
 }
 
 #[test]
@@ -501,4 +535,40 @@ fn the_tour_loses_nothing() {
     let left: Vec<_> =
         std::fs::read_dir(place.dir()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["tour.ndjson"], "the tour removes what it made");
+}
+
+#[test]
+fn keys_to_remove_come_from_a_file_or_a_pipe() {
+    let place = Place::new();
+    filled(&place, 5000);
+    let keys: String = (0..3000).map(|key| format!("{key}\r\n")).collect();
+    place.file("keys.txt", &keys);
+    assert_eq!(place.ok(&["del", "t.ice", "--from", "keys.txt"]), "removed 3000\n");
+    let ran = place.run_with_input(&["del", "t.ice", "--from", "-"], "3000\nx\n0\n3000\n4999");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(1), "removed 2\n"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("line 2: `x` is no u64") && ran.err.contains("0: absent"),
+        "{}",
+        ran.err
+    );
+    assert!(place.ok(&["check", "t.ice"]).contains("1998 records"));
+    place.fails(2, &["del", "t.ice"]);
+    place.fails(2, &["del", "t.ice", "1", "--from", "keys.txt"]);
+    place.fails(2, &["del", "t.ice", "--from", "nowhere.txt"]);
+}
+
+#[test]
+fn shells_and_man_know_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.ok(&["completions", shell]);
+        assert!(script.contains("on-duplicate") && script.contains("build-index"), "{shell}");
+    }
+    assert_eq!(place.ok(&["man", "man1"]).lines().count(), 1);
+    for page in ["icefield.1", "icefield-load.1", "icefield-join-run.1"] {
+        let text = std::fs::read_to_string(place.path("man1").join(page)).unwrap();
+        assert!(text.contains(".SH") && text.contains("icefield"), "{page}");
+    }
+    let pages: Vec<_> = std::fs::read_dir(place.path("man1")).unwrap().flatten().collect();
+    assert!(pages.iter().all(|page| !page.file_name().to_string_lossy().contains("tour-child")));
 }

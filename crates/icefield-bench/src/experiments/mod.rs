@@ -333,6 +333,7 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
             EXPERIMENTS
                 .iter()
                 .try_for_each(|experiment| output.listed(experiment.name, experiment.what))?;
+            output.finish()?;
             return Ok(true);
         }
         recovery::CHILD => return recovery::child(&args).map(|()| true),
@@ -355,6 +356,7 @@ pub(crate) fn run(args: Args) -> Outcome<bool> {
         (experiment.run)(&mut session)?;
         session.output.finish_experiment()?;
     }
+    session.output.finish()?;
     if let Some(dir) = &session.args.out {
         let facts = RunFacts::gather(session.machine.cores(), session.backing(), began.elapsed());
         facts.write(dir)?;

@@ -12,7 +12,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::{Error, Outcome};
 
 /// In pixels at the size of a column; a phone shows it nearly as large.
-const SIZE: (u32, u32) = (520, 340);
+const SIZE: (u32, u32) = (600, 340);
 const FONT: i32 = 17;
 /// About the width of a letter.
 const LETTER: usize = 8;
@@ -110,7 +110,11 @@ impl Chart {
     {
         let width = -0.5..self.places.len() as f64 - 0.5;
         let upright = self.is_crowded();
+        let style = self.style.unwrap_or(Style::Lines);
+        let labels = if style == Style::Lines { self.series.as_slice() } else { &[] };
+        let names = labels.iter().map(|(name, _)| name.as_str());
         let mut chart = frame(root, if upright { self.longest_place() } else { 0 })
+            .margin_right(label_area(names))
             .build_cartesian_2d(width, up)?;
         let label = |x: &f64| {
             let near = (x - x.round()).abs() < 0.01;
@@ -131,14 +135,17 @@ impl Chart {
                 root.draw(&Text::new(place.as_str(), (x, y + LETTER as i32), words.clone()))?;
             }
         }
-        let style = self.style.unwrap_or(Style::Lines);
-        for (number, (_, values)) in self.series.iter().enumerate() {
+        let mut ends = Vec::new();
+        for (number, (name, values)) in self.series.iter().enumerate() {
             let colour = series_colour(number);
             let points = values.iter().enumerate();
             let points = points.filter_map(|(at, value)| Some((at as f64, (*value)?)));
             match style {
                 Style::Lines => {
                     let points: Vec<_> = points.collect();
+                    if let Some(last) = points.last() {
+                        ends.push(LineEnd::new(name, number, chart.backend_coord(last)));
+                    }
                     let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
                     chart.draw_series(dots)?;
                     chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
@@ -160,7 +167,7 @@ impl Chart {
             let ends = [(at as f64 - 0.46, value), (at as f64 + 0.46, value)];
             chart.draw_series(DashedLineSeries::new(ends, 6, 4, CEILING.stroke_width(2)))?;
         }
-        Ok(())
+        label_ends(root, ends)
     }
 }
 
@@ -176,19 +183,81 @@ impl Timeline {
         let end = points().map(|(time, _)| time).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let most = points().map(|(_, value)| value).fold(0.0, f64::max);
         canvas(|root| {
-            let mut chart = frame(root, 0).build_cartesian_2d(0.0..end, 0.0..most * 1.06)?;
+            let names = self.series.iter().map(|(name, _)| name.as_str());
+            let mut chart = frame(root, 0)
+                .margin_right(label_area(names))
+                .build_cartesian_2d(0.0..end, 0.0..most * 1.06)?;
             mesh(&mut chart, (&self.across, &self.up), 8, &|x| format!("{x:.0}"))?;
             if let Some((from, until)) = self.marked {
                 let corners = [(from, 0.0), (until.min(end), most * 1.06)];
                 chart.draw_series([Rectangle::new(corners, FAINT.filled())])?;
             }
-            for (number, (_, points)) in self.series.iter().enumerate() {
+            let mut ends = Vec::new();
+            for (number, (name, points)) in self.series.iter().enumerate() {
                 let colour = series_colour(number).stroke_width(2);
                 chart.draw_series(LineSeries::new(points.iter().copied(), colour))?;
+                if let Some(last) = points.last() {
+                    ends.push(LineEnd::new(name, number, chart.backend_coord(last)));
+                }
             }
-            Ok(())
+            label_ends(root, ends)
         })
     }
+}
+
+/// Where a line ends, with its name and number.
+struct LineEnd {
+    name: String,
+    number: usize,
+    x: i32,
+    y: i32,
+}
+
+/// The longest name beside a line, in letters.
+const LONGEST_LABEL: usize = 20;
+/// From one name to the next, at least.
+const LABEL_HEIGHT: i32 = FONT;
+
+impl LineEnd {
+    fn new(name: &str, number: usize, (x, y): (i32, i32)) -> Self {
+        Self { name: label(name), number, x, y }
+    }
+}
+
+fn label(name: &str) -> String {
+    if name.chars().count() <= LONGEST_LABEL {
+        return name.to_owned();
+    }
+    let mut short: String = name.chars().take(LONGEST_LABEL - 1).collect();
+    short.push('…');
+    short
+}
+
+/// Room for the names of lines on the right.
+fn label_area<'a>(names: impl Iterator<Item = &'a str>) -> u32 {
+    let longest = names.map(|name| label(name).chars().count()).max();
+    longest.map_or(8, |letters| (letters * LETTER + 14) as u32)
+}
+
+/// Writes each line's name at its end, moved apart where ends are close to each other.
+fn label_ends(root: &Area<'_>, mut ends: Vec<LineEnd>) -> Drawn {
+    ends.sort_by_key(|end| end.y);
+    let lowest = SIZE.1 as i32 - LABEL_HEIGHT;
+    for at in 1..ends.len() {
+        ends[at].y = ends[at].y.max(ends[at - 1].y + LABEL_HEIGHT);
+    }
+    // From the bottom up again, in case the last ones left the picture.
+    let mut below = lowest + LABEL_HEIGHT;
+    for end in ends.iter_mut().rev() {
+        end.y = end.y.min(below - LABEL_HEIGHT);
+        below = end.y;
+    }
+    let middle = Pos::new(HPos::Left, VPos::Center);
+    for LineEnd { name, number, x, y } in ends {
+        let words = ("sans-serif", FONT - 2).into_font().color(&series_colour(number)).pos(middle);
+        root.draw(&Text::new(name, (x + 8, y), words))?;
+    }
+    Ok(())
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -363,6 +432,26 @@ mod tests {
         let series = vec![("get".to_owned(), points)];
         let timeline = Timeline { series, marked: Some((1.0, 9.0)), ..Timeline::default() };
         assert!(!timeline.is_empty() && timeline.svg().is_ok());
+    }
+
+    #[test]
+    fn lines_have_their_names_at_their_ends() {
+        let close = |value| (format!("table-{value}"), vec![Some(1.0), Some(value)]);
+        let series: Vec<_> = [9.0, 9.01, 9.02, 0.0, 0.01].into_iter().map(close).collect();
+        let lines = Chart { series, ceiling: None, style: Some(Style::Lines), ..chart() };
+        let svg = lines.svg().expect("a chart");
+        let mut heights: Vec<i32> = Vec::new();
+        for part in svg.split("<text ").filter(|part| part.contains("table-")) {
+            let y = part.split("y=\"").nth(1).and_then(|rest| rest.split('"').next());
+            heights.push(y.and_then(|y| y.parse().ok()).expect("a height"));
+        }
+        heights.sort_unstable();
+        assert_eq!(heights.len(), 5, "{svg}");
+        assert!(heights.windows(2).all(|pair| pair[1] - pair[0] >= LABEL_HEIGHT), "{heights:?}");
+        assert!(heights[4] <= SIZE.1 as i32, "{heights:?}");
+        assert_eq!(label("a name that is longer than others"), "a name that is long…");
+        let bars = Chart { style: Some(Style::Bars), ..chart() };
+        assert!(!bars.svg().expect("a chart").contains("papaya"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::results::Measured;
 pub(super) struct Figure {
     pub title: String,
     pub svg: String,
-    /// In the order of the colours.
+    /// In the order of the colours; none where the picture names its lines itself.
     pub series: Vec<String>,
     /// What the dashed line is, if there is one.
     pub ceiling: Option<String>,
@@ -24,7 +24,9 @@ impl Figure {
         if chart.is_empty() {
             return Ok(None);
         }
-        let series = chart.series.iter().map(|(name, _)| name.clone()).collect();
+        let has_names = chart.style == Some(Style::Lines);
+        let named = chart.series.iter().filter(|_| !has_names);
+        let series = named.map(|(name, _)| name.clone()).collect();
         let ceiling = chart.ceiling.as_ref().map(|(name, _)| name.clone());
         Ok(Some(Self { svg: chart.svg()?, title: chart.title, series, ceiling }))
     }
@@ -341,8 +343,7 @@ fn timelines(rows: &[&Measured]) -> Outcome<Vec<Figure>> {
         if timeline.is_empty() {
             continue;
         }
-        let series = timeline.series.iter().map(|(name, _)| name.clone()).collect();
-        figures.push(Figure { svg: timeline.svg()?, title, series, ceiling: None });
+        figures.push(Figure { svg: timeline.svg()?, title, series: Vec::new(), ceiling: None });
     }
     Ok(figures)
 }

@@ -16,6 +16,7 @@ pub(crate) use facts::RunFacts;
 
 use std::path::{Path, PathBuf};
 
+use crate::output::partial;
 use crate::results::read;
 use crate::{Error, Outcome};
 
@@ -41,5 +42,7 @@ pub(crate) fn write(dir: &Path) -> Outcome<PathBuf> {
 }
 
 fn put(path: &Path, text: &str) -> Outcome {
-    std::fs::write(path, text).map_err(|error| Error::file(path, error))
+    let partial = partial(path);
+    let written = std::fs::write(&partial, text).and_then(|()| std::fs::rename(&partial, path));
+    written.map_err(|error| Error::file(path, error))
 }

@@ -26,13 +26,14 @@ pub(super) fn page(
          <title>Icefield: what was measured</title>\n<style>{COLOURS}\n{STYLE}</style></head>\n<body>\n\
          <h1>Icefield: what was measured</h1>\n"
     );
-    page += &facts(run);
-    page += &navigation(&experiments);
-    page += &claims_table(rows);
+    let claims = claims_table(rows);
+    page += &navigation(&experiments, !claims.is_empty());
+    page += &claims;
     for experiment in &experiments {
         let here: Vec<_> = rows.iter().filter(|row| row.experiment == *experiment).collect();
         page += &section(experiment, &here, &keep)?;
     }
+    page += &facts(run);
     page += "</body></html>\n";
     Ok(page)
 }
@@ -64,43 +65,60 @@ fn facts(run: &RunFacts) -> String {
         }
     };
     format!(
-        "<p>Every comparison is within one run. A ceiling is a bare loop over the same kind of memory, measured in turns \
+        "<h2 id=\"machine\">The machine and the run</h2>\n<p>Every comparison is within one run. A ceiling is a bare loop over the same kind of memory, measured in turns \
          with the tables; no table can be faster. Absolute speeds belong to this machine and this hour only.</p>\n\
          {unknown}<div class=\"wide\"><table class=\"facts\">{table}</table></div>\n\
          <p>Raw rows: <a href=\"results.jsonl\">results.jsonl</a>, <a href=\"results.csv\">results.csv</a>.</p>\n"
     )
 }
 
-fn navigation(experiments: &[String]) -> String {
+fn navigation(experiments: &[String], has_claims: bool) -> String {
+    let claims = if has_claims { "<a href=\"#claims\">claims</a> " } else { "" };
     let links: String =
         experiments.iter().map(|name| format!("<a href=\"#{name}\">{name}</a> ")).collect();
-    format!("<nav><a href=\"#claims\">claims</a> {links}</nav>\n")
+    format!("<nav>{claims}{links}<a href=\"#machine\">machine</a></nav>\n")
 }
 
+/// The claims that the run has rows for; nothing when there are none.
 fn claims_table(rows: &[Measured]) -> String {
-    let mut body = String::new();
+    let (mut body, mut others) = (String::new(), Vec::new());
     for claim in claims::CLAIMS {
         let (class, verdict, measured) = match (claim.judge)(rows) {
-            Finding::Holds(measured) => ("holds", "holds", escaped(&measured)),
-            Finding::Fails(measured) => ("fails", "does not hold", escaped(&measured)),
-            Finding::NotHere(why) => ("unknown", "cannot be measured here", escaped(&why)),
+            Finding::Holds(measured) => ("holds", "holds", measured),
+            Finding::Fails(measured) => ("fails", "does not hold", measured),
+            Finding::NotHere(why) => ("unknown", "cannot be measured here", why),
             Finding::NotRun(command) => {
-                let command = format!("<code>icefield bench {}</code>", escaped(command));
-                ("unknown", "not in this run", command)
+                others.push(command.to_owned());
+                continue;
             }
         };
         let (system, says, source) = (claim.system, escaped(claim.says), claim.source);
         let _ = writeln!(
             body,
-            "<tr><td>{system}</td><td>{says}</td><td>{source}</td><td>{measured}</td>\
-             <td class=\"verdict {class}\">{verdict}</td></tr>"
+            "<tr><td>{system}</td><td>{says}</td><td>{source}</td><td>{}</td>\
+             <td class=\"verdict {class}\">{verdict}</td></tr>",
+            escaped(&measured)
         );
     }
+    if body.is_empty() {
+        return String::new();
+    }
+    let unjudged = others.len();
+    let commands: String = in_order(others.into_iter())
+        .iter()
+        .map(|command| format!("<li><code>icefield bench {}</code></li>", escaped(command)))
+        .collect();
+    let others = match unjudged {
+        0 => String::new(),
+        n => format!(
+            "<details><summary>{n} claims need other rows</summary><ul>{commands}</ul></details>\n"
+        ),
+    };
     format!(
         "<h2 id=\"claims\">What the papers say, and what was measured</h2>\n\
          <p>The papers' machines had persistent memory and tens of cores; a claim is judged as a ratio or a count on this \
          one.</p>\n<table class=\"claims\"><tr><th>table</th><th>the paper says</th><th>where</th><th>measured \
-         here</th><th>verdict</th></tr>\n{body}</table>\n"
+         here</th><th>verdict</th></tr>\n{body}</table>\n{others}"
     )
 }
 

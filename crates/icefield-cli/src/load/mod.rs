@@ -444,7 +444,7 @@ impl Load<'_> {
                     count(rejected, "rejected")
                 ))?;
                 let repeated = loaded.saturating_sub(after).max(kept.saturating_sub(records));
-                if repeated > (loaded + kept) / 2 {
+                if repeated > 0 && repeated * 2 >= loaded + kept {
                     warn_of_repeated_keys(args, repeated, loaded + kept);
                 }
                 Ok(rejected == 0)

@@ -137,9 +137,9 @@ fn refuse_other_delimiter(names: &[String]) -> Result<(), Failure> {
     };
     let word = if other == '\t' { "tab".to_owned() } else { shell_word(&other.to_string()) };
     Err(Failure::Usage(format!(
-        "line 1: one column, `{}`; if {word} is between columns, give --delimiter {word}; if it is one column, name \
-         another character",
-        shown(name)
+        "line 1: one column, `{}`; give --delimiter {word} if that separates columns, or --delimiter {} if it is one",
+        shown(name),
+        if other == ',' { "tab" } else { "," }
     )))
 }
 

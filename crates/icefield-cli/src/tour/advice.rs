@@ -1,15 +1,18 @@
 //! Which table for whom, by what the tour has measured.
 
 use super::join::Join;
+use super::measure::Spread;
 use super::{Row, grouped, milliseconds};
 use crate::failure::Failure;
 use crate::json::Output;
 
-/// What somebody may want most, and how it is told of a table; the greatest figure is the best.
+/// What a user may want most, with the figure that decides.
 struct Wish {
     what: &'static str,
     of_durable: bool,
-    worth: fn(&Row) -> f64,
+    figure: fn(&Row) -> Spread,
+    /// Whether less of it is better.
+    less: bool,
     told: fn(&Row) -> String,
 }
 
@@ -17,48 +20,74 @@ const WISHES: &[Wish] = &[
     Wish {
         what: "durable puts, one by one",
         of_durable: true,
-        worth: |row| row.speed.puts,
-        told: |row| per_second(row.speed.puts),
+        figure: |row| row.speed.puts,
+        less: false,
+        told: |row| per_second(row.speed.puts.median),
     },
     Wish {
         what: "durable puts in batches",
         of_durable: true,
-        worth: |row| row.speed.batched_puts,
-        told: |row| per_second(row.speed.batched_puts),
+        figure: |row| row.speed.batched_puts,
+        less: false,
+        told: |row| per_second(row.speed.batched_puts.median),
     },
     Wish {
         what: "gets of durable records",
         of_durable: true,
-        worth: |row| row.speed.gets,
-        told: |row| per_second(row.speed.gets),
+        figure: |row| row.speed.gets,
+        less: false,
+        told: |row| per_second(row.speed.gets.median),
     },
     Wish {
         what: "little space on the medium",
         of_durable: true,
-        worth: |row| -row.speed.bytes_per_key,
-        told: |row| format!("{:.1} bytes a record", row.speed.bytes_per_key),
+        figure: |row| row.speed.bytes_per_key,
+        less: true,
+        told: |row| format!("{:.1} bytes a record", row.speed.bytes_per_key.median),
     },
     Wish {
         what: "answers soon after a crash",
         of_durable: true,
-        worth: |row| row.crash.as_ref().map_or(0.0, |crash| -crash.recovery.as_secs_f64()),
+        figure: |row| {
+            let seconds = row.crash.as_ref().map(|crash| crash.recovery.as_secs_f64());
+            Spread::once(seconds.unwrap_or(f64::INFINITY))
+        },
+        less: true,
         told: |row| row.crash.as_ref().map_or_else(String::new, |it| milliseconds(it.recovery)),
     },
     Wish {
         what: "nothing needs to be durable",
         of_durable: false,
-        worth: |row| row.speed.gets,
+        figure: |row| row.speed.gets,
+        less: false,
         told: |row| {
-            format!("{} gets, {} puts", per_second(row.speed.gets), per_second(row.speed.puts))
+            let (gets, puts) = (row.speed.gets.median, row.speed.puts.median);
+            format!("{} gets, {} puts", per_second(gets), per_second(puts))
         },
     },
 ];
+
+impl Wish {
+    /// Whether `a` is better than `b`, beyond the noise.
+    fn prefers(&self, a: &Row, b: &Row) -> bool {
+        let (a, b) = ((self.figure)(a), (self.figure)(b));
+        if self.less { b.is_above(a) } else { a.is_above(b) }
+    }
+
+    /// The best by its median, and all that are not worse beyond the noise.
+    fn winners<'a>(&self, able: &[&'a Row]) -> Vec<&'a Row> {
+        let median = |row: &Row| (self.figure)(row).median * if self.less { -1.0 } else { 1.0 };
+        let mut by_median = able.to_vec();
+        by_median.sort_by(|a, b| median(b).total_cmp(&median(a)));
+        let Some(&best) = by_median.first() else { return Vec::new() };
+        by_median.into_iter().filter(|row| !self.prefers(best, row)).collect()
+    }
+}
 
 /// Names the best table for each wish, by values of each kind.
 pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure> {
     out.say("\nWhich table for you, by these figures:")?;
     let mut kinds: Vec<&str> = rows.iter().map(|row| row.design.values).collect();
-    kinds.dedup();
     kinds.sort_unstable();
     kinds.dedup();
     for wish in WISHES {
@@ -66,10 +95,16 @@ pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure>
             let able = rows
                 .iter()
                 .filter(|row| row.design.values == *kind && row.crash.is_some() == wish.of_durable);
-            if let Some(best) = able.max_by(|a, b| (wish.worth)(a).total_cmp(&(wish.worth)(b))) {
-                let (name, told) = (best.design.name, (wish.told)(best));
-                out.say(format_args!("  {:<28} {kind:<16} {name:<8} {told}", wish.what))?;
-            }
+            let text = match wish.winners(&able.collect::<Vec<_>>()).as_slice() {
+                [] => continue,
+                [best] => format!("{:<8} {}", best.design.name, (wish.told)(best)),
+                several => {
+                    let told = |row: &&Row| format!("{} {}", row.design.name, (wish.told)(row));
+                    let told: Vec<String> = several.iter().map(told).collect();
+                    format!("no clear winner: {}", told.join(", "))
+                }
+            };
+            out.say(format_args!("  {:<28} {kind:<16} {text}", wish.what))?;
         }
     }
     let told = format!("{} joined", per_second(join.joined));
@@ -77,7 +112,7 @@ pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure>
         "  {:<28} {:<16} {:<8} {told}",
         "the same join again and again", "-", "join"
     ))?;
-    out.say("A minute of one thread on small tables decides little: docs/which-table.md says what each is made for, and")?;
+    out.say("A few seconds of one thread on small tables decide little: docs/which-table.md says what each is made for, and")?;
     out.say("`icefield bench` measures with your sizes and threads.")
 }
 

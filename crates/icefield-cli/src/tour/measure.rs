@@ -12,7 +12,66 @@ use super::orders::{Order, Stored};
 use crate::failure::Failure;
 use crate::progress;
 
-/// Orders a second and bytes an order.
+/// One figure, measured several times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    pub least: f64,
+    pub median: f64,
+    pub most: f64,
+}
+
+/// Beyond what several measurements in a row show, two tables are told apart only when they differ by so much.
+const MARGIN: f64 = 1.05;
+/// How far a single measurement of a time is trusted.
+const ONCE: f64 = 1.5;
+
+impl Spread {
+    /// That of some measurements, at least one.
+    pub fn of(mut values: Vec<f64>) -> Self {
+        values.sort_unstable_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Self {
+            least: at(0),
+            median: at(values.len() / 2),
+            most: at(values.len().saturating_sub(1)),
+        }
+    }
+
+    /// That of a single measurement.
+    pub fn once(value: f64) -> Self {
+        Self { least: value / ONCE, median: value, most: value * ONCE }
+    }
+
+    /// Whether it is above another one beyond the noise.
+    pub fn is_above(self, other: Self) -> bool {
+        self.least > other.most * MARGIN
+    }
+}
+
+/// The figures of several runs.
+pub struct Speeds {
+    pub puts: Spread,
+    pub batched_puts: Spread,
+    pub gets: Spread,
+    pub bytes_per_key: Spread,
+    pub durability: Option<Durability>,
+}
+
+impl Speeds {
+    /// Those of runs with the same table.
+    pub fn of(runs: &[Speed]) -> Self {
+        let spread = |figure: fn(&Speed) -> f64| Spread::of(runs.iter().map(figure).collect());
+        Self {
+            puts: spread(|run| run.puts),
+            batched_puts: spread(|run| run.batched_puts),
+            gets: spread(|run| run.gets),
+            bytes_per_key: spread(|run| run.bytes_per_key),
+            durability: runs.first().and_then(|run| run.durability),
+        }
+    }
+}
+
+/// Orders a second and bytes an order, in one run.
 pub struct Speed {
     /// Puts, each durable when it returns.
     pub puts: f64,

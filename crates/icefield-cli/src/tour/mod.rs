@@ -1,5 +1,5 @@
-//! `icefield tour`: every table that exists, loaded, killed, reopened and verified, in one minute and one table, and
-//! which of them is for whom.
+//! `icefield tour`: every table that exists, loaded, killed, reopened and verified, in less than a minute and one table,
+//! and which of them is for whom.
 
 mod advice;
 mod crash;
@@ -20,7 +20,7 @@ use crate::json::{JsonArgs, Line, Output, with_output};
 use crash::Crash;
 use designs::{Design, designs};
 use join::Join;
-use measure::Speed;
+use measure::Speeds;
 use orders::Order;
 
 pub use crash::{CHILD, ChildArgs, child};
@@ -81,10 +81,13 @@ impl Stage<'_> {
     }
 }
 
+/// How often each table is measured.
+const RUNS: usize = 3;
+
 /// What the tour found out about one table.
 struct Row {
     design: Design,
-    speed: Speed,
+    speed: Speeds,
     /// Of tables that outlive their processes.
     crash: Option<Crash>,
 }
@@ -110,19 +113,32 @@ pub fn run(args: &Args) -> Outcome {
         orders::write(&orders, &file)?;
         let stage = Stage { orders: &orders, file: &file, dir: dir.path(), interrupt: &interrupt };
 
-        let mut rows = Vec::new();
-        for design in designs() {
+        let mut crashes = Vec::new();
+        let designs = designs();
+        for design in &designs {
             stage.go_on()?;
-            let speed = (design.measure)(&stage, &design)?;
             let crash = match &design.outlives {
-                Some(outlives) => Some((outlives.crash)(&stage, &design)?),
+                Some(outlives) => Some((outlives.crash)(&stage, design)?),
                 None => None,
             };
             if let Some(crash) = &crash {
-                tell(out, &design, crash, orders.len())?;
+                tell(out, design, crash, orders.len())?;
             }
-            rows.push(Row { design, speed, crash });
+            crashes.push(crash);
         }
+        // In turns, so that what slows the machine for a while slows all tables.
+        let mut runs: Vec<Vec<measure::Speed>> = designs.iter().map(|_| Vec::new()).collect();
+        for _ in 0..RUNS {
+            for (design, runs) in designs.iter().zip(&mut runs) {
+                stage.go_on()?;
+                runs.push((design.measure)(&stage, design)?);
+            }
+        }
+        let measured = designs.into_iter().zip(runs.iter().map(|runs| Speeds::of(runs)));
+        let rows: Vec<Row> = measured
+            .zip(crashes)
+            .map(|((design, speed), crash)| Row { design, speed, crash })
+            .collect();
         stage.go_on()?;
         let join = join::join(&stage)?;
         tell_join(out, &join)?;
@@ -222,8 +238,8 @@ fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
         }
         out.say(text)?;
     }
-    out.say("\nOne thread, growing from an empty table; every put is durable when it returns, a batch of 32 when the batch")?;
-    out.say("does; dlht lives in memory. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
+    out.say(format_args!("\nMedians of {RUNS} runs of one thread, growing from an empty table; every put is durable when it returns, a batch"))?;
+    out.say("of 32 when the batch does; dlht lives in memory. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
     if let Some(warning) = rows.iter().find_map(|row| create::warning(row.speed.durability?)) {
         out.say(warning)?;
     }
@@ -243,10 +259,10 @@ fn cells_of(row: &Row) -> [String; 9] {
     [
         design.name.to_owned(),
         design.values.to_owned(),
-        grouped(speed.puts as u64),
-        grouped(speed.batched_puts as u64),
-        grouped(speed.gets as u64),
-        format!("{:.1}", speed.bytes_per_key),
+        grouped(speed.puts.median as u64),
+        grouped(speed.batched_puts.median as u64),
+        grouped(speed.gets.median as u64),
+        format!("{:.1}", speed.bytes_per_key.median),
         crash.as_ref().map_or_else(nothing, |crash| milliseconds(crash.recovery)),
         crash.as_ref().map_or_else(nothing, |crash| grouped(crash.acknowledged)),
         crash.as_ref().map_or_else(nothing, |crash| grouped(crash.lost)),
@@ -263,10 +279,11 @@ fn line_of(row: &Row) -> Line {
     let line = Line::new()
         .field("design", design.name)
         .field("values", design.values)
-        .field("puts_per_s", &speed.puts.round())
-        .field("batched_puts_per_s", &speed.batched_puts.round())
-        .field("gets_per_s", &speed.gets.round())
-        .field("bytes_per_key", &speed.bytes_per_key);
+        .field("runs", &RUNS)
+        .field("puts_per_s", &speed.puts.median.round())
+        .field("batched_puts_per_s", &speed.batched_puts.median.round())
+        .field("gets_per_s", &speed.gets.median.round())
+        .field("bytes_per_key", &speed.bytes_per_key.median);
     let (Some(durability), Some(crash)) = (speed.durability, crash) else { return line };
     line.field("durability", &durability.to_string())
         .field("recovery_ms", &(crash.recovery.as_secs_f64() * 1e3))
@@ -302,6 +319,19 @@ mod tests {
             [grouped(7), grouped(999), grouped(1000), grouped(1_234_567)],
             ["7", "999", "1,000", "1,234,567"]
         );
+    }
+
+    #[test]
+    fn noise_has_no_winner() {
+        use measure::Spread;
+        let spread = |values: [f64; 3]| Spread::of(values.to_vec());
+        let fast = spread([100.0, 130.0, 110.0]);
+        assert_eq!((fast.least, fast.median, fast.most), (100.0, 110.0, 130.0));
+        assert!(fast.is_above(spread([80.0, 90.0, 70.0])));
+        assert!(!fast.is_above(spread([99.0, 90.0, 70.0])), "less apart than the margin");
+        assert!(!fast.is_above(spread([80.0, 101.0, 70.0])), "runs overlap");
+        assert!(Spread::once(10.0).is_above(Spread::once(4.0)));
+        assert!(!Spread::once(10.0).is_above(Spread::once(5.0)));
     }
 
     #[test]
