@@ -4,6 +4,7 @@ mod plush {
     mod full_logs;
     mod payloads;
     mod ranges;
+    mod space;
     mod sync;
     mod wakers;
     mod wide;

@@ -74,10 +74,6 @@ pub fn run(args: &Args) -> Outcome {
 
 /// A number of threads; no machine has more.
 fn threads(text: &str) -> Result<usize, String> {
-    // More than the library takes would be a slip of the keyboard.
-    const MOST: usize = 1024;
-    let threads = text.parse::<NonZeroUsize>().map_err(|error| error.to_string())?.get();
-    if threads > MOST { Err(format!("{threads} is not in 1..={MOST}")) } else { Ok(threads) }
     const MOST: usize = 1 << 10;
     match text.parse() {
         Ok(threads) if (1..=MOST).contains(&threads) => Ok(threads),

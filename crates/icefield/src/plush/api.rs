@@ -4,11 +4,11 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use super::op::{Mode as Own, ModeOf};
+use super::op::{Mode as Own, ModeOf, WroteOf};
 use super::options::PlushOptions;
+use super::pack::Last;
 use super::words::{RecordOf, first, raw_of};
 use super::{Plush, RecoveryReport};
-use crate::Result;
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::{Committed, Mapped, Medium};
 use crate::record::Probe;
@@ -18,6 +18,7 @@ use crate::table::{
     Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Occupied,
     OnFailure, Op, Owned, Page, RecordArg, SalvageReport, Stats, Table, TryInsert,
 };
+use crate::{Error, Result};
 
 public_face! {
     table: Plush,
@@ -60,11 +61,13 @@ impl<B> From<Mode> for Own<B> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// Drops what is stale in the last level, where most of the records are, and gives its buckets back for others.
-    /// Writers of an entry wait while it is compacted, reads go on.
+    /// Drops what is stale in the levels and in the payload log, and gives the space back to the file system: the files
+    /// keep their lengths, but take less of the disk. Writers of an entry wait while it is compacted, and all of them
+    /// while blocks move to the front of their files; reads go on.
     ///
     /// # Errors
-    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`].
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; [`crate::Error::NoSpace`] when
+    /// there is no room to move the records of one payload chunk.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;
@@ -194,11 +197,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let _pass = core.gate.enter();
         let probe = core.probe(key);
         match self.write_probed(&probe, &value, mode) {
-            Err(crate::Error::NoSpace { .. }) if core.collect_in_need()? => {
+            Err(Error::NoSpace { .. }) if mode.removes() => {
+                let _pin = core.pin();
+                self.told(core.remove_in_place(&probe, mode)?)
+            }
+            Err(Error::NoSpace { .. }) if core.make_room_in_need(probe.hash)? => {
                 self.write_probed(&probe, &value, mode)
             }
             other => other,
         }
+    }
+
+    /// What is told of a write. The caller is pinned since before it.
+    fn told(&self, wrote: WroteOf<V>) -> Result<(Option<Owned<V>>, bool)> {
+        Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
     }
 
     fn write_probed(
@@ -208,10 +220,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         mode: ModeOf<V>,
     ) -> Result<(Option<Owned<V>>, bool)> {
         let core = &self.core;
-        core.make_payload_room(probe, value)?;
+        core.make_payload_room()?;
         let _pin = core.pin();
-        let wrote = core.write(probe, value, mode)?;
-        Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
+        self.told(core.write(probe, value, mode)?)
     }
 
     fn try_insert_one(&self, key: Arg<'_, K>, value: Arg<'_, V>) -> Result<TryInsert<V>> {
@@ -291,9 +302,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     }
 
     fn shrink(&self) -> Result<()> {
-        self.core.pm.writable()?;
-        let _pass = self.core.gate.enter();
-        self.core.compact_all()
+        let core = &self.core;
+        core.pm.writable()?;
+        {
+            let _pass = core.gate.enter();
+            core.compact_all()?;
+            core.collect_all()?;
+        }
+        {
+            let _structure = super::core::lock(&core.pm, &core.structure);
+            let _closed = core.close_gate()?;
+            core.drop_levels()?;
+            core.pack(Last::Stays)?;
+            core.give_back_unused()?;
+        }
+        core.return_space()
     }
 
     fn prefetch_key(&self, key: Arg<'_, K>) {
@@ -303,11 +326,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     fn clear_all(&self) -> Result<()> {
         let core = &self.core;
         core.pm.writable()?;
-        let _structure = super::core::lock(&core.pm, &core.structure);
-        let _closed = core.gate.close();
-        let held: Vec<_> =
-            (0..core.root.entries()).map(|entry| core.root.lock(&core.pm, entry)).collect();
-        held.iter().for_each(super::root::Held::begin_change);
-        core.clear()
+        {
+            let _structure = super::core::lock(&core.pm, &core.structure);
+            let _closed = core.close_gate()?;
+            let held: Vec<_> =
+                (0..core.root.entries()).map(|entry| core.root.lock(&core.pm, entry)).collect();
+            held.iter().for_each(super::root::Held::begin_change);
+            core.clear()?;
+            core.give_back_unused()?;
+        }
+        core.return_space()
     }
 }

@@ -9,6 +9,7 @@ use super::op::{Mode as Own, ModeOf, WroteOf};
 use super::window::Window;
 use crate::Result;
 use crate::base::pipeline::{self, Stages, prefetch_read};
+use crate::base::reclaim::Guard;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
@@ -22,6 +23,9 @@ use crate::table::{
 const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
+
+/// Reads of a batch that share a pin: payload chunks that were freed wait for no more of them.
+const PINNED: usize = 256;
 
 /// An operation that lies ahead.
 #[derive(Clone, Copy)]
@@ -163,9 +167,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     ) -> Result<()> {
         same_length(keys.len(), found.len())?;
         let core = &self.core;
-        let _pin = core.pin();
+        let mut pin = core.pin();
         let ahead = |at: usize| Ahead::new(core.probe(keys[at]).hash, true);
         self.in_order(keys.len(), ahead, |at, hash| {
+            if at % PINNED == PINNED - 1 {
+                pin.iter_mut().for_each(Guard::renew);
+            }
             let word = core.find(&Probe { hash, key: K::raw(keys[at]) })?;
             found[at] = word.map(|word| self.own_value(word)).transpose()?;
             Ok(ControlFlow::Continue(()))
@@ -206,7 +213,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     where
         K: 'k,
     {
-        let _pin = self.core.pin();
         let mut answer = |index, wrote: WroteOf<V>| {
             answer(index, wrote.before.map(|word| self.own_value(word)).transpose()?);
             Ok(())
@@ -272,7 +278,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         on_failure: OnFailure,
     ) -> Result<usize> {
         no_shadows(ops)?;
-        let _pin = self.core.pin();
         let mut window = Window::new(&self.core);
         let (count, ops) = (ops.len(), RefCell::new(ops));
         let ahead = |index: usize| {
@@ -304,6 +309,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 if window.has(&probe) {
                     window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote))?;
                 }
+                let _pin = self.core.pin();
                 let word = self.core.find(&probe)?;
                 ops[index].fill(word.map(|word| self.own_value(word)).transpose()?);
                 return Ok(ops[index].failed());

@@ -1,25 +1,136 @@
 //! Payloads: how records come into the payload log, and how its chunks are freed (§4.3).
 //!
-//! The oldest chunk is looked at when a new one is needed. Where at most half of it is needed, that moves to the end of
-//! the log, each record by a write of its own; else the chunk stays, and the next look comes later.
+//! Blind writes do not know what they replace, so the log does not know what of it is garbage. A round of the collection
+//! finds out: it reads the newest record of every key, range by range, counts the bytes that each full chunk holds of
+//! them, and then frees the emptiest chunks, each of whose needed records moves to the end of the log. The counts
+//! can only become less, as a record that is not the newest of its key will never be that again; before a chunk is freed
+//! each of its records is looked up again, under the lock of its root entry.
+//!
+//! A round begins when the log takes about twice what was needed at the end of the last one, by the number of records
+//! that have come since, and at two and a half times at the latest. It is taken in steps, one for each chunk that writes
+//! take: an eighth of the growth is enough for it to end, and then each step frees two chunks more than it fills. So the
+//! log takes at most about three times what is needed, and a constant: some chunks, and 64 bytes for each entry of the
+//! last level, as a round reads all of them. Of a table that was just opened nothing is known: its first round begins at
+//! once, and until it has ended each step also looks at two chunks, wherever they are, and frees those of which half is
+//! garbage. Sessions that end before their first round does free as much as they fill that way.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::core::Core;
 use super::op::Attempt;
-use super::payload_log::{PayloadLog, PayloadRef};
+use super::payload_log::{PayloadLog, PayloadRef, Purpose, Usage};
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
+use crate::base::reclaim::Guard;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::{MAX_BYTES, Probe};
 use crate::{Error, Result};
 
-/// Chunks that are looked at before a new one is taken.
+/// A round is due when the log takes so many quarters of the bytes that are needed, by the number of records; and, whatever
+/// that number says, so many quarters of the bytes that were needed at the end of the last round.
+const DUE_QUARTERS: u64 = 7;
+const LATEST_QUARTERS: u64 = 10;
+/// A round ends when the log has grown by an eighth.
+const ROUND_PARTS: u64 = 8;
+/// Garbage that is tolerated whatever is needed: chunks, and bytes for each range that a round reads.
+const TOLERATED_CHUNKS: u64 = 8;
+const TOLERATED_PER_RANGE: u64 = 64;
+/// Chunks that a step gains, of how many that it frees at most.
+const GAINED: u64 = 2;
+const MOST_FREED: usize = 8;
+/// So often a table that gives back space looks whether readers have left.
+const PATIENCE: u32 = 1000;
+/// Steps that a write takes at most.
+const MOST_STEPS: u32 = 8;
+/// Chunks that a step looks at before the first round has ended, and how many percent of one may be needed.
 const LOOKS: usize = 2;
+const LOOK_WORTH: u64 = 50;
 
-/// Percent of a chunk that may be needed for it to be worth freeing.
-const WORTH: u64 = 50;
-/// The same when there is no space.
-const WORTH_IN_NEED: u64 = 90;
+/// Fails unless a chunk just stays as it is: for want of space, of which the write to come finds out whether there is
+/// any, or because something is damaged, which concerns those that read it.
+fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
+    match freed {
+        Err(Error::NoSpace { .. } | Error::Corrupt { .. }) => Ok(()),
+        other => other,
+    }
+}
+
+/// Where the collection stands.
+#[derive(Default)]
+pub(super) struct Collection {
+    /// The result of the last round; none in a table that was just opened.
+    known: Option<Known>,
+    round: Option<Round>,
+    /// Chunks to be freed, the emptiest last, and the last word that leads into each.
+    victims: Vec<(u32, u64)>,
+    /// Chunks with gaps between their records, and which words the last round found to lead into them.
+    gapped: BTreeSet<u32>,
+    referred: BTreeMap<u32, Vec<u64>>,
+    /// Which chunk is looked at next.
+    look_at: u32,
+}
+
+/// The result of a round, and the state of the table then.
+#[derive(Default)]
+struct Known {
+    /// Bytes and records that were needed.
+    bytes: u64,
+    records: u64,
+    usage: Usage,
+    estimate: i64,
+}
+
+/// A round on its way through the table.
+struct Round {
+    /// The hash from which on nothing is counted yet.
+    next: u64,
+    /// Records counted.
+    records: u64,
+    /// Of each chunk; nothing of those that were not full when it began.
+    counts: Vec<Option<Count>>,
+    referred: BTreeMap<u32, Vec<u64>>,
+}
+
+/// The count of a chunk in a round.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// Bytes that are needed.
+    needed: u64,
+    /// The last word that leads into it.
+    last: u64,
+}
+
+/// How much a round shall gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Enough for a while.
+    Usual,
+    /// All garbage.
+    All,
+}
+
+impl Effort {
+    /// How many percent of a chunk may be needed for it to be worth freeing.
+    fn worth(self) -> u64 {
+        match self {
+            Self::Usual => 85,
+            Self::All => 95,
+        }
+    }
+}
+
+impl Collection {
+    /// That of a new table, or an empty one.
+    pub(super) fn of_empty() -> Self {
+        Self { known: Some(Known::default()), ..Self::default() }
+    }
+
+    /// That of a table that was just opened. Where it begins to look differs from session to session.
+    pub(super) fn of_unknown(seed: u64) -> Self {
+        Self { look_at: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32 >> 16, ..Self::default() }
+    }
+}
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Refuses keys and values that are too long.
@@ -52,80 +163,305 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let (mut key_buffer, mut value_buffer) = ([0; 8], [0; 8]);
         let key = bytes_of(&probe.key, &mut key_buffer);
         let value = bytes_of(value, &mut value_buffer);
-        Ok(one_word(payloads.write(&self.pm, probe.hash, key, value)?))
+        Ok(one_word(payloads.write(&self.pm, probe.hash, (key, value), Purpose::Write)?))
     }
 
     /// A slot refers to the payload that a value's words stand for, or never will.
     #[inline]
     pub(super) fn finish_payload(&self, value: V::Words) {
         if let Some(payloads) = self.payloads() {
-            payloads.finish(&self.pm, PayloadRef::unpack(first(&value)).chunk);
+            payloads.finish(PayloadRef::unpack(first(&value)).chunk);
         }
     }
 
-    /// Frees chunks when it is time to, before a record is written. The caller holds no lock.
-    pub(super) fn make_payload_room(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
+    /// Takes the steps of the collection that are due, before a record is written. The caller holds no lock and is not
+    /// pinned.
+    #[inline]
+    pub(super) fn make_payload_room(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
-        if !payloads.is_collection_due(&self.pm, probe.key.bytes().len(), value.bytes().len()) {
+        if payloads.is_step_due() { self.take_steps(payloads) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn take_steps(&self, payloads: &PayloadLog) -> Result<()> {
+        let Some((mut collection, steps)) = payloads.lock_steps(&self.pm, MOST_STEPS) else {
             return Ok(());
+        };
+        for _ in 0..steps.min(MOST_STEPS) {
+            unless_it_can_stay(self.take_step(payloads, &mut collection))?;
         }
-        let _collecting = payloads.lock_collecting(&self.pm);
-        for _ in 0..LOOKS {
-            let Some(chunk) = payloads.oldest(&self.pm) else { return Ok(()) };
-            let freed = self.collect(chunk, WORTH);
-            if !matches!(freed, Ok(true)) {
-                payloads.keep(&self.pm, chunk);
-                // For want of space the chunk stays as it is: the write to come will tell whether there is any.
-                return match freed {
-                    Ok(_) | Err(Error::NoSpace { .. }) => Ok(()),
-                    Err(error) => Err(error),
-                };
+        Ok(())
+    }
+
+    fn take_step(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        if collection.round.is_none() && !collection.victims.is_empty() {
+            return self.free_some(payloads, collection);
+        }
+        if collection.round.is_none() {
+            if !self.is_round_due(payloads, collection) {
+                return Ok(());
+            }
+            collection.round = Some(self.begin_round(payloads, collection));
+        }
+        if collection.known.is_none() {
+            unless_it_can_stay(self.look(payloads, collection))?;
+        }
+        let chunks = payloads.usage(&self.pm).chunks.max(1);
+        let ranges = self.ranges() * ROUND_PARTS / chunks + 1;
+        if self.count_needed(payloads, collection, ranges)? {
+            self.end_round(payloads, collection, Effort::Usual);
+        }
+        Ok(())
+    }
+
+    /// How many ranges of hashes the table has.
+    fn ranges(&self) -> u64 {
+        self.shape.entries(self.level_count())
+    }
+
+    /// So many bytes of garbage are no reason for a round.
+    fn tolerated(&self, payloads: &PayloadLog) -> u64 {
+        (TOLERATED_CHUNKS * payloads.chunk_size()).max(TOLERATED_PER_RANGE * self.ranges())
+    }
+
+    /// Says whether so much has been written since the last round that a good part of the log may be garbage.
+    fn is_round_due(&self, payloads: &PayloadLog, collection: &Collection) -> bool {
+        let usage = payloads.usage(&self.pm);
+        let used = usage.chunks * payloads.chunk_size();
+        let tolerated = self.tolerated(payloads);
+        let Some(known) = &collection.known else { return used > tolerated };
+        let grown = self.estimate.sum() - known.estimate;
+        let [records, bytes] =
+            [usage.records - known.usage.records, usage.bytes - known.usage.bytes];
+        let each = match grown {
+            0.. => bytes / records.max(1),
+            _ => known.bytes / known.records.max(1),
+        };
+        let change = each.saturating_mul(grown.unsigned_abs());
+        let live = match grown {
+            0.. => known.bytes.saturating_add(change),
+            _ => known.bytes.saturating_sub(change),
+        };
+        used > (live / 4 * DUE_QUARTERS + tolerated)
+            .min(known.bytes / 4 * LATEST_QUARTERS + tolerated)
+    }
+
+    fn begin_round(&self, payloads: &PayloadLog, collection: &Collection) -> Round {
+        let mut counts = Vec::new();
+        for (chunk, _) in payloads.full(&self.pm) {
+            let chunk = chunk as usize;
+            counts.resize(counts.len().max(chunk + 1), None);
+            counts[chunk] = Some(Count::default());
+        }
+        let referred = collection.gapped.iter().map(|&chunk| (chunk, Vec::new())).collect();
+        Round { next: 0, records: 0, counts, referred }
+    }
+
+    /// Counts the needed bytes of each chunk in so many more ranges of hashes. Says whether these were the last.
+    fn count_needed(
+        &self,
+        payloads: &PayloadLog,
+        collection: &mut Collection,
+        ranges: u64,
+    ) -> Result<bool> {
+        let Some(round) = &mut collection.round else { return Ok(true) };
+        for _ in 0..ranges {
+            let _pin = payloads.pin();
+            let (records, next) = match self.newest_at(round.next) {
+                Ok(range) => range,
+                // Nothing is counted there. The records of a chunk are looked up again before it is freed.
+                Err(Error::Corrupt { .. }) => {
+                    (Vec::new(), self.range_after(self.level_count(), round.next))
+                }
+                Err(error) => return Err(error),
+            };
+            for record in records {
+                let word = record.reference();
+                let chunk = PayloadRef::unpack(word).chunk;
+                let Some(Some(count)) = round.counts.get_mut(chunk as usize) else { continue };
+                count.last = count.last.max(word);
+                round.referred.get_mut(&chunk).into_iter().for_each(|words| words.push(word));
+                if let Ok(Some(payload)) = payloads.read(&self.pm, word) {
+                    count.needed += payload.stored_bytes();
+                    round.records += 1;
+                }
+            }
+            match next {
+                Some(next) => round.next = next,
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Chooses the chunks that shall be freed.
+    fn end_round(&self, payloads: &PayloadLog, collection: &mut Collection, effort: Effort) {
+        let Some(round) = collection.round.take() else { return };
+        let usage = payloads.usage(&self.pm);
+        let mut bytes = usage.chunks * payloads.chunk_size();
+        let (mut used, mut candidates) = (bytes, Vec::new());
+        for (chunk, run) in payloads.full(&self.pm) {
+            let room = u64::from(run) * payloads.chunk_size();
+            if let Some(&Some(Count { needed, last })) = round.counts.get(chunk as usize) {
+                let needed = needed.min(room);
+                bytes = bytes.saturating_sub(room - needed);
+                candidates.push((needed, room, (chunk, last)));
+            }
+        }
+        let tolerated = self.tolerated(payloads) / 2;
+        let wanted = match effort {
+            Effort::Usual => bytes + (bytes / 4).max(tolerated),
+            Effort::All => 0,
+        };
+        candidates.retain(|&(needed, room, _)| needed * 100 <= room * effort.worth());
+        candidates.sort_unstable_by_key(|&(needed, room, chunk)| (needed * 1024 / room, chunk));
+        let worth_it = candidates.iter().take_while(|&&(needed, room, _)| {
+            let more = used > wanted;
+            used = used.saturating_sub(room - needed);
+            more
+        });
+        collection.victims = worth_it.map(|&(_, _, victim)| victim).collect();
+        collection.victims.reverse();
+        collection.referred = round.referred;
+        let (estimate, records) = (self.estimate.sum(), round.records);
+        collection.known = Some(Known { bytes, records, usage, estimate });
+    }
+
+    /// Frees the emptiest of the chunks that were chosen, until two are gained.
+    fn free_some(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        let before = payloads.usage(&self.pm).chunks;
+        for _ in 0..MOST_FREED {
+            let Some(victim) = collection.victims.pop() else { return Ok(()) };
+            self.free(payloads, collection, victim)?;
+            if payloads.usage(&self.pm).chunks + GAINED <= before {
+                return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Frees what can be freed when there is no space. Whether there was anything. The caller holds no lock; what it
-    /// frees can be written again when everybody has left who is pinned.
-    #[cold]
+    /// Looks at the next full chunks, and frees those of which half is garbage: of a table that was just opened nothing
+    /// else is known, and its session may end before the first round does.
+    fn look(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        for _ in 0..LOOKS {
+            let Some(chunk) = payloads.full_from(&self.pm, collection.look_at) else { break };
+            collection.look_at = chunk + 1;
+            let guard = payloads.pin();
+            let records = payloads.records_in(&self.pm, chunk);
+            let enough = payloads.run_bytes(&self.pm, chunk) / 100 * LOOK_WORTH;
+            let mut needed = 0;
+            for &(word, bytes) in &records {
+                needed += if self.newest_is(word)? { bytes } else { 0 };
+                if needed > enough {
+                    break;
+                }
+            }
+            if needed <= enough && !PayloadLog::has_gaps(&records) {
+                self.empty_chunk(payloads, &guard, chunk, &records)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees chunks when there is no space. Says whether it freed any. The caller holds no lock; the chunks can be written
+    /// again when all readers have left that are pinned.
     pub(super) fn collect_in_need(&self) -> Result<bool> {
-        let Some(payloads) = &self.payloads else { return Ok(false) };
-        let _collecting = payloads.lock_collecting(&self.pm);
-        let mut freed = false;
-        for _ in 0..payloads.full_chunks(&self.pm) {
-            let Some(chunk) = payloads.oldest(&self.pm) else { break };
-            match self.collect(chunk, WORTH_IN_NEED) {
-                Ok(true) => freed = true,
-                Ok(false) | Err(Error::NoSpace { .. }) => payloads.keep(&self.pm, chunk),
-                Err(error) => {
-                    payloads.keep(&self.pm, chunk);
-                    return Err(error);
+        let Some(payloads) = self.payloads() else { return Ok(false) };
+        let mut collection = payloads.lock_collection(&self.pm);
+        let before = payloads.usage(&self.pm).chunks;
+        for _ in 0..2 {
+            if collection.victims.is_empty() {
+                self.whole_round(payloads, &mut collection)?;
+            }
+            while let Some(victim) = collection.victims.pop() {
+                match self.free(payloads, &mut collection, victim) {
+                    // Not even for the records of the emptiest one.
+                    Err(Error::NoSpace { .. }) => break,
+                    freed => unless_it_can_stay(freed)?,
+                }
+                if payloads.usage(&self.pm).chunks + GAINED <= before {
+                    return Ok(true);
                 }
             }
         }
-        Ok(freed)
+        Ok(payloads.usage(&self.pm).chunks < before)
     }
 
-    /// Frees a chunk if at most so many percent of it are needed. Whether it did.
-    fn collect(&self, chunk: u32, worth: u64) -> Result<bool> {
-        let Some(payloads) = &self.payloads else { return Ok(false) };
+    /// Frees all chunks that are worth it, for a table that shall take as little space as it can.
+    pub(super) fn collect_all(&self) -> Result<()> {
+        let Some(payloads) = self.payloads() else { return Ok(()) };
+        let mut collection = payloads.lock_collection(&self.pm);
+        self.whole_round(payloads, &mut collection)?;
+        while let Some(victim) = collection.victims.pop() {
+            self.free(payloads, &mut collection, victim)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the space of free chunks back to the file system: as a rule readers leave soon that may look at the last of
+    /// them. The caller is not pinned.
+    pub(super) fn return_space(&self) -> Result<()> {
+        let Some(payloads) = self.payloads() else { return Ok(()) };
+        for round in 0..PATIENCE {
+            if !payloads.waits_for_readers(&self.pm) {
+                break;
+            }
+            payloads.pin().flush();
+            self.pm.wait(round);
+        }
+        payloads.give_back(&self.pm)
+    }
+
+    fn whole_round(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
+        collection.round = Some(self.begin_round(payloads, collection));
+        while !self.count_needed(payloads, collection, u64::MAX)? {}
+        self.end_round(payloads, collection, Effort::All);
+        Ok(())
+    }
+
+    /// Frees a chunk that a round has chosen.
+    ///
+    /// A damaged record stays where it is, with its chunk: if that were freed, the record would be taken for one that was
+    /// replaced. A record that a crash left torn looks the same. So a chunk stays whose last whole record is not the last that is
+    /// referred to, and one with gaps between its records waits for a round that notes all that leads into it.
+    fn free(
+        &self,
+        payloads: &PayloadLog,
+        collection: &mut Collection,
+        (chunk, last): (u32, u64),
+    ) -> Result<()> {
         let guard = payloads.pin();
-        let records = payloads.records_in(&self.pm, chunk)?;
-        let mut needed = 0;
-        for &(word, bytes) in &records {
-            needed += if self.newest_is(word)? { bytes } else { 0 };
+        let records = payloads.records_in(&self.pm, chunk);
+        let is_whole = |word: &u64| records.binary_search_by_key(word, |&(word, _)| word).is_ok();
+        let all_whole = if PayloadLog::has_gaps(&records) {
+            collection.gapped.insert(chunk);
+            collection.referred.get(&chunk).is_some_and(|words| words.iter().all(is_whole))
+        } else {
+            last <= records.last().map_or(0, |&(word, _)| word)
+        };
+        if all_whole {
+            self.empty_chunk(payloads, &guard, chunk, &records)?;
+            collection.gapped.remove(&chunk);
         }
-        if needed * 100 > payloads.chunk_bytes(&self.pm, chunk) * worth {
-            return Ok(false);
-        }
-        for &(word, _) in &records {
+        Ok(())
+    }
+
+    /// Moves what is needed of a chunk's records, and frees it.
+    fn empty_chunk(
+        &self,
+        payloads: &PayloadLog,
+        guard: &Guard<'_>,
+        chunk: u32,
+        records: &[(u64, u64)],
+    ) -> Result<()> {
+        for &(word, _) in records {
             self.settle(word)?;
         }
         // What has taken the place of the others may have been acknowledged before it was durable.
         self.pm.settle()?;
-        payloads.release(&self.pm, &guard, chunk)?;
+        payloads.release(&self.pm, guard, chunk)?;
         guard.flush();
-        Ok(true)
+        Ok(())
     }
 
     /// The key of a payload.
@@ -177,23 +513,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         else {
             return Ok(true);
         };
-        let moved = payloads.write(&self.pm, probe.hash, payload.key, payload.value)?;
+        // Of a key that was removed nothing but the key is needed.
+        let value = if record.dead { &[] } else { payload.value };
+        let moved = payloads.write(&self.pm, probe.hash, (payload.key, value), Purpose::Move)?;
         let fenced = self.fence_payloads();
-        fenced.inspect_err(|_| payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk))?;
+        fenced.inspect_err(|_| payloads.finish(PayloadRef::unpack(moved).chunk))?;
         let record = RecordOf::<K, V> { value: one_word(moved), ..record };
         let place = self.log(held, record);
         if let Ok(Attempt::Done(place)) = place {
             let left = self.pm.fence_later();
             if let Err(error) = left {
                 self.logs.finish(place);
-                payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk);
+                payloads.finish(PayloadRef::unpack(moved).chunk);
                 return Err(error);
             }
             self.admit(held, probe.hash, record, place);
-            payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk);
+            payloads.finish(PayloadRef::unpack(moved).chunk);
             return Ok(true);
         }
-        payloads.finish(&self.pm, PayloadRef::unpack(moved).chunk);
+        payloads.finish(PayloadRef::unpack(moved).chunk);
         place.map(|_| false)
     }
 }

@@ -80,7 +80,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         first: EntryRef<'_>,
         worth: Worth,
     ) -> Result<bool> {
-        let live = self.live(first)?;
+        self.compact_hidden(held, first, &[], worth)
+    }
+
+    /// The same, given what entries above have for its hashes, newest first. Nothing that its removals hide lies below.
+    fn compact_hidden(
+        &self,
+        held: &Held<'_, M>,
+        first: EntryRef<'_>,
+        newer: &[MovingOf<K, V>],
+        worth: Worth,
+    ) -> Result<bool> {
+        let live = self.live(first, newer)?;
         let after: usize = live.iter().map(|(_, sifted)| sifted.needed.len()).sum();
         let dropped: usize = live.iter().map(|(_, sifted)| sifted.dropped.len()).sum();
         if !worth.is_met(after + dropped, after) {
@@ -108,9 +119,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The newest record of each key in a chain, but for removed keys: below the last level there is nothing to hide.
-    fn live<'a>(&'a self, first: EntryRef<'a>) -> Result<Vec<LiveOf<'a, K, V>>> {
-        let mut newest = Newest::with_capacity(self.shape.records());
+    /// The newest record of each key in a chain, given newer ones, but for removed keys: below there is nothing to hide.
+    fn live<'a>(
+        &'a self,
+        first: EntryRef<'a>,
+        newer: &[MovingOf<K, V>],
+    ) -> Result<Vec<LiveOf<'a, K, V>>> {
+        let mut newest = Newest::with_capacity(self.shape.records() + newer.len());
+        for &moving in newer {
+            self.is_newest(&mut newest, moving)?;
+        }
         let (mut all, mut newest_first) = (Vec::new(), Vec::new());
         for entry in self.chain_of(first)?.into_iter().rev() {
             newest.reserve(self.state(entry)?.size);
@@ -199,18 +217,52 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Absorbed::Yes)
     }
 
-    /// Drops what is stale in the last level.
-    pub(super) fn compact_all(&self) -> Result<()> {
-        let _pin = self.pin();
+    /// Drops what is stale in all levels. Whether there was anything.
+    pub(super) fn compact_all(&self) -> Result<bool> {
+        let mut dropped = false;
         for entry in 0..self.root.entries() {
-            let held = self.root.lock(&self.pm, entry);
-            let level = self.level_count();
-            let below = self.shape.prefix(level) - self.shape.prefix(0);
-            for index in (entry as u64) << below..(entry as u64 + 1) << below {
-                self.compact(&held, self.level_entry(level, index)?, Worth::Any)?;
+            let _pin = self.pin();
+            dropped |= self.compact_below(&self.root.lock(&self.pm, entry))?;
+        }
+        Ok(dropped)
+    }
+
+    /// Drops what is stale in the levels below a root entry: records that newer ones of the levels hide, and removals.
+    /// Needs no space. Whether there was anything.
+    pub(super) fn compact_below(&self, held: &Held<'_, M>) -> Result<bool> {
+        // A migration that has begun counts on what it has written below, which is there twice now. It begins anew.
+        self.root.set_underway(held.entry, None);
+        let step = self.shape.step(0);
+        let mut dropped = false;
+        for child in 0..1 << step {
+            dropped |= self.compact_under(held, 1, ((held.entry as u64) << step) + child, &[])?;
+        }
+        Ok(dropped)
+    }
+
+    /// The same for an entry and those below it, given what entries above have for its hashes, newest first. From the
+    /// bottom up: where a removal goes, nothing that it hides is left.
+    fn compact_under(
+        &self,
+        held: &Held<'_, M>,
+        level: usize,
+        index: u64,
+        newer: &[MovingOf<K, V>],
+    ) -> Result<bool> {
+        let first = self.level_entry(level, index)?;
+        let mut dropped = false;
+        if level < self.level_count() {
+            let mut all = newer.to_vec();
+            self.newest_first_where(first, &mut all, |_| true)?;
+            let (place, step) = (self.shape.place_below(level), self.shape.step(level));
+            let mut parts = vec![Vec::new(); 1 << step];
+            all.into_iter().for_each(|moving| parts[place(moving.hash)].push(moving));
+            for (child, part) in parts.iter().enumerate() {
+                let child = (index << step) + child as u64;
+                dropped |= self.compact_under(held, level + 1, child, part)?;
             }
         }
-        Ok(())
+        Ok(self.compact_hidden(held, first, newer, Worth::Any)? || dropped)
     }
 
     fn unchain_empty(&self, first: EntryRef<'_>) -> Result<()> {

@@ -18,7 +18,7 @@ use super::root::{Held, RootTable};
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
 use crate::base::counter::ShardedCounter;
-use crate::base::gate::Gate;
+use crate::base::gate::{Closed, Gate};
 use crate::base::hash::Hash;
 use crate::base::reclaim::Guard;
 use crate::key::{Form, Key, Raw, Value};
@@ -56,6 +56,8 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) level_count: AtomicUsize,
     /// One thread at a time adds a level.
     pub(super) growing: Mutex<()>,
+    /// After how many changes making room was in vain, if it was the last time.
+    pub(super) in_vain: Mutex<Option<u64>>,
     /// One thread at a time uses a journal.
     pub(super) journal_locks: [Mutex<()>; super::layout::JOURNALS],
     /// Writers pass it; steps that concern the whole table close it.
@@ -177,6 +179,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn root_entry(&self, hash: u64) -> usize {
         self.shape.index(0, hash) as usize
+    }
+
+    /// Keeps writers out while a step concerns the whole table.
+    pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
+        self.gate.close().map_err(|error| Error::io(self.pm.path(), error))
     }
 
     /// Locks the root entry of a hash. The caller holds no other.
@@ -311,8 +318,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(same);
         }
         let mut buffer = [0; 8];
-        let payload = self.payload(record.reference())?;
-        Ok(payload.is_some_and(|payload| payload.key == bytes_of(&probe.key, &mut buffer)))
+        let Some(payloads) = self.payloads() else { return Ok(same) };
+        let Some(payload) = payloads.read(&self.pm, record.reference())? else { return Ok(false) };
+        let same = payload.key == bytes_of(&probe.key, &mut buffer);
+        if !same {
+            payloads.verify(&self.pm, record.reference())?;
+        }
+        Ok(same)
     }
 
     /// What the payload log has of a record; `None` when that has been freed, as the record is stale.
@@ -335,7 +347,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     #[inline]
     pub(super) fn dangles(&self, record: RecordOf<K, V>) -> Result<bool> {
         match self.payloads() {
-            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.reference())?),
+            Some(payloads) => Ok(!payloads.is_current(&self.pm, record.reference())),
             None => Ok(false),
         }
     }

@@ -1,9 +1,13 @@
-//! How many levels there are: when another one is added, and how full they are.
+//! How many levels there are: when another one is added or taken away, and how full they are.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::core::{Core, lock};
+use super::core::{Core, EntryRef, lock};
+use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
+use super::pack::Last;
+use super::root::{Held, Relief};
 use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
@@ -64,14 +68,142 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds a level below the last one, which is `level`. One thread at a time.
     pub(super) fn add_level(&self, level: usize) -> Result<()> {
-        let entries = self.shape.entries_above(level + 2);
-        self.pm.grow(&self.levels, entries * ENTRY_BYTES)?;
+        let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
+        self.pm.grow(&self.levels, to)?;
+        // A table that became smaller has given it back.
+        self.pm.reserve(&self.levels, from, to - from)?;
         let cell = &self.root_words()?.levels;
         cell.store(&self.pm, level as u64 + 1, Release);
         // P9: the level is there.
         self.pm.try_persist(cell)?;
         self.level_count.store(level + 1, Release);
         Ok(())
+    }
+
+    /// Takes levels away as long as the records of the last one fit into the entries above. Nothing is written meanwhile.
+    pub(super) fn drop_levels(&self) -> Result<()> {
+        while self.level_count() > 1 && self.last_fits_above()? {
+            self.drop_level()?;
+        }
+        Ok(())
+    }
+
+    /// Says whether each entry of the level above the last has room for all records below it.
+    fn last_fits_above(&self) -> Result<bool> {
+        let level = self.level_count() - 1;
+        for index in 0..self.shape.entries(level) {
+            let mut records = self.records_of_chain(self.level_entry(level, index)?)?;
+            for below in self.below(level, index) {
+                records += self.records_of_chain(self.level_entry(level + 1, below)?)?;
+            }
+            if records > self.shape.records() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn records_of_chain(&self, first: EntryRef<'_>) -> Result<usize> {
+        let chain = self.chain_of(first)?;
+        chain.into_iter().map(|entry| Ok(self.state(entry)?.size)).sum()
+    }
+
+    /// The entries of the next level that belong to one.
+    fn below(&self, level: usize, index: u64) -> Range<u64> {
+        let step = self.shape.step(level);
+        index << step..(index + 1) << step
+    }
+
+    /// Moves the records of the last level to the entries above, which have room for them, and takes it away.
+    fn drop_level(&self) -> Result<()> {
+        let level = self.level_count() - 1;
+        for root_entry in 0..self.root.entries() {
+            let held = self.root.lock(&self.pm, root_entry);
+            for index in self.entries_below(root_entry, level) {
+                self.move_up(&held, level, index)?;
+            }
+            // Both were about the levels as they were.
+            self.root.set_underway(root_entry, None);
+            self.root.note_relief(root_entry, Relief::NotYet);
+        }
+        self.pack(Last::Goes)
+    }
+
+    /// The entries of a level that belong to one of the root.
+    pub(super) fn entries_below(&self, root_entry: usize, level: usize) -> Range<u64> {
+        let below = self.shape.prefix(level) - self.shape.prefix(0);
+        (root_entry as u64) << below..(root_entry as u64 + 1) << below
+    }
+
+    /// Moves what is below an entry into it. A crash in between leaves copies below, which the entry's own hide.
+    fn move_up(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+        let first = self.level_entry(level, index)?;
+        let mut newest_first = self.newest_first(first)?;
+        for below in self.below(level, index) {
+            self.newest_first_where(
+                self.level_entry(level + 1, below)?,
+                &mut newest_first,
+                |_| true,
+            )?;
+        }
+        let (mut records, dropped) = self.newest_of(newest_first.into_iter())?;
+        records.reverse();
+        self.provide_now(&[(first, records.len())])?;
+        self.rewrite(held, first, &records, None)?;
+        self.estimate.add(dropped);
+        held.begin_change();
+        let emptied = self.drop_chain(first);
+        held.end_change();
+        emptied
+    }
+
+    /// Empties what continues an entry and gives it back.
+    fn drop_chain(&self, first: EntryRef<'_>) -> Result<()> {
+        while let Some(next) = self.next_of(first)? {
+            let State { epoch, .. } = self.state(next)?;
+            self.store_state(next, State { size: 0, epoch });
+            // P8: its records are in the entry that it continues.
+            self.pm.try_fence()?;
+            self.unchain(first, next)?;
+        }
+        Ok(())
+    }
+
+    /// Empties the last level, all records of which are above it, too, and takes it away, while the phase word says that
+    /// blocks are packed: those of the level are free without their allocators.
+    pub(super) fn take_last_level(&self) -> Result<()> {
+        let level = self.level_count();
+        for root_entry in 0..self.root.entries() {
+            let held = self.root.lock(&self.pm, root_entry);
+            let mut all = Vec::new();
+            for index in self.entries_below(root_entry, level) {
+                all.extend(self.chain_of(self.level_entry(level, index)?)?);
+            }
+            held.begin_change();
+            let wiped = self.wipe_all(&all);
+            held.end_change();
+            wiped?;
+        }
+        let cell = &self.root_words()?.levels;
+        cell.store(&self.pm, level as u64 - 1, Release);
+        // P21: the last level is empty, and not there any more.
+        self.pm.try_persist(cell)?;
+        self.level_count.store(level - 1, Release);
+        Ok(())
+    }
+
+    fn wipe_all(&self, entries: &[EntryRef<'_>]) -> Result<()> {
+        let empty = State { size: 0, epoch: LogEpoch::NONE };
+        for &entry in entries {
+            self.store_state(entry, empty);
+            self.forget_filter(entry);
+        }
+        // P8: before they lose their buckets.
+        self.pm.try_fence()?;
+        for entry in entries {
+            self.wipe_entry(entry.id, empty)?;
+        }
+        self.pm.try_fence()
     }
 
     /// Adds a level below the last one when that is more than full; makes a part of its room when that is near, and the

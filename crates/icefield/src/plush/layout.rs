@@ -195,6 +195,10 @@ pub(super) enum Phase {
     Clearing {
         set: usize,
     },
+    /// Blocks are in use where entries lead to them, whatever the allocators' lists say.
+    Packing {
+        set: usize,
+    },
 }
 
 impl Phase {
@@ -202,6 +206,7 @@ impl Phase {
         match self {
             Self::Stable { set } => 2 | set as u64,
             Self::Clearing { set } => 4 | set as u64,
+            Self::Packing { set } => 6 | set as u64,
         }
     }
 
@@ -211,13 +216,14 @@ impl Phase {
         match word & !1 {
             2 => Some(Self::Stable { set }),
             4 => Some(Self::Clearing { set }),
+            6 => Some(Self::Packing { set }),
             _ => None,
         }
     }
 
     pub(super) fn set(self) -> usize {
         match self {
-            Self::Stable { set } | Self::Clearing { set } => set,
+            Self::Stable { set } | Self::Clearing { set } | Self::Packing { set } => set,
         }
     }
 }
@@ -414,10 +420,12 @@ mod tests {
     fn words_survive_packing_and_nonsense_is_refused() {
         let state = State { size: 256, epoch: LogEpoch::of_bits(u64::MAX) };
         assert_eq!(State::unpack(state.pack()), state);
-        for phase in [Phase::Stable { set: 1 }, Phase::Clearing { set: 0 }] {
+        for phase in
+            [Phase::Stable { set: 1 }, Phase::Clearing { set: 0 }, Phase::Packing { set: 1 }]
+        {
             assert_eq!(Phase::unpack(phase.pack()), Some(phase));
         }
-        assert!([0, 1, 6, u64::MAX].iter().all(|&word| Phase::unpack(word).is_none()));
+        assert!([0, 1, 8, u64::MAX].iter().all(|&word| Phase::unpack(word).is_none()));
         for id in [EntryId::Level(7), EntryId::Chained(7)] {
             assert_eq!(EntryId::unpack(id.pack()), id);
         }

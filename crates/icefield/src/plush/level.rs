@@ -26,6 +26,11 @@ pub(super) struct Moving<A, B> {
 /// A record of `K -> V` on its way.
 pub(super) type MovingOf<K, V> = Moving<<K as Data>::Words, <V as Data>::Words>;
 
+/// The most blocks that an allocator hands out at once.
+const MAX_CLAIMED: u64 = 32;
+/// Bytes for which space is taken ahead in a file with holes.
+const RESERVED_AHEAD: u64 = 256 << 10;
+
 /// Claims of runs that entries have got but may lose in a crash, by class.
 pub(super) type Provided = [Vec<Claim>; CLASSES];
 
@@ -62,7 +67,10 @@ impl<M: Medium> Blocks for Linked<'_, M> {
     }
 
     fn reserve(&self, count: u64) -> Result<()> {
-        reserve_blocks(self.pm, self.region, count, self.bytes)
+        reserve_blocks(self.pm, self.region, count, self.bytes)?;
+        // What a table gave back that became smaller; some more at once, as each costs a system call there.
+        let from = count.saturating_sub(MAX_CLAIMED) * self.bytes;
+        self.pm.reserve(self.region, from, (count * self.bytes - from) + RESERVED_AHEAD)
     }
 }
 

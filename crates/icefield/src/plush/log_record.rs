@@ -14,6 +14,11 @@ fn top_bit(word: usize) -> u64 {
     FLAG >> 1 >> word
 }
 
+/// Of the last word of a log record: what makes it a removal.
+pub(super) fn dead_bit<K: Key + ?Sized, V: Value + ?Sized>(measure: Measure<K, V>) -> u64 {
+    top_bit(measure.widths().words())
+}
+
 /// Gives `store` the words of a log record: those of the record, whose top bits give way to the flag, and a last one,
 /// which has these bits.
 #[inline(always)]

@@ -205,7 +205,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             });
             for record in records {
                 if let Some(payloads) = &core.payloads
-                    && let Some(fault) = payloads.fault(&core.pm, record.reference())?
+                    && let Some(fault) = payloads.fault(&core.pm, record.reference())
                 {
                     let hash = core.hash_of(record);
                     checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
@@ -257,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let core = &self.core;
         let _structure = lock(&core.pm, &core.structure);
         let paused = Instant::now();
-        let _closed = core.gate.close();
+        let _closed = core.close_gate()?;
         if core.pm.writable().is_ok() {
             // The copy shall have what no log has.
             core.checkpoint(1)?;

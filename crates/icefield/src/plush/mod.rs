@@ -32,8 +32,10 @@
 //!   otherwise flags of two rounds ago would count again. Compaction does not copy: the few root entries that have not
 //!   moved on are migrated (§4.2 copies their records behind newer ones of the same keys, which a replay would undo).
 //! - §4.3, §5.1 payload log (`payload_log`, `collect`): one log; references carry the chunk's epoch, which never comes
-//!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy.
-//!   Only records with keys or values of any length are there; an update in the slots is one record, and nothing is
+//!   again; chunks are reused when readers have left (`base::reclaim`), so that values can be shown without a copy. Rounds
+//!   over the table count what is needed of each chunk, and the emptiest are freed first, so that the log takes about
+//!   three times what is needed at most (the paper looks at the oldest chunk). What is lent is below what DRAM knows to be
+//!   written, whatever the files say. Only records with keys or values of any length are there; an update in the slots is one record, and nothing is
 //!   collected.
 //! - §5.1 upsert (`op`), migration (`migrate`, Listing 2). Eight targets share their fences, those for new runs,
 //!   too; in steps two, on disks all of up to 33 root entries, or of a batch's and 32 more.
@@ -54,7 +56,9 @@
 //!   more buckets for updates takes them over in their place. Continued entries (`level::extend`): until the last level
 //!   is more than full an entry that overflows gets another one, not the whole table a level, so that a new level is
 //!   well used from the start and keys with equal hashes take bounded space. `clear` in one durable store. Batches
-//!   share a fence (`window`).
+//!   share a fence (`window`). Where there is no space records become removals in place, so that removals always go
+//!   through, and what is stale is looked for in all levels (`need`). A table shrinks: levels that are hardly used are taken
+//!   away (`deepen`), and blocks move to the front of their files (`pack`), whose space behind them goes back.
 //!
 //! # 3. Layout
 //!
@@ -109,6 +113,7 @@
 //! | E7 | root words, `levels`, `phase`, `together` (Release) | the same (Acquire) | the levels; that the table is empty |
 //! | E8 | `level_count`, `exact` in DRAM (Release) | the same (Acquire) | a level that is mapped; the count that goes with the changes |
 //! | E9 | how far a log is filled, `filling`, and may be, `ready` (Release) | the same (Acquire) | the chunk's turn, durable; that its former records have left |
+//! | E10 | what DRAM knows of a payload chunk, `state` (Release) | the same (Acquire) | what is written below its limit |
 //!
 //! A `cell` is any word of E7. They are stored Release and loaded Acquire also where an entry's lock, or being alone, would allow Relaxed: on
 //! the medium Release keeps the order of the stores to one line.
@@ -132,6 +137,12 @@
 //! | **P13** phase word, clearing | the table is empty | the table as before |
 //! | P14 all entries empty, their epochs past the logs | | a wipe to repeat |
 //! | P15 phase word, stable | the `clear` is over | the same |
+//! | **P16** bit of a record that is removed in place, the oldest first | the newest says that the key is removed | the key |
+//! | P17 phase word, packing | blocks are where entries lead, whatever lists say | the table as before |
+//! | P18 copy of a run or chained entry | an entry may lead to it | a packing to go on with |
+//! | P19 what leads to it | the block that was left is free | the same |
+//! | P20 phase word, stable | the packed blocks count | the same |
+//! | P21 number of levels, less by one | the last one, which is empty, is not there | the level, empty |
 //!
 //! Only words are stored at once. Of a wide record any may be missing after a crash, or be seen by a reader: P2's flags
 //! are in every word of the log, what migrations write does not count before P7, what compactions write is in a sealed
@@ -171,9 +182,9 @@
 //! lasting, or most of a table's entries overflow together in more than three levels. The file of a new level grows
 //! ahead, by 2 MiB for each entry that new keys overflow; on disks at once, for whoever comes first. Who finds half of the last chunk of a log filled makes another one ready; on disks, and
 //! of logs of fewer than four chunks, who finds all of it filled, while others of that log wait. It waits for those who
-//! write their last records to that one, and they wait for nobody. Locks
-//! are taken in this order: collecting, recycling, root entry (one; a window's and those of `together` are tried only),
-//! journal, allocator.
+//! write their last records to that one, and they wait for nobody. Locks are taken in this order: structure, in vain
+//! (`need`), collection, recycling, root entry (one; a window's and those of `together` are tried only), journal,
+//! allocator.
 //! Who settles waits for one sync at most besides its own. A thread syncs for those who have none of their own
 //! (`Every`, futures); it takes no lock of the table.
 //!
@@ -213,9 +224,11 @@ mod level;
 mod log_record;
 mod maintain;
 mod migrate;
+mod need;
 mod newest;
 mod op;
 mod options;
+mod pack;
 mod partition;
 mod payload_log;
 mod recover;

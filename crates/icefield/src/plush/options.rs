@@ -332,7 +332,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
             ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
         ] {
-            let region = pm.region(name, max_bytes)?;
+            // Where holes are to stay is known before anything is filled.
+            let region = match name {
+                "levels.ice" => pm.region_with_holes(name, max_bytes)?,
+                _ => pm.region(name, max_bytes)?,
+            };
             if region.len() < bytes {
                 let detail = format!("{bytes} bytes are expected");
                 return Err(Error::corrupt(pm.path().join(name), region.len(), detail));
@@ -417,7 +421,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let payloads = if measure.is_inline() {
             None
         } else {
-            Some(PayloadLog::open(&pm, self.common.blob_chunk_bytes.into(), limit)?)
+            Some(PayloadLog::open(&pm, self.common.blob_chunk_bytes.into(), limit, false)?)
         };
         Ok(Core {
             payloads,
@@ -431,19 +435,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             leaves: Leaves::new(),
             logs: RecoveryLogs::new(pm.region("log.ice", log_bytes)?, shape, measure),
             table,
-            levels: pm.region("levels.ice", limit)?,
-            chains: pm.region("chains.ice", limit)?,
+            levels: pm.region_with_holes("levels.ice", limit)?,
+            chains: pm.region_with_holes("chains.ice", limit)?,
             runs: [
-                pm.region("buckets-1.ice", limit)?,
-                pm.region("buckets-2.ice", limit)?,
-                pm.region("buckets-4.ice", limit)?,
-                pm.region("buckets-8.ice", limit)?,
+                pm.region_with_holes("buckets-1.ice", limit)?,
+                pm.region_with_holes("buckets-2.ice", limit)?,
+                pm.region_with_holes("buckets-4.ice", limit)?,
+                pm.region_with_holes("buckets-8.ice", limit)?,
             ],
             journals: pm.region("journals.ice", journal_bytes)?,
             run_allocators: std::array::from_fn(|_| Allocator::new(set)),
             chain_allocator: Allocator::new(set),
             level_count: AtomicUsize::new(1),
             growing: Mutex::new(()),
+            in_vain: Mutex::new(None),
             journal_locks: std::array::from_fn(|_| Mutex::new(())),
             gate: Gate::default(),
             structure: Mutex::new(()),

@@ -4,23 +4,38 @@
 //! up, and moved (`collect`). A reference holds the chunk's epoch, which steps when the chunk is freed: what led into
 //! it before leads nowhere then. A record that is longer than a chunk has chunks of its own.
 //!
+//! A record holds its key as well as its value, also when it replaces one: the search compares the key that the newest
+//! record refers to, and the collection of a chunk finds the owner of a record by the key beside it. A record that
+//! borrowed the key of an older one would keep that one's chunk from being freed. The key is written and flushed with
+//! the value in one piece, so that an update costs the key's bytes, and no further flush or fence.
+//!
 //! - Y1: a chunk's word says that it is used, durably, before anything is written to it, and that it is free after
 //!   everything needed has moved, durably. That it is free need not be durable: a crash may show it used again, with
-//!   the records that it had, as nobody writes to it before it is taken.
+//!   the records that it had, as nothing is written to it before it is taken. It is durable before the chunk's space
+//!   goes back to the file system.
 //! - Y2: an epoch is never used twice. A chunk with the last one is not used again.
-//! - Y3: a reader is pinned before it compares epochs. A chunk is written again when all have left who were pinned when
-//!   its epoch stepped: whoever found a word to be current may read behind it until it leaves.
-//! - Y4: whoever finds that the epoch has stepped has also the newer record of that key before it, or fails its
+//! - Y3: a reader is pinned before it compares epochs. A chunk is written again when all readers have left that were
+//!   pinned when its epoch stepped: a reader that found a word to be current may read behind it until it leaves.
+//! - Y4: a reader that finds that the epoch has stepped has also the newer record of that key before it, or fails its
 //!   validation: the version of the root entry steps in between (`collect`).
 //! - Y5: of a run that was freed the first chunk is taken before the others, or with them: as long as a crash can show
 //!   it used, its record is whole. Chunks are therefore taken from the lowest on, and the others' words still say that
 //!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it.
+//! - Y6: what is lent is never written while it is lent, whatever the files hold. DRAM knows of each chunk how far it
+//!   is written ([`ChunkState::limit`]), and a reference counts only with the chunk's present epoch, from its first
+//!   byte to its last below that limit. Below the limit nothing is written before the chunk is taken again, which is
+//!   after the readers have left (Y3). A chunk that the files call used when a table is opened takes no more records:
+//!   its limit is its end. The limit of a free chunk, and of one that continues another, is never asked: no reference
+//!   has their state. So two references to one record, and references to what is no record, lend bytes that mean
+//!   nothing and stay as they are.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::core::lock;
+use super::collect::Collection;
+use super::core::{lock, try_lock};
 use crate::base::hash::{Hash, HashKind};
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::pm::{Cell64, Medium, Region};
@@ -39,8 +54,8 @@ const LAST_EPOCH: u64 = (1 << EPOCH_BITS) - 1;
 pub(super) const MAX_CHUNK_BYTES: u64 = UNIT_BYTES << UNIT_BITS;
 /// Bytes of the map per chunk.
 const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
-/// After chunks that were needed, the next look comes this many chunks later at most.
-const MAX_PATIENCE: u32 = 64;
+/// So many free chunks stay for the collection: without one it could move nothing where there is no space.
+const SPARE: usize = 1;
 
 /// Where a payload is: chunk, epoch and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +72,7 @@ impl PayloadRef {
             | (self.offset / UNIT_BYTES)
     }
 
+    #[inline(always)]
     pub(super) fn unpack(word: u64) -> Self {
         Self {
             chunk: (word >> (UNIT_BITS + EPOCH_BITS)) as u32,
@@ -85,6 +101,97 @@ impl ChunkWord {
     }
 }
 
+/// The state of a chunk, in DRAM. A word of zeros is that of a chunk without records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChunkState {
+    epoch: u64,
+    /// References of this epoch lead into it; not so with free chunks and with those that continue another.
+    used: bool,
+    /// So many bytes from its start on are written and stay as they are until it is taken again.
+    limit: u64,
+}
+
+impl ChunkState {
+    #[inline(always)]
+    fn pack(self) -> u64 {
+        u64::from(self.used) << (u32::BITS + EPOCH_BITS)
+            | (self.epoch & LAST_EPOCH) << u32::BITS
+            | (self.limit / UNIT_BYTES).min(u32::MAX.into())
+    }
+
+    #[inline(always)]
+    fn unpack(word: u64) -> Self {
+        Self {
+            epoch: word >> u32::BITS & LAST_EPOCH,
+            used: word >> (u32::BITS + EPOCH_BITS) & 1 == 1,
+            limit: (word & u64::from(u32::MAX)) * UNIT_BYTES,
+        }
+    }
+
+    #[inline(always)]
+    fn is_of(self, place: PayloadRef) -> bool {
+        self.used && self.epoch == place.epoch
+    }
+}
+
+/// A chunk in DRAM.
+#[derive(Default)]
+struct Chunk {
+    /// [`ChunkState`].
+    state: AtomicU64,
+    /// Records written that no slot refers to yet.
+    pending: AtomicU32,
+}
+
+/// All chunks in DRAM, in segments of doubling length that stay where they are.
+#[derive(Default)]
+struct Chunks([OnceLock<Box<[Chunk]>>; SEGMENTS]);
+
+/// Chunks of the first segment.
+const FIRST_SEGMENT: u32 = 64;
+const SEGMENTS: usize = (CHUNK_BITS - FIRST_SEGMENT.ilog2() + 1) as usize;
+
+impl Chunks {
+    /// Segment, and place in it.
+    #[inline(always)]
+    fn place(chunk: u32) -> (usize, usize) {
+        let number = chunk + FIRST_SEGMENT;
+        let segment = number.ilog2() - FIRST_SEGMENT.ilog2();
+        (segment as usize, (number - (FIRST_SEGMENT << segment)) as usize)
+    }
+
+    #[inline(always)]
+    fn get(&self, chunk: u32) -> Option<&Chunk> {
+        let (segment, at) = Self::place(chunk);
+        self.0.get(segment)?.get()?.get(at)
+    }
+
+    /// Makes chunks below a number known.
+    fn extend(&self, chunks: u32) {
+        let Some(last) = chunks.checked_sub(1) else { return };
+        for (segment, chunks) in self.0.iter().enumerate().take(Self::place(last).0 + 1) {
+            let len = (FIRST_SEGMENT as usize) << segment;
+            chunks.get_or_init(|| std::iter::repeat_with(Chunk::default).take(len).collect());
+        }
+    }
+
+    fn set(&self, pm: &impl Medium, chunk: u32, state: ChunkState) {
+        pm.beside();
+        if let Some(chunk) = self.get(chunk) {
+            // Release (E10): pairs with the Acquire in `state`; what lies below the limit is written.
+            chunk.state.store(state.pack(), Release);
+        }
+    }
+
+    /// That of a chunk; of one that is not known as that of a free one.
+    #[inline(always)]
+    fn state(&self, pm: &impl Medium, chunk: u32) -> ChunkState {
+        pm.beside();
+        // Acquire (E10): pairs with the Release in `set`.
+        ChunkState::unpack(self.get(chunk).map_or(0, |chunk| chunk.state.load(Acquire)))
+    }
+}
+
 /// What a chunk turns out to be when a table is opened, with those that continue it.
 enum Found {
     /// The first chunk of its run.
@@ -99,32 +206,54 @@ pub(super) struct PayloadLog {
     region: Region,
     map: Region,
     chunk_bytes: u64,
+    /// Reads compare checksums.
+    verifies: bool,
     reclaimer: Arc<Reclaimer>,
+    chunks: Chunks,
     space: Mutex<Space>,
-    /// Chunks that everybody has left.
+    /// Chunks that all readers have left.
     returned: Arc<Mutex<Vec<u32>>>,
-    /// One thread at a time looks for chunks that can be freed.
-    collecting: Mutex<()>,
+    /// Chunks taken for writes since the collection took its last step.
+    taken: AtomicU32,
+    /// One thread at a time collects.
+    collection: Mutex<Collection>,
 }
 
-/// The chunks, in DRAM.
+/// Where chunks are.
 #[derive(Default)]
 struct Space {
     /// The chunk that takes records, and from which byte on.
     current: Option<(u32, u64)>,
     /// Taken from the lowest on (Y5).
     free: BTreeSet<u32>,
-    /// Chunks that are full, the oldest first; the first of each run.
-    full: VecDeque<u32>,
+    /// Chunks that take no more records; the first of each run.
+    full: BTreeSet<u32>,
     /// Chunks of a run, where there are more than one.
     runs: BTreeMap<u32, u32>,
-    /// Records written that no slot refers to yet, by chunk.
-    pending: BTreeMap<u32, u32>,
+    /// Records that are written where others before them in their chunk are not: from and to.
+    beyond: BTreeMap<u32, Vec<[u64; 2]>>,
     /// How many chunks the region has.
     chunks: u32,
-    /// So many chunks are taken before the oldest is looked at again; and after the next disappointment.
-    patience: u32,
-    next_patience: u32,
+    usage: Usage,
+}
+
+/// How much the log has taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    /// Chunks that are not free.
+    pub(super) chunks: u64,
+    /// Bytes and records written by this session.
+    pub(super) bytes: u64,
+    pub(super) records: u64,
+}
+
+/// For what a record is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A change.
+    Write,
+    /// To free the chunk that it is in: it may have the last free chunk.
+    Move,
 }
 
 /// A record as it is stored.
@@ -134,7 +263,21 @@ pub(super) struct Payload<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// The chunks that everybody has left. Nobody waits while holding them.
+impl Payload<'_> {
+    /// Bytes that it takes in the log.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        stored_bytes(self.key.len(), self.value.len())
+    }
+}
+
+/// A record as it lies in the log.
+struct Stored<'a> {
+    head: &'a [u8],
+    content: &'a [u8],
+    key: usize,
+}
+
+/// The chunks that all readers have left. The holder of this mutex waits for nothing.
 fn unwaiting(returned: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
     returned.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -151,19 +294,41 @@ fn checksum(word: u64, hash: u64, lengths: u64, content: &[u8]) -> u64 {
     sum.bytes(content) ^ sum.word(word ^ lengths.rotate_left(32)).wrapping_add(hash)
 }
 
+impl<'a> Stored<'a> {
+    fn payload(&self) -> Payload<'a> {
+        let (key, value) = self.content.split_at(self.key);
+        Payload { hash: word_at(self.head, 8), key, value }
+    }
+
+    /// Says whether its checksum is that of a record to which a word leads.
+    fn is_whole(&self, word: u64) -> bool {
+        let [lengths, hash, sum] = [0, 8, 16].map(|at| word_at(self.head, at));
+        checksum(word, hash, lengths, self.content) == sum
+    }
+}
+
 impl PayloadLog {
-    /// The log of a table; [`PayloadLog::resume`] follows where there are chunks already.
-    pub(super) fn open(pm: &impl Medium, chunk_bytes: u64, max_bytes: u64) -> Result<Self> {
+    /// The log of a table; [`PayloadLog::resume`] follows where there are chunks already. One that `verifies` compares
+    /// the checksum of each record that it reads.
+    pub(super) fn open(
+        pm: &impl Medium,
+        chunk_bytes: u64,
+        max_bytes: u64,
+        verifies: bool,
+    ) -> Result<Self> {
         let chunk_bytes = chunk_bytes.min(MAX_CHUNK_BYTES);
         let chunks = max_bytes.div_ceil(chunk_bytes).min(1 << CHUNK_BITS);
         Ok(Self {
-            region: pm.region("payload.ice", max_bytes)?,
+            region: pm.region_with_holes("payload.ice", max_bytes)?,
             map: pm.region("payloadmap.ice", (chunks * WORD_BYTES).next_multiple_of(4096))?,
             chunk_bytes,
+            verifies,
             reclaimer: Arc::new(Reclaimer::with_batch(1)),
+            chunks: Chunks::default(),
             space: Mutex::default(),
             returned: Arc::default(),
-            collecting: Mutex::new(()),
+            taken: AtomicU32::new(0),
+            collection: Mutex::new(Collection::of_empty()),
         })
     }
 
@@ -178,8 +343,8 @@ impl PayloadLog {
         self.reclaimer.pin()
     }
 
-    pub(super) fn lock_collecting(&self, pm: &impl Medium) -> MutexGuard<'_, ()> {
-        lock(pm, &self.collecting)
+    pub(super) fn lock_collection(&self, pm: &impl Medium) -> MutexGuard<'_, Collection> {
+        lock(pm, &self.collection)
     }
 
     fn word(&self, pm: &impl Medium, chunk: u32) -> Result<&Cell64> {
@@ -193,11 +358,14 @@ impl PayloadLog {
     /// Finds out what the chunks are, after a crash or not.
     pub(super) fn resume(&self, pm: &impl Medium) -> Result<()> {
         let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
+        let chunks = chunks.min(1 << CHUNK_BITS) as u32;
+        self.chunks.extend(chunks);
         let mut space = lock(pm, &self.space);
-        space.chunks = chunks as u32;
-        let mut found = Found::Free;
-        for chunk in 0..chunks as u32 {
+        space.chunks = chunks;
+        let (mut found, mut seed) = (Found::Free, 0);
+        for chunk in 0..chunks {
             let word = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire));
+            seed += word.epoch;
             found = match (word.used, word.continues) {
                 (_, true) => found,
                 (true, false) => Found::Full(chunk),
@@ -205,28 +373,56 @@ impl PayloadLog {
                 (false, false) => Found::Spent,
             };
             match found {
-                Found::Full(first) if first == chunk => space.full.push_back(chunk),
-                Found::Full(first) => *space.runs.entry(first).or_insert(1) += 1,
+                Found::Full(first) => {
+                    let run = if first == chunk {
+                        space.full.insert(chunk);
+                        1
+                    } else {
+                        let run = space.runs.entry(first).or_insert(1);
+                        *run += 1;
+                        *run
+                    };
+                    space.usage.chunks += 1;
+                    self.set_limit(pm, first, u64::from(run) * self.chunk_bytes)?;
+                }
                 Found::Free => {
                     space.free.insert(chunk);
                 }
                 Found::Spent => {}
             }
         }
+        // A session that writes less than a chunk takes a step, too.
+        self.taken.store(1, Relaxed);
+        *self.lock_collection(pm) = Collection::of_unknown(seed);
         Ok(())
     }
 
-    /// Whether chunks should be looked at before so long a record is written.
-    pub(super) fn is_collection_due(&self, pm: &impl Medium, key: usize, value: usize) -> bool {
-        let mut space = lock(pm, &self.space);
-        space.free.extend(unwaiting(&self.returned).drain(..));
-        let bytes = stored_bytes(key, value);
-        let fits = space.current.is_some_and(|(_, at)| at + bytes <= self.chunk_bytes);
-        if fits || !space.free.is_empty() || space.full.len() < 2 {
-            return false;
-        }
-        space.patience = space.patience.saturating_sub(1);
-        space.patience == 0
+    /// A used chunk is written up to a limit.
+    fn set_limit(&self, pm: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
+        let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
+        self.chunks.set(pm, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
+        Ok(())
+    }
+
+    /// Says whether steps of the collection are due: one for each chunk that writes have taken.
+    #[inline]
+    pub(super) fn is_step_due(&self) -> bool {
+        // Relaxed: a count that decides about space only.
+        self.taken.load(Relaxed) > 0
+    }
+
+    /// The collection, and how many steps are due. Waits for another thread's steps only if there are more than so many.
+    pub(super) fn lock_steps(
+        &self,
+        pm: &impl Medium,
+        patience: u32,
+    ) -> Option<(MutexGuard<'_, Collection>, u32)> {
+        // Relaxed, both: as above.
+        let collection = match self.taken.load(Relaxed) > patience {
+            true => self.lock_collection(pm),
+            false => try_lock(&self.collection)?,
+        };
+        Some((collection, self.taken.swap(0, Relaxed)))
     }
 
     /// Writes a record; flushed. It cannot be freed before [`PayloadLog::finish`].
@@ -234,80 +430,110 @@ impl PayloadLog {
         &self,
         pm: &impl Medium,
         hash: u64,
-        key: &[u8],
-        value: &[u8],
+        (key, value): (&[u8], &[u8]),
+        purpose: Purpose,
     ) -> Result<u64> {
         let bytes = stored_bytes(key.len(), value.len());
-        let (chunk, offset) = self.reserve(pm, bytes)?;
-        let write = || {
-            let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
-            let word = PayloadRef { chunk, epoch, offset }.pack();
-            let lengths = key.len() as u64 | (value.len() as u64) << 32;
-            let mut record = Vec::with_capacity(bytes as usize);
-            record.extend_from_slice(&lengths.to_le_bytes());
-            record.extend_from_slice(&hash.to_le_bytes());
-            record.extend_from_slice(&[0; 8]);
-            record.extend_from_slice(key);
-            record.extend_from_slice(value);
-            let sum = checksum(word, hash, lengths, &record[HEAD_BYTES..]);
-            record[16..24].copy_from_slice(&sum.to_le_bytes());
-            let at = u64::from(chunk) * self.chunk_bytes + offset;
-            // SAFETY: the range was handed out to this thread alone, out of a chunk that nobody who is pinned can have
-            // a reference into from its former use (Y3).
-            unsafe { pm.write_bytes(&self.region, at, &record) };
-            pm.flush_range(&self.region, at, record.len() as u64);
-            Ok(word)
-        };
-        write().inspect_err(|_| self.finish(pm, chunk))
+        let place = self.reserve(pm, bytes, purpose)?;
+        let word = place.pack();
+        let lengths = key.len() as u64 | (value.len() as u64) << 32;
+        let mut record = Vec::with_capacity(bytes as usize);
+        record.extend_from_slice(&lengths.to_le_bytes());
+        record.extend_from_slice(&hash.to_le_bytes());
+        record.extend_from_slice(&[0; 8]);
+        record.extend_from_slice(key);
+        record.extend_from_slice(value);
+        let sum = checksum(word, hash, lengths, &record[HEAD_BYTES..]);
+        record[16..24].copy_from_slice(&sum.to_le_bytes());
+        let at = self.offset_of(place);
+        // SAFETY: the range was handed out to this thread alone, out of a chunk that no pinned reader can have a reference
+        // into from its former use (Y3), and it is not below the chunk's limit (Y6).
+        unsafe { pm.write_bytes(&self.region, at, &record) };
+        pm.flush_range(&self.region, at, record.len() as u64);
+        self.complete(pm, place, bytes);
+        Ok(word)
+    }
+
+    fn offset_of(&self, place: PayloadRef) -> u64 {
+        u64::from(place.chunk) * self.chunk_bytes + place.offset
+    }
+
+    /// The record at a place is written: it may be read.
+    fn complete(&self, pm: &impl Medium, PayloadRef { chunk, offset, .. }: PayloadRef, bytes: u64) {
+        let mut space = lock(pm, &self.space);
+        let state = self.chunks.state(pm, chunk);
+        if state.limit != offset {
+            space.beyond.entry(chunk).or_default().push([offset, offset + bytes]);
+            return;
+        }
+        let mut limit = offset + bytes;
+        if let Some(beyond) = space.beyond.get_mut(&chunk) {
+            while let Some(at) = beyond.iter().position(|&[from, _]| from == limit) {
+                limit = beyond.swap_remove(at)[1];
+            }
+            if beyond.is_empty() {
+                space.beyond.remove(&chunk);
+            }
+        }
+        self.chunks.set(pm, chunk, ChunkState { limit, ..state });
     }
 
     /// A slot refers to the record, or never will.
-    pub(super) fn finish(&self, pm: &impl Medium, chunk: u32) {
-        let mut space = lock(pm, &self.space);
-        if let Some(pending) = space.pending.get_mut(&chunk) {
-            *pending -= 1;
-            if *pending == 0 {
-                space.pending.remove(&chunk);
-            }
+    #[inline]
+    pub(super) fn finish(&self, chunk: u32) {
+        if let Some(chunk) = self.chunks.get(chunk) {
+            // Release: pairs with the Acquire in `is_settled`; the slot refers to it.
+            chunk.pending.fetch_sub(1, Release);
         }
     }
 
+    /// Says whether all records of a full chunk have their slots.
+    fn is_settled(&self, chunk: u32) -> bool {
+        // Acquire: pairs with the Release in `finish`.
+        self.chunks.get(chunk).is_some_and(|chunk| chunk.pending.load(Acquire) == 0)
+    }
+
     /// A place for a record, pending.
-    fn reserve(&self, pm: &impl Medium, bytes: u64) -> Result<(u32, u64)> {
+    fn reserve(&self, pm: &impl Medium, bytes: u64, purpose: Purpose) -> Result<PayloadRef> {
         let mut space = lock(pm, &self.space);
-        let place = match space.current {
+        let (chunk, offset) = match space.current {
             Some((chunk, at)) if at + bytes <= self.chunk_bytes => {
                 space.current = Some((chunk, at + bytes));
                 (chunk, at)
             }
             _ if bytes > self.chunk_bytes => {
                 let run = bytes.div_ceil(self.chunk_bytes) as u32;
-                let chunk = self.take(pm, &mut space, run)?;
-                space.full.push_back(chunk);
+                let chunk = self.take(pm, &mut space, run, purpose)?;
+                space.full.insert(chunk);
                 (chunk, 0)
             }
             former => {
-                let chunk = self.take(pm, &mut space, 1)?;
+                let chunk = self.take(pm, &mut space, 1, purpose)?;
                 space.full.extend(former.map(|(chunk, _)| chunk));
                 space.current = Some((chunk, bytes));
                 (chunk, 0)
             }
         };
-        *space.pending.entry(place.0).or_insert(0) += 1;
-        Ok(place)
+        space.usage.bytes += bytes;
+        space.usage.records += 1;
+        if let Some(chunk) = self.chunks.get(chunk) {
+            // Relaxed: under the mutex, and before the chunk is full for others.
+            chunk.pending.fetch_add(1, Relaxed);
+        }
+        Ok(PayloadRef { chunk, epoch: self.chunks.state(pm, chunk).epoch, offset })
     }
 
     /// Takes a run of free chunks, or new ones.
-    fn take(&self, pm: &impl Medium, space: &mut Space, run: u32) -> Result<u32> {
+    fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
         space.free.extend(unwaiting(&self.returned).drain(..));
-        let starts = space.free.iter().copied();
-        let found = starts.into_iter().find(|&start| {
-            (start..start.saturating_add(run)).all(|chunk| space.free.contains(&chunk))
-        });
-        let start = match found {
+        let spare = if purpose == Purpose::Write { SPARE } else { 0 };
+        let start = match space.run_of_free(run, spare) {
             Some(start) => start,
-            None => self.grow(pm, space, run)?,
+            None => self.grow(pm, space, run, spare)?,
         };
+        let at = u64::from(start) * self.chunk_bytes;
+        // It may be a hole.
+        pm.reserve(&self.region, at, u64::from(run) * self.chunk_bytes)?;
         for chunk in start..start + run {
             let cell = self.word(pm, chunk)?;
             let word = ChunkWord::unpack(cell.load(pm, Acquire));
@@ -323,17 +549,30 @@ impl PayloadLog {
         if run > 1 {
             space.runs.insert(start, run);
         }
+        self.set_limit(pm, start, 0)?;
+        space.usage.chunks += u64::from(run);
+        if purpose == Purpose::Write {
+            // Relaxed: as in `is_step_due`.
+            self.taken.fetch_add(run, Relaxed);
+        }
         Ok(start)
     }
 
-    fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32) -> Result<u32> {
+    /// A longer file: the first of a run of new chunks, behind which `spare` others are free.
+    fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32, spare: usize) -> Result<u32> {
         let start = space.chunks;
-        let chunks = u64::from(start) + u64::from(run);
-        pm.grow(&self.region, chunks * self.chunk_bytes)?;
-        pm.grow(&self.map, chunks * WORD_BYTES)?;
-        space.chunks = chunks as u32;
+        let more = run + spare.saturating_sub(space.free.len()) as u32;
+        let chunks = start.saturating_add(more);
+        if chunks > 1 << CHUNK_BITS {
+            let path = pm.path().join(self.region.name());
+            return Err(Error::NoSpace { path, needed_bytes: self.chunk_bytes });
+        }
+        pm.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;
+        pm.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
+        self.chunks.extend(chunks);
+        space.chunks = chunks;
         // In case that the words cannot be stored: others may have them.
-        space.free.extend(start..start + run);
+        space.free.extend(start..chunks);
         Ok(start)
     }
 
@@ -346,7 +585,12 @@ impl PayloadLog {
         pm: &'a impl Medium,
         word: u64,
     ) -> Result<Option<Payload<'a>>> {
-        if self.is_current(pm, word)? { self.read_found(pm, word).map(Some) } else { Ok(None) }
+        let place = PayloadRef::unpack(word);
+        let state = self.chunks.state(pm, place.chunk);
+        if !state.is_of(place) {
+            return Ok(None);
+        }
+        self.stored(pm, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
     /// The record behind a word that [`PayloadLog::is_current`] knew since the caller was pinned: its chunk may have
@@ -354,123 +598,156 @@ impl PayloadLog {
     #[inline]
     pub(super) fn read_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Payload<'a>> {
         let place = PayloadRef::unpack(word);
-        let at = u64::from(place.chunk) * self.chunk_bytes + place.offset;
+        let stored = self.stored(pm, place, self.chunks.state(pm, place.chunk).limit)?;
+        if self.verifies && !stored.is_whole(word) {
+            return Err(self.damaged(pm, place));
+        }
+        Ok(stored.payload())
+    }
+
+    /// Fails when reads are verified and the record behind a current word is damaged: its key may not be what it was.
+    #[inline]
+    pub(super) fn verify(&self, pm: &impl Medium, word: u64) -> Result<()> {
+        if self.verifies { self.read_found(pm, word).map(|_| ()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn damaged(&self, pm: &impl Medium, place: PayloadRef) -> Error {
+        let file = pm.path().join(self.region.name());
+        Error::corrupt(file, self.offset_of(place), "a record whose checksum is wrong")
+    }
+
+    /// The record at a place of a chunk that is written up to a limit.
+    #[inline]
+    fn stored<'a>(
+        &'a self,
+        pm: &'a impl Medium,
+        place: PayloadRef,
+        limit: u64,
+    ) -> Result<Stored<'a>> {
+        let at = self.offset_of(place);
         let corrupt = |detail: &str| Error::corrupt(pm.path().join(self.region.name()), at, detail);
-        // SAFETY: a word with its chunk's epoch was stored after the record had been written (E3), and the chunk is not
-        // written again at that place before this thread, which was pinned when the epochs were equal, has left (Y3).
+        let end = place.offset + HEAD_BYTES as u64;
+        if end > limit && !self.is_written(pm, place, end) {
+            return Err(corrupt("a reference to where nothing is written"));
+        }
+        // SAFETY: the bytes are below the limit of their chunk. They were written before the limit was stored (E10), or
+        // before the table was opened, and the chunk is not written again before this thread, which was pinned when the
+        // epochs were equal, has left (Y3, Y6).
         let head = unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) };
         let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
         let [key, value] = lengths(head);
-        let content = key.checked_add(value).and_then(|bytes| {
-            // SAFETY: as above.
-            unsafe { pm.read_bytes(&self.region, at + HEAD_BYTES as u64, bytes) }
-        });
+        let end = end + key as u64 + value as u64;
+        if end > limit && !self.is_written(pm, place, end) {
+            return Err(corrupt("a record that is longer than what is written"));
+        }
+        // SAFETY: as above.
+        let content = unsafe { pm.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) };
         let content = content.ok_or_else(|| corrupt("the file ends inside the record"))?;
-        let (key, value) = content.split_at(key);
-        Ok(Payload { hash: word_at(head, 8), key, value })
+        Ok(Stored { head, content, key })
+    }
+
+    /// Says whether the bytes of a chunk from a place to an end are written. They may be above its limit, while other
+    /// threads write before them.
+    #[cold]
+    fn is_written(&self, pm: &impl Medium, place: PayloadRef, end: u64) -> bool {
+        let space = lock(pm, &self.space);
+        let beyond = space.beyond.get(&place.chunk).into_iter().flatten();
+        end <= self.chunks.state(pm, place.chunk).limit
+            || beyond.into_iter().any(|&[from, to]| from <= place.offset && end <= to)
     }
 
     /// Whether the chunk that a word leads into has not been freed since.
     #[inline]
-    pub(super) fn is_current(&self, pm: &impl Medium, word: u64) -> Result<bool> {
+    pub(super) fn is_current(&self, pm: &impl Medium, word: u64) -> bool {
         let place = PayloadRef::unpack(word);
-        let offset = u64::from(place.chunk) * WORD_BYTES;
-        let Some(cell) = self.map.at::<Cell64>(offset) else { return Ok(false) };
-        // A peek: chunks with records that count are durably used, and a freed one has none.
-        let chunk = ChunkWord::unpack(pm.peek(|| cell.load(pm, Acquire)));
-        Ok(chunk.used && chunk.epoch == place.epoch)
+        self.chunks.state(pm, place.chunk).is_of(place)
     }
 
     /// What is wrong with a record, if anything.
-    pub(super) fn fault(&self, pm: &impl Medium, word: u64) -> Result<Option<&'static str>> {
-        let payload = match self.read(pm, word) {
-            Ok(Some(payload)) => payload,
-            Ok(None) => return Ok(Some("its payload is gone")),
-            Err(Error::Corrupt { .. }) => return Ok(Some("its payload leaves the file")),
-            Err(error) => return Err(error),
-        };
+    pub(super) fn fault(&self, pm: &impl Medium, word: u64) -> Option<&'static str> {
         let place = PayloadRef::unpack(word);
-        let at = u64::from(place.chunk) * self.chunk_bytes + place.offset;
-        Ok((!self.is_record(pm, at, word, &payload)).then_some("its payload's checksum is wrong"))
+        let state = self.chunks.state(pm, place.chunk);
+        if !state.is_of(place) {
+            return Some("its payload is gone");
+        }
+        match self.stored(pm, place, state.limit) {
+            Ok(stored) if stored.is_whole(word) => None,
+            Ok(_) => Some("its payload's checksum is wrong"),
+            Err(_) => Some("its payload leaves what is written"),
+        }
     }
 
-    fn is_record(&self, pm: &impl Medium, at: u64, word: u64, payload: &Payload<'_>) -> bool {
-        // SAFETY: as in `read`, which has been here.
-        let Some(head) = (unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) }) else {
-            return false;
-        };
-        let content = [payload.key, payload.value].concat();
-        checksum(word, payload.hash, word_at(head, 0), &content) == word_at(head, 16)
+    /// How much is taken.
+    pub(super) fn usage(&self, pm: &impl Medium) -> Usage {
+        lock(pm, &self.space).usage
     }
 
-    /// How many chunks or runs are full.
-    pub(super) fn full_chunks(&self, pm: &impl Medium) -> usize {
-        lock(pm, &self.space).full.len()
+    /// Bytes of a chunk.
+    pub(super) fn chunk_size(&self) -> u64 {
+        self.chunk_bytes
     }
 
-    /// The oldest full chunk whose records all have their slots. It is the caller's until [`PayloadLog::keep`] or
-    /// [`PayloadLog::release`].
-    pub(super) fn oldest(&self, pm: &impl Medium) -> Option<u32> {
-        let mut space = lock(pm, &self.space);
-        let at = space.full.iter().position(|chunk| !space.pending.contains_key(chunk))?;
-        space.full.remove(at)
+    /// The full chunks whose records all have their slots, and of how many chunks each is the first.
+    pub(super) fn full(&self, pm: &impl Medium) -> Vec<(u32, u32)> {
+        let space = lock(pm, &self.space);
+        let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
+        settled.map(|chunk| (chunk, space.run(chunk))).collect()
+    }
+
+    /// The next full chunk from a number on, or from the first on, whose records all have their slots.
+    pub(super) fn full_from(&self, pm: &impl Medium, number: u32) -> Option<u32> {
+        let space = lock(pm, &self.space);
+        let around = space.full.range(number..).chain(space.full.range(..number));
+        around.copied().find(|&chunk| self.is_settled(chunk))
     }
 
     /// Bytes of a chunk, or of the run that begins with it.
-    pub(super) fn chunk_bytes(&self, pm: &impl Medium, chunk: u32) -> u64 {
-        let run = lock(pm, &self.space).runs.get(&chunk).copied().unwrap_or(1);
-        u64::from(run) * self.chunk_bytes
-    }
-
-    /// The chunk is needed as it is: the next look comes later.
-    pub(super) fn keep(&self, pm: &impl Medium, chunk: u32) {
-        let mut space = lock(pm, &self.space);
-        space.full.push_back(chunk);
-        space.patience = space.next_patience.max(1);
-        space.next_patience = (space.patience * 2).min(MAX_PATIENCE);
+    pub(super) fn run_bytes(&self, pm: &impl Medium, chunk: u32) -> u64 {
+        u64::from(lock(pm, &self.space).run(chunk)) * self.chunk_bytes
     }
 
     /// The whole records of a full chunk: word, and bytes that they take. Holes of former crashes are skipped.
-    pub(super) fn records_in(&self, pm: &impl Medium, chunk: u32) -> Result<Vec<(u64, u64)>> {
-        let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
+    pub(super) fn records_in(&self, pm: &impl Medium, chunk: u32) -> Vec<(u64, u64)> {
+        let ChunkState { epoch, limit, .. } = self.chunks.state(pm, chunk);
         let (mut offset, mut records) = (0, Vec::new());
-        let room = self.chunk_bytes(pm, chunk);
-        while offset + HEAD_BYTES as u64 <= self.chunk_bytes {
-            let word = PayloadRef { chunk, epoch, offset }.pack();
-            let at = u64::from(chunk) * self.chunk_bytes + offset;
-            let bytes = self.whole_record(pm, at, word, room - offset)?;
+        while offset + HEAD_BYTES as u64 <= limit.min(self.chunk_bytes) {
+            let place = PayloadRef { chunk, epoch, offset };
+            // Bytes that are no record may say any length.
+            let stored = self.stored(pm, place, limit).ok();
+            let whole = stored.filter(|stored| stored.is_whole(place.pack()));
+            let bytes = whole.map(|stored| stored.payload().stored_bytes());
             if let Some(bytes) = bytes {
-                records.push((word, bytes));
+                records.push((place.pack(), bytes));
             }
             offset += bytes.unwrap_or(UNIT_BYTES);
         }
-        Ok(records)
+        records
     }
 
-    fn whole_record(&self, pm: &impl Medium, at: u64, word: u64, room: u64) -> Result<Option<u64>> {
-        // SAFETY: the chunk is full and the caller's: nobody writes to it.
-        let Some(head) = (unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) }) else {
-            return Ok(None);
-        };
-        let [key, value] = lengths(head);
-        let bytes = stored_bytes(key, value);
-        if bytes > room {
-            return Ok(None);
-        }
-        let payload = self.read(pm, word)?;
-        Ok(payload.filter(|payload| self.is_record(pm, at, word, payload)).map(|_| bytes))
+    /// Says whether there is anything between whole records of a chunk.
+    pub(super) fn has_gaps(records: &[(u64, u64)]) -> bool {
+        let mut end = 0;
+        records.iter().any(|&(word, bytes)| {
+            let begin = PayloadRef::unpack(word).offset;
+            begin != std::mem::replace(&mut end, begin + bytes)
+        })
     }
 
-    /// Frees a chunk that nothing needed refers to, durably, or the run that begins with it. It is used again when
-    /// everybody has left.
+    /// Frees a chunk that nothing needed refers to, durably, or the run that begins with it. It is used again when all
+    /// readers have left.
     pub(super) fn release(&self, pm: &impl Medium, guard: &Guard<'_>, chunk: u32) -> Result<()> {
         let cell = self.word(pm, chunk)?;
         let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
         // Durable when the chunk is taken (Y1); those that continue it stay as they are (Y5).
         cell.store(pm, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
         let mut space = lock(pm, &self.space);
-        space.next_patience = 0;
+        // The limit stays for those that have found it (Y3).
+        let state = self.chunks.state(pm, chunk);
+        self.chunks.set(pm, chunk, ChunkState { epoch, used: false, ..state });
+        space.full.remove(&chunk);
         let run = space.runs.remove(&chunk).unwrap_or(1);
+        space.usage.chunks -= u64::from(run);
         // A run whose first chunk is never taken again is not, either.
         if epoch < LAST_EPOCH {
             let returned = Arc::clone(&self.returned);
@@ -480,20 +757,74 @@ impl PayloadLog {
         Ok(())
     }
 
-    /// Frees all chunks: the table is empty. Nobody writes.
+    /// Frees all chunks: the table is empty. Nothing is written meanwhile.
     pub(super) fn release_all(&self, pm: &impl Medium) -> Result<()> {
         let guard = self.pin();
+        guard.flush();
+        *self.lock_collection(pm) = Collection::of_empty();
         loop {
             let chunk = {
                 let mut space = lock(pm, &self.space);
                 let current = space.current.take().map(|(chunk, _)| chunk);
-                current.or_else(|| space.full.pop_front())
+                current.or_else(|| space.full.first().copied())
             };
             match chunk {
                 Some(chunk) => self.release(pm, &guard, chunk)?,
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Gives the space of free chunks back to the file system. The caller is not pinned.
+    pub(super) fn give_back(&self, pm: &impl Medium) -> Result<()> {
+        let mut space = lock(pm, &self.space);
+        space.free.extend(unwaiting(&self.returned).drain(..));
+        for &chunk in &space.free {
+            pm.flush_object(self.word(pm, chunk)?);
+        }
+        // Y1: a crash that showed a chunk used would miss its records.
+        pm.try_fence()?;
+        let mut free = space.free.iter().copied().peekable();
+        while let Some(first) = free.next() {
+            let mut end = first + 1;
+            while free.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            let [from, to] = [first, end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
+            // A file system that cannot punch keeps the pages; the chunks are as free as before.
+            let _ = pm.punch(&self.region, from, to - from);
+        }
+        Ok(())
+    }
+
+    /// Says whether chunks that were freed wait for readers to leave.
+    pub(super) fn waits_for_readers(&self, pm: &impl Medium) -> bool {
+        let mut space = lock(pm, &self.space);
+        space.free.extend(unwaiting(&self.returned).drain(..));
+        space.usage.chunks + (space.free.len() as u64) < u64::from(space.chunks)
+    }
+}
+
+impl Space {
+    /// Of how many chunks one is the first.
+    fn run(&self, chunk: u32) -> u32 {
+        self.runs.get(&chunk).copied().unwrap_or(1)
+    }
+
+    /// The first of so many free chunks in a row, if others are free besides.
+    fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
+        if self.free.len() < run as usize + spare {
+            return None;
+        }
+        let (mut start, mut len) = (0, 0);
+        for &chunk in &self.free {
+            (start, len) =
+                if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
+            if len == run {
+                return Some(start);
+            }
+        }
+        None
     }
 }
 
@@ -510,6 +841,7 @@ fn lengths(head: &[u8]) -> [usize; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pm::{Mapped, MappedOptions};
 
     #[test]
     fn references_and_chunk_words_survive_packing() {
@@ -522,6 +854,70 @@ mod tests {
         for (used, continues) in [(false, false), (true, false), (true, true)] {
             let word = ChunkWord { epoch: LAST_EPOCH, used, continues };
             assert_eq!(ChunkWord::unpack(word.pack()), word);
+        }
+        for used in [false, true] {
+            let limit = u64::from(u32::MAX) * UNIT_BYTES;
+            let state = ChunkState { epoch: LAST_EPOCH, used, limit };
+            assert_eq!(ChunkState::unpack(state.pack()), state);
+        }
+    }
+
+    fn log(pm: &Mapped, verifies: bool) -> PayloadLog {
+        PayloadLog::open(pm, 1 << 12, 1 << 20, verifies).expect("space")
+    }
+
+    fn memory() -> Mapped {
+        Mapped::anonymous(MappedOptions::default()).expect("memory")
+    }
+
+    #[test]
+    fn only_what_is_written_can_be_read() {
+        let pm = memory();
+        let log = log(&pm, false);
+        let _pin = log.pin();
+        let unwritten = log.reserve(&pm, 40, Purpose::Write).expect("space");
+        let word = log.write(&pm, 7, (b"key", b"value"), Purpose::Write).expect("space");
+        let read = |word| log.read(&pm, word).map(|it| it.map(|it| (it.hash, it.key, it.value)));
+        assert_eq!(read(word).expect("written"), Some((7, &b"key"[..], &b"value"[..])));
+        assert!(matches!(read(unwritten.pack()), Err(Error::Corrupt { .. })));
+        log.complete(&pm, unwritten, 40);
+        let end = PayloadRef::unpack(word).offset + stored_bytes(3, 5);
+        assert_eq!(log.chunks.state(&pm, unwritten.chunk).limit, end);
+        let behind = PayloadRef { offset: end, ..unwritten };
+        assert!(matches!(read(behind.pack()), Err(Error::Corrupt { .. })));
+        let former = PayloadRef { epoch: 1, ..unwritten };
+        assert_eq!(read(former.pack()).expect("another epoch"), None);
+        let elsewhere = PayloadRef { chunk: (1 << CHUNK_BITS) - 1, ..unwritten };
+        assert_eq!(read(elsewhere.pack()).expect("no chunk"), None);
+    }
+
+    #[test]
+    fn a_changed_length_stays_within_what_is_written() {
+        let pm = memory();
+        let log = log(&pm, false);
+        let _pin = log.pin();
+        let word = log.write(&pm, 7, (b"key", b"value"), Purpose::Write).expect("space");
+        let at = log.offset_of(PayloadRef::unpack(word));
+        for len in [6_u32, 4_000, 1 << 20, u32::MAX] {
+            // SAFETY: nothing else reads or writes it.
+            unsafe { pm.write_bytes(&log.region, at + 4, &len.to_le_bytes()) };
+            assert!(matches!(log.read(&pm, word), Err(Error::Corrupt { .. })), "{len}");
+        }
+    }
+
+    #[test]
+    fn verified_reads_notice_a_changed_byte() {
+        for verifies in [false, true] {
+            let pm = memory();
+            let log = log(&pm, verifies);
+            let _pin = log.pin();
+            let word = log.write(&pm, 7, (b"key", b"value"), Purpose::Write).expect("space");
+            log.verify(&pm, word).expect("as written");
+            let at = log.offset_of(PayloadRef::unpack(word)) + HEAD_BYTES as u64;
+            // SAFETY: nothing else reads or writes it.
+            unsafe { pm.write_bytes(&log.region, at + 4, b"X") };
+            assert_eq!(log.read_found(&pm, word).is_err(), verifies);
+            assert_eq!(log.verify(&pm, word).is_err(), verifies);
         }
     }
 }

@@ -23,6 +23,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.adopt_levels()?;
         let mut resolved = self.redo_journals()?;
         resolved += self.recover_allocators()?;
+        self.fill_used_blocks()?;
         self.adopt_epochs()?;
         if let Some(payloads) = &self.payloads {
             payloads.resume(&self.pm)?;
@@ -39,6 +40,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.begin_epochs();
                 self.wipe()?;
                 self.set_phase(Phase::Stable { set })?;
+                resolved += 1;
+            }
+            Phase::Packing { set } => {
+                self.replay()?;
+                self.begin_epochs();
+                self.pack_all(set)?;
                 resolved += 1;
             }
         }
@@ -58,7 +65,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // What has arrived was whole; its payload may have been freed since.
         Ok(self.has_arrived(self.hash_of(record), epoch)?
-            || payloads.fault(&self.pm, record.reference())?.is_none())
+            || payloads.fault(&self.pm, record.reference()).is_none())
     }
 
     /// Says whether payloads become durable together with log records from here on. Durable by the caller's next fence:
@@ -238,7 +245,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         fenced
     }
 
-    fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
+    /// Takes all that an entry refers to from it; flushed.
+    pub(super) fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
         let entry = self.entry(id)?.entry;
         for cell in entry.runs.iter().chain([&entry.next]) {
             if cell.load(&self.pm, Relaxed) != 0 {

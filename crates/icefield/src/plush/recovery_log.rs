@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::core::{lock, try_lock};
 use super::epoch::LogEpoch;
 use super::layout::{ChunkHead, MAX_LOG_CHUNKS, MAX_LOG_RECORDS, Shape};
-use super::log_record::{FLAG, decode, encode};
+use super::log_record::{FLAG, dead_bit, decode, encode};
 use super::words::{Measure, RecordOf};
 use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, Region};
@@ -512,6 +512,34 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             for slot in self.slots(pm, log, chunk)? {
                 if let Some((record, epoch)) = self.read(pm, slot, flag) {
                     visit(chunk, record, epoch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes removals of those records of a log that `is_meant` says: of a root entry whose lock the caller has, and of
+    /// epochs that it has not let go of, so that their chunks stay. Flushed.
+    pub(super) fn mark_dead(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+        is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
+    ) -> Result<()> {
+        let last_word = self.log_words() - 1;
+        for chunk in 0..self.shape.log_chunks as usize {
+            let turn = self.head(pm, log, chunk)?.turn.load(pm, Acquire);
+            if turn == 0 || turn > LAST_TURN {
+                continue;
+            }
+            let flag = flag_of(turn, self.chunks());
+            for slot in self.slots(pm, log, chunk)? {
+                let read = pm.peek(|| self.read(pm, slot, flag));
+                if read.is_some_and(|(record, epoch)| !record.dead && is_meant(&record, epoch)) {
+                    let word = slot[last_word].load(pm, Relaxed);
+                    // Relaxed: one word, with its flag as before.
+                    slot[last_word].store(pm, word | dead_bit(self.measure), Relaxed);
+                    pm.flush_object(&slot[last_word]);
                 }
             }
         }

@@ -380,6 +380,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         });
     }
 
+    /// Makes a removal of a record. Under the lock, readers being kept away.
+    pub(super) fn mark_dead(&self, entry: usize, at: usize) {
+        set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, 1);
+    }
+
     /// Puts the records of an entry in the order of the entries below to which they belong; the newest of each stay the
     /// last. Under the lock, readers being kept away.
     pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<K, V>) -> usize) {

@@ -25,6 +25,13 @@ type Range<R> = (Vec<R>, Option<u64>);
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// The records of the range that a hash is in, but those before the hash.
     pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
+        let (mut records, after) = self.newest_at(hash)?;
+        records.retain(|record| !record.dead);
+        Ok((records, after))
+    }
+
+    /// The same, with those that say that their keys were removed.
+    pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
         let entry = self.root_entry(hash);
         loop {
             let version = self.root.read_begin(&self.pm, entry);
@@ -107,15 +114,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         all.retain(|moving| moving.hash >= from && self.shape.index(levels, moving.hash) == index);
         let (newest, _) = self.newest_of(all.into_iter())?;
-        let records = newest.into_iter().map(|moving| moving.record);
-        Ok((records.filter(|record| !record.dead).collect(), self.range_after(levels, from)))
+        let records = newest.into_iter().map(|moving| moving.record).collect();
+        Ok((records, self.range_after(levels, from)))
     }
 
     /// How many keys there are.
     pub(super) fn count(&self) -> Result<u64> {
-        let _pin = self.pin();
         let (mut count, mut next) = (0, Some(0));
         while let Some(hash) = next {
+            // Payload chunks that were freed wait for one range at most.
+            let _pin = self.pin();
             let (records, after) = self.range_at(hash)?;
             count += records.len() as u64;
             next = after;

@@ -4,19 +4,21 @@ use super::Plush;
 use super::ahead::Pace;
 use super::core::Core;
 use super::words::RecordOf;
-use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
 use crate::table::{Arg, Owned};
+use crate::{Error, Result};
 
 /// Root entries that a thread takes at a time.
 const ENTRIES_AT_A_TIME: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Writes one record to the root only.
-    fn write_unlogged(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
+    /// Writes one record to the root only. The caller is not pinned.
+    fn put_unlogged(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
+        self.make_payload_room()?;
+        let _pin = self.pin();
         self.fits(probe, value)?;
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
@@ -87,9 +89,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.pm.writable()?;
         let _pass = core.gate.enter();
         let (probe, value) = (core.probe(key), V::raw(value));
-        core.make_payload_room(&probe, &value)?;
-        let _pin = core.pin();
-        core.write_unlogged(&probe, &value)
+        match core.put_unlogged(&probe, &value) {
+            Err(Error::NoSpace { .. }) if core.make_room_in_need(probe.hash)? => {
+                core.put_unlogged(&probe, &value)
+            }
+            other => other,
+        }
     }
 
     /// Makes everything durable that was put without a log before, on so many threads. Root entries without such

@@ -15,11 +15,12 @@ use super::op::{Attempt, Mode, ModeOf, Wrote, WroteOf};
 use super::recovery_log::{Place, Places, Span};
 use super::root::Held;
 use super::words::RecordOf;
-use crate::Result;
 use crate::base::gate::Pass;
+use crate::base::reclaim::Guard;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
+use crate::{Error, Result};
 
 /// Records that share a fence.
 const WINDOW: usize = 32;
@@ -108,6 +109,9 @@ pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     spans: Vec<Span>,
     /// Inside the gate while anything is held; after `held`, so that the locks go first.
     pass: Option<Pass<'t>>,
+    /// Pinned from its first operation until its answers are given: what that may need stays. Not for longer, as chunks
+    /// that were freed return between windows.
+    pin: Option<Guard<'t>>,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M> {
@@ -126,7 +130,19 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
         let (answers, left, spans) = (Vec::new(), VecDeque::new(), Vec::new());
-        Self { core, room, staged: 0, answers, writes, shares, left, held, spans, pass: None }
+        Self {
+            core,
+            room,
+            staged: 0,
+            answers,
+            writes,
+            shares,
+            left,
+            held,
+            spans,
+            pass: None,
+            pin: None,
+        }
     }
 
     /// Runs one write: in the open window or in a new one. `answer` gets what it and earlier ones have found, if they
@@ -139,28 +155,59 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         mode: ModeOf<V>,
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<bool> {
-        self.core.pm.writable()?;
-        self.core.fits(probe, value)?;
+        let core = self.core;
+        core.pm.writable()?;
+        core.fits(probe, value)?;
         if self.staged == self.room {
             self.commit(answer)?;
         }
+        let mut tried = false;
         loop {
-            if self.held.is_empty() {
-                let core = self.core;
-                self.pass.get_or_insert_with(|| core.gate.enter());
-                core.make_payload_room(probe, value)?;
-                self.hold_first(core.root_entry(probe.hash))?;
-            }
-            match self.stage(index, probe, value, mode) {
+            let step = match self.begin(probe) {
+                Ok(()) => self.stage(index, probe, value, mode),
+                Err(error) => Err(error),
+            };
+            match step {
                 Ok(Step::Staged(done)) => return Ok(done),
                 Ok(Step::Later) => self.commit(answer)?,
                 Err(error) => {
                     // What came before the failure is made durable and told.
                     self.commit(answer)?;
-                    return Err(error);
+                    let no_space = matches!(error, Error::NoSpace { .. });
+                    if no_space && mode.removes() {
+                        let _pass = core.gate.enter();
+                        let _pin = core.pin();
+                        let wrote = core.remove_in_place(probe, mode)?;
+                        if mode.looks() {
+                            answer(index, wrote)?;
+                        }
+                        return Ok(wrote.done);
+                    }
+                    let made = || {
+                        let _pass = core.gate.enter();
+                        core.make_room_in_need(probe.hash)
+                    };
+                    if !no_space || tried || !made()? {
+                        return Err(error);
+                    }
+                    tried = true;
                 }
             }
         }
+    }
+
+    /// Enters the gate, pins, and locks a first root entry, if that has not been done.
+    fn begin(&mut self, probe: &Probe<'_>) -> Result<()> {
+        let core = self.core;
+        if !self.held.is_empty() {
+            return Ok(());
+        }
+        self.pass.get_or_insert_with(|| core.gate.enter());
+        if self.pin.is_none() {
+            core.make_payload_room()?;
+            self.pin = core.pin();
+        }
+        self.hold_first(core.root_entry(probe.hash))
     }
 
     /// Whether a record with the key's words is staged.
@@ -332,9 +379,21 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<()> {
         let mut committed = self.commit_placed();
-        while committed.is_ok() && !self.left.is_empty() {
+        let mut tried = false;
+        while committed.is_ok()
+            && let Some(hash) = self.left.front().map(|write| write.hash)
+        {
             let taken = self.take_left();
             committed = taken.and(self.commit_placed());
+            if matches!(committed, Err(Error::NoSpace { .. })) && !tried {
+                // Inside the gate, as before, and nothing is held.
+                tried = true;
+                match self.core.make_room_in_need(hash) {
+                    Ok(true) => committed = Ok(()),
+                    Ok(false) => {}
+                    Err(error) => committed = Err(error),
+                }
+            }
         }
         if committed.is_err() {
             self.left.drain(..).for_each(|write| self.core.finish_payload(write.record.value));
@@ -343,10 +402,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         self.pass = None;
         self.staged = 0;
         let mut answers = std::mem::take(&mut self.answers);
+        if committed.is_err() {
+            self.pin = None;
+        }
         committed?;
-        answers.drain(..).try_for_each(|Answer { index, wrote }| answer(index, wrote))?;
+        let answered =
+            answers.drain(..).try_for_each(|Answer { index, wrote }| answer(index, wrote));
         self.answers = answers;
-        Ok(())
+        self.pin = None;
+        answered
     }
 
     /// Makes what has a place in a log durable and visible, and lets go of the locks.

@@ -392,14 +392,32 @@ impl Allocator {
     /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
     /// it switches durably. [`Allocator::switch`] follows.
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
+        self.prepare(pm, words, 0, keep.map_or(0, |block| u64::from(block) + 1));
+    }
+
+    /// Prepares the other set so that the first blocks, so many, have owners in it, and all others are free; as
+    /// [`Allocator::prepare_switch`].
+    pub fn prepare_packed(&self, pm: &impl Medium, words: &Words, used: u64) {
+        self.prepare(pm, words, used, 0);
+    }
+
+    fn prepare(&self, pm: &impl Medium, words: &Words, bump: u64, skip: u64) {
         let mut state = self.lock();
-        // A3: no block has an owner in it.
+        // A3: no block has an owner in it that an intent names.
         state.flush_intents(pm, words);
         let set = &words.sets[1 - state.set];
-        set.bump.store(pm, 0, Release);
-        set.skip.store(pm, keep.map_or(0, |block| u64::from(block) + 1), Release);
+        set.bump.store(pm, bump, Release);
+        set.skip.store(pm, skip, Release);
         set.free.store(pm, 0, Release);
         pm.flush_object(set);
+    }
+
+    /// Makes the ends of all intents durable: none of them comes back after a crash, whatever becomes of the blocks. No
+    /// block is on its way.
+    pub fn settle(&self, pm: &impl Medium, words: &Words) {
+        let mut state = self.lock();
+        state.flush_intents(pm, words);
+        pm.fence();
     }
 
     /// Goes by the other set from now on.

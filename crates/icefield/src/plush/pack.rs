@@ -1,0 +1,273 @@
+//! Packing: the runs of buckets and the chained entries that are in use move to the lowest blocks of their files, so that
+//! the space of all others goes back to the file system. Nothing else is written meanwhile; reads go on.
+//!
+//! Free blocks hold the links of the allocators' lists, which a move writes over. So the phase word says before the first
+//! move that the lists mean nothing: opening then packs again, from what the entries refer to. Each block is copied,
+//! durably, before its entry leads to the copy. At the end the other set of the allocators' words, in which all blocks
+//! that are in use lie below the bump and no others, counts from the phase word's next store on.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::core::{Core, EntryRef};
+use super::layout::{CLASSES, ENTRY_BYTES, Entry, EntryId, Phase, RUNS, class_of};
+use crate::Result;
+use crate::key::{Key, Value};
+use crate::pm::alloc::Allocator;
+use crate::pm::superblock::ROOT_OFFSET;
+use crate::pm::{Cell64, Medium, Region};
+
+/// The fate of the last level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    Stays,
+    /// All its records are above it, too.
+    Goes,
+}
+
+/// The blocks of one file that are in use.
+struct Used {
+    /// By their numbers.
+    blocks: Vec<bool>,
+    count: u64,
+}
+
+impl Used {
+    fn new(region: &Region, bytes: u64) -> Self {
+        Self { blocks: vec![false; (region.len() / bytes) as usize], count: 0 }
+    }
+
+    /// Says whether the block lies in the file and nothing else has it.
+    fn add(&mut self, block: u32) -> bool {
+        self.count += 1;
+        let place = self.blocks.get_mut(block as usize);
+        place.is_some_and(|used| !std::mem::replace(used, true))
+    }
+
+    /// The free blocks below those that shall be in use.
+    fn holes(&self) -> VecDeque<u32> {
+        let below = self.blocks.iter().take(self.count as usize);
+        below.enumerate().filter(|(_, used)| !**used).map(|(block, _)| block as u32).collect()
+    }
+}
+
+/// All blocks that are in use: runs by their classes, then chained entries.
+struct AllUsed {
+    runs: [Used; CLASSES],
+    chains: Used,
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
+    /// Packs all blocks, after it has taken the last level away if that goes. Nothing is written meanwhile.
+    pub(super) fn pack(&self, last: Last) -> Result<()> {
+        let words = self.root_words()?;
+        let phase = Phase::unpack(words.phase.load(&self.pm, Acquire));
+        let Some(phase) = phase else {
+            let detail = "the phase word is that of no table";
+            return Err(self.corrupt(&self.table, ROOT_OFFSET, detail));
+        };
+        // Before anything changes: a table with damaged references stays as it is.
+        self.used_blocks()?;
+        for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
+            allocator.settle(&self.pm, words);
+        }
+        self.chain_allocator.settle(&self.pm, &words.chains);
+        self.pm.writable()?;
+        // P17: the free lists mean nothing.
+        self.set_phase(Phase::Packing { set: phase.set() })?;
+        self.pm.writable()?;
+        if last == Last::Goes {
+            self.take_last_level()?;
+        }
+        self.pack_all(phase.set())
+    }
+
+    /// Gives the space behind the blocks that have been handed out back to the file system. Nothing is written meanwhile.
+    pub(super) fn give_back_unused(&self) -> Result<()> {
+        // A file system that cannot punch keeps the pages.
+        let behind = |region: &Region, bytes: u64| {
+            let _ = self.pm.punch(region, bytes, region.len().saturating_sub(bytes));
+        };
+        let words = self.root_words()?;
+        for class in 0..CLASSES {
+            let used = self.run_allocators[class].used(&self.pm, &words.runs[class]);
+            behind(&self.runs[class], used * self.run_blocks(class).bytes);
+        }
+        behind(&self.chains, self.chain_allocator.used(&self.pm, &words.chains) * ENTRY_BYTES);
+        behind(&self.levels, self.shape.entries_above(self.level_count() + 1) * ENTRY_BYTES);
+        Ok(())
+    }
+
+    /// Packs all blocks while the phase word says so, whatever of it has been done, by the allocators' words of `set`
+    /// until now.
+    pub(super) fn pack_all(&self, set: usize) -> Result<()> {
+        let used = self.used_blocks()?;
+        let mut holes = used.runs.each_ref().map(Used::holes);
+        let mut chain_holes = used.chains.holes();
+        for root_entry in 0..self.root.entries() {
+            let held = self.root.lock(&self.pm, root_entry);
+            let mut moves = Vec::new();
+            self.each_entry_below(root_entry, |entry| {
+                for run in 0..RUNS {
+                    let class = class_of(run);
+                    let block = entry.entry.runs[run].load(&self.pm, Acquire);
+                    if u64::from(block) > used.runs[class].count
+                        && let Some(hole) = holes[class].pop_front()
+                    {
+                        self.copy_run(class, block - 1, hole)?;
+                        moves.push((entry, run, hole));
+                    }
+                }
+                Ok(())
+            })?;
+            if !moves.is_empty() {
+                // P18: the copies, before anything leads to them.
+                self.pm.try_fence()?;
+                held.begin_change();
+                for (entry, run, hole) in moves {
+                    let cell = &entry.entry.runs[run];
+                    cell.store(&self.pm, hole + 1, Release);
+                    self.pm.flush_object(cell);
+                }
+                // P19: the blocks that were left are free.
+                let fenced = self.pm.try_fence();
+                held.end_change();
+                fenced?;
+            }
+            if !chain_holes.is_empty() {
+                held.begin_change();
+                let moved = self.pack_chains(root_entry, used.chains.count, &mut chain_holes);
+                held.end_change();
+                moved?;
+            }
+        }
+        let words = self.root_words()?;
+        for class in 0..CLASSES {
+            let count = used.runs[class].count;
+            self.run_allocators[class].prepare_packed(&self.pm, &words.runs[class], count);
+        }
+        self.chain_allocator.prepare_packed(&self.pm, &words.chains, used.chains.count);
+        // The other set of the allocators' words, before the phase word says that it counts.
+        self.pm.try_fence()?;
+        // P20: the packed blocks count.
+        self.set_phase(Phase::Stable { set: 1 - set })?;
+        self.run_allocators.iter().for_each(Allocator::switch);
+        self.chain_allocator.switch();
+        Ok(())
+    }
+
+    /// Shows all entries below a root entry, each before those that continue it.
+    fn each_entry_below<'a>(
+        &'a self,
+        root_entry: usize,
+        mut show: impl FnMut(EntryRef<'a>) -> Result<()>,
+    ) -> Result<()> {
+        for level in 1..=self.level_count() {
+            for index in self.entries_below(root_entry, level) {
+                let chain = self.chain_of(self.level_entry(level, index)?)?;
+                chain.into_iter().try_for_each(&mut show)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn used_blocks(&self) -> Result<AllUsed> {
+        let runs =
+            std::array::from_fn(|class| Used::new(&self.runs[class], self.run_blocks(class).bytes));
+        let mut used = AllUsed { runs, chains: Used::new(&self.chains, ENTRY_BYTES) };
+        for root_entry in 0..self.root.entries() {
+            self.each_entry_below(root_entry, |entry| {
+                let twice =
+                    || format!("{:?} has a block that is not there, or not its own", entry.id);
+                for (run, cell) in entry.entry.runs.iter().enumerate() {
+                    let block = cell.load(&self.pm, Acquire).checked_sub(1);
+                    if block.is_some_and(|block| !used.runs[class_of(run)].add(block)) {
+                        return Err(self.corrupt(&self.runs[class_of(run)], 0, twice()));
+                    }
+                }
+                if let EntryId::Chained(block) = entry.id
+                    && !used.chains.add(block)
+                {
+                    return Err(self.corrupt(&self.chains, 0, twice()));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(used)
+    }
+
+    /// Copies a run; flushed.
+    fn copy_run(&self, class: usize, from: u32, to: u32) -> Result<()> {
+        let bytes = self.run_blocks(class).bytes;
+        let words = |block: u32| {
+            let words = (bytes / size_of::<Cell64>() as u64) as usize;
+            let region = &self.runs[class];
+            let words = region.slice_at::<Cell64>(u64::from(block) * bytes, words);
+            words.ok_or_else(|| self.corrupt(region, 0, "the file ends before the run"))
+        };
+        let (from, to) = (words(from)?, words(to)?);
+        for (from, to) in from.iter().zip(to) {
+            // Release (E3): as when they were written.
+            to.store(&self.pm, from.load(&self.pm, Acquire), Release);
+        }
+        self.pm.flush(to.as_ptr().cast(), size_of_val(to));
+        Ok(())
+    }
+
+    /// Moves the chained entries below a root entry that lie behind so many blocks. Readers are kept away.
+    fn pack_chains(&self, root_entry: usize, count: u64, holes: &mut VecDeque<u32>) -> Result<()> {
+        let mut firsts = Vec::new();
+        self.each_entry_below(root_entry, |entry| {
+            firsts.extend(matches!(entry.id, EntryId::Level(_)).then_some(entry));
+            Ok(())
+        })?;
+        for first in firsts {
+            let mut before = first;
+            while let Some(mut next) = self.next_of(before)? {
+                if let EntryId::Chained(block) = next.id
+                    && u64::from(block) >= count
+                    && let Some(hole) = holes.pop_front()
+                {
+                    let to = self.entry(EntryId::Chained(hole))?;
+                    self.copy_entry(next.entry, to.entry);
+                    // P18: as above.
+                    self.pm.try_fence()?;
+                    before.entry.next.store(&self.pm, hole + 1, Release);
+                    // P19: as above.
+                    self.pm.try_persist(&before.entry.next)?;
+                    next = to;
+                }
+                before = next;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies an entry; flushed.
+    fn copy_entry(&self, from: &Entry, to: &Entry) {
+        let pm = &self.pm;
+        to.state.store(pm, from.state.load(pm, Relaxed), Relaxed);
+        to.next.store(pm, from.next.load(pm, Relaxed), Relaxed);
+        for (from, to) in from.runs.iter().zip(&to.runs) {
+            to.store(pm, from.load(pm, Relaxed), Relaxed);
+        }
+        for (from, to) in from.dead.iter().zip(&to.dead).chain(from.filter.iter().zip(&to.filter)) {
+            // Relaxed, all: published by what will lead to it.
+            to.store(pm, from.load(pm, Relaxed), Relaxed);
+        }
+        pm.flush_object(to);
+    }
+
+    /// Takes space for the blocks that have been handed out, and for the levels, in files that were copied with holes.
+    pub(super) fn fill_used_blocks(&self) -> Result<()> {
+        let words = self.root_words()?;
+        for class in 0..CLASSES {
+            let used = self.run_allocators[class].used(&self.pm, &words.runs[class]);
+            self.pm.reserve(&self.runs[class], 0, used * self.run_blocks(class).bytes)?;
+        }
+        let used = self.chain_allocator.used(&self.pm, &words.chains);
+        self.pm.reserve(&self.chains, 0, used * self.chain_blocks().bytes)?;
+        let entries = self.shape.entries_above(self.level_count() + 1);
+        self.pm.reserve(&self.levels, 0, entries * ENTRY_BYTES)
+    }
+}

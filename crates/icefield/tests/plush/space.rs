@@ -1,0 +1,323 @@
+//! Space in long use: stale records make room, the space of removed ones goes back to the file system, and removals need
+//! no space.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use icefield::pm::sim::{Pick, Sim, SimOptions};
+use icefield::{Error, Plush, Shape};
+use icefield_testkit::rng::mix;
+
+use super::{Check, TINY};
+
+/// A table of few entries, so that the constant part is small.
+const SMALL: Shape =
+    Shape { root_bits: 2, log_bits: 0, log_chunks: 4, log_records: 512, ..DEFAULT };
+const DEFAULT: Shape = Shape {
+    root_bits: 6,
+    first_bits: 0,
+    fan_bits: 4,
+    slots: 16,
+    log_bits: 2,
+    log_chunks: 4,
+    log_records: 2048,
+};
+const CONSTANT: u64 = 4 << 20;
+
+fn value(seed: u64) -> Vec<u8> {
+    vec![seed as u8; (mix(seed) % 200) as usize + 9]
+}
+
+/// Runs `write` while others read records of bytes, with closures that look twice.
+fn among_readers(table: &Plush<u64, [u8]>, write: impl FnOnce() -> icefield::Result<()>) -> Check {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| -> Check {
+        let reader = scope.spawn(|| -> icefield::Result<()> {
+            let mut seed = 0;
+            while !done.load(Acquire) {
+                seed += 1;
+                table.get_with(mix(seed) % 1_000_000, |bytes: &[u8]| {
+                    let before = bytes.to_vec();
+                    std::thread::yield_now();
+                    assert_eq!(bytes, before);
+                })?;
+            }
+            Ok(())
+        });
+        let written = write();
+        done.store(true, Release);
+        reader.join().expect("no panic")?;
+        Ok(written?)
+    })
+}
+
+/// Two thousand times as many writes as there are records, by new keys for old ones, and by updates.
+#[test]
+fn bytes_take_bounded_space() -> Check {
+    const LIVE: u64 = 1_000;
+    const TURNS: u64 = 2_000;
+    for updates in [false, true] {
+        let options = Plush::<u64, [u8]>::options().shape(SMALL).blob_chunk_bytes(1 << 13);
+        let table = options.in_memory()?;
+        among_readers(&table, || {
+            for n in 0..LIVE * TURNS {
+                let key = if updates { mix(n) % LIVE } else { n };
+                table.put(key, &value(n))?;
+                if !updates && n >= LIVE {
+                    table.delete(n - LIVE)?;
+                }
+            }
+            Ok(())
+        })?;
+        let live = table.len()? * 117;
+        let stats = table.stats();
+        println!("updates {updates}: {live} bytes live, {stats:?}");
+        assert!(stats.pm_bytes <= 4 * live + CONSTANT, "{live} bytes live, {stats:?}");
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn words_take_bounded_space() -> Check {
+    const LIVE: u64 = 20_000;
+    for updates in [false, true] {
+        let table = Plush::<u64, u64>::options().shape(SMALL).in_memory()?;
+        for n in 0..LIVE * 100 {
+            let key = if updates { mix(n) % LIVE } else { n };
+            table.put(key, n)?;
+            if !updates && n >= LIVE {
+                table.delete(n - LIVE)?;
+            }
+        }
+        let (live, stats) = (LIVE * 16, table.stats());
+        println!("updates {updates}: {stats:?}");
+        assert!(stats.pm_bytes <= 4 * live + CONSTANT, "{stats:?}");
+    }
+    Ok(())
+}
+
+/// Bytes that the file system has set aside for a table.
+fn space_of(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = std::fs::read_dir(path).expect("a table");
+    files.map(|file| file.and_then(|file| file.metadata()).expect("a file").blocks() * 512).sum()
+}
+
+/// Most records are removed, and then the table shrinks: among readers, and so that it can be opened again and filled.
+#[test]
+fn a_table_shrinks_with_its_records() -> Check {
+    const RECORDS: u64 = 60_000;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("t.ice");
+    let options = || Plush::<u64, [u8]>::options();
+    let table = options().create(&path)?;
+    (0..RECORDS).try_for_each(|key| table.put(key, &[key as u8; 300]))?;
+    let full = space_of(&path);
+    let kept = |key: u64| key % 14 == 0;
+    among_readers(&table, || {
+        (0..RECORDS).filter(|&key| !kept(key)).try_for_each(|key| table.delete(key))?;
+        table.shrink_to_fit()
+    })?;
+    let (live, constant) = (RECORDS / 14 * 308, 6 << 20);
+    println!("{live} bytes live, {full} -> {}", space_of(&path));
+    assert!(space_of(&path) <= 2 * live + constant, "{full} -> {}", space_of(&path));
+    let check = |table: &Plush<u64, [u8]>| -> Check {
+        assert_eq!(table.len()?, RECORDS.div_ceil(14));
+        for key in 0..RECORDS {
+            assert_eq!(table.get(key)?, kept(key).then(|| vec![key as u8; 300]), "key {key}");
+        }
+        let report = table.check()?;
+        assert!(report.is_clean(), "{report:?}");
+        Ok(())
+    };
+    check(&table)?;
+    drop(table);
+    let table = options().open(&path)?;
+    check(&table)?;
+    assert!(space_of(&path) <= 2 * live + constant, "opened: {}", space_of(&path));
+    (0..RECORDS).try_for_each(|key| table.put(key, &[key as u8; 300]))?;
+    assert!(table.check()?.is_clean());
+    table.clear()?;
+    println!("cleared: {}", space_of(&path));
+    assert!(space_of(&path) <= constant, "cleared: {}", space_of(&path));
+    table.put(1, b"one")?;
+    drop(table);
+    assert_eq!(options().open(&path)?.get(1)?, Some(b"one".to_vec()));
+    Ok(())
+}
+
+/// Sessions that write little each leave little garbage, too.
+#[test]
+fn short_sessions_take_bounded_space() -> Check {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("t.ice");
+    let options = || Plush::<u64, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 12);
+    drop(options().create(&path)?);
+    for round in 0..400_u64 {
+        let table = options().open(&path)?;
+        (0..20).try_for_each(|key| table.put(key, &[round as u8; 100]))?;
+    }
+    let table = options().open(&path)?;
+    assert!(space_of(&path) < 600 << 10, "{}", space_of(&path));
+    for key in 0..20 {
+        assert_eq!(table.get(key)?, Some(vec![143; 100]));
+    }
+    Ok(())
+}
+
+/// Fills a table, removes everything from it, and fills it again: as full as before, or nearly.
+macro_rules! fill_and_empty {
+    ($table:ty, $value:expr) => {{
+        for batched in [false, true] {
+            let options = <$table>::options().max_bytes(5 << 20);
+            let table = options.in_memory()?;
+            let fill = |from: u64| {
+                let mut key = from;
+                loop {
+                    match table.put(key, $value) {
+                        Ok(()) => key += 1,
+                        Err(Error::NoSpace { .. }) => return Ok(key - from),
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            let first = fill(0)?;
+            for key in (0..first).step_by(100) {
+                if batched {
+                    let keys: Vec<u64> = (key..first.min(key + 100)).collect();
+                    let mut removed = vec![None; keys.len()];
+                    table.remove_batch(&keys, &mut removed)?;
+                    assert!(removed.iter().all(Option::is_some), "keys from {key} on");
+                } else {
+                    (key..first.min(key + 100)).try_for_each(|key| table.delete(key))?;
+                }
+            }
+            assert_eq!(table.len()?, 0);
+            let report = table.check()?;
+            assert!(report.is_clean(), "{report:?}");
+            let second = fill(1 << 40)?;
+            println!("{}: {first}, then {second}", stringify!($table));
+            assert!(second * 10 >= first * 8, "{first}, then {second}");
+            for key in 0..second {
+                assert!(table.contains((1 << 40) + key)?);
+            }
+            let report = table.check()?;
+            assert!(report.is_clean(), "{report:?}");
+        }
+    }};
+}
+
+#[test]
+fn a_full_table_removes_and_takes_again() -> Check {
+    fill_and_empty!(Plush<u64, u64>, 1);
+    fill_and_empty!(Plush<u64, [u8]>, &[9; 100]);
+    fill_and_empty!(Plush<u64, [u8; 32]>, [9; 32]);
+    Ok(())
+}
+
+/// Updates by batches of any size, and without a log, go on for ever in a table that is nearly full.
+#[test]
+fn a_full_table_takes_batches_of_updates() -> Check {
+    for size in [1, 7, 100, 3_000, 100_000] {
+        let keys = 3_000_u64;
+        let options = Plush::<u64, [u8]>::options().shape(SMALL).blob_chunk_bytes(1 << 13);
+        let table = options.max_bytes(3 << 20).in_memory()?;
+        let mut n = 0;
+        for _ in 0..(60_000 / size).max(2) {
+            let values: Vec<_> =
+                (n..n + size).map(|n| (mix(n) % keys, vec![n as u8; 100])).collect();
+            let pairs: Vec<_> = values.iter().map(|(key, value)| (*key, &value[..])).collect();
+            table.put_batch(&pairs)?;
+            n += size;
+        }
+        for n in 0..60_000 {
+            table.put_unlogged(n % keys, &[n as u8; 100])?;
+        }
+        table.checkpoint(1)?;
+        assert!(table.check()?.is_clean());
+    }
+    Ok(())
+}
+
+/// Crashes of removals where there is no space: each key is as its last write left it.
+#[test]
+fn a_crash_finds_keys_removed_in_place() -> Check {
+    let mut images = 0;
+    for seed in 0..10_u64 {
+        let sim = Sim::new(SimOptions { seed, ..SimOptions::default() });
+        let options = || {
+            Plush::<u64, [u8]>::options().shape(TINY).blob_chunk_bytes(1 << 10).hash_seed([seed, 2])
+        };
+        let table = options().create_on(sim.clone())?;
+        let mut known = BTreeMap::new();
+        for key in 0..40 + seed * 9 {
+            table.put(key % 60, &value(key))?;
+            known.insert(key % 60, value(key));
+        }
+        sim.set_space(0);
+        for turn in 0..80 {
+            let key = mix(seed << 8 | turn) % 60;
+            if turn % 3 == 2 {
+                match table.put(key, &value(turn)) {
+                    Ok(()) => drop(known.insert(key, value(turn))),
+                    Err(Error::NoSpace { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            } else {
+                table.delete(key)?;
+                known.remove(&key);
+            }
+            for n in 0..4 {
+                let mut image = sim.image();
+                let pick = Pick::sample(n, seed << 8 | turn);
+                sim.crash_point(|point| point.space().image(pick, &mut image));
+                let again = Sim::from_image(&image, SimOptions { seed, ..SimOptions::default() });
+                let table = options().open_on(again)?;
+                let report = table.check()?;
+                assert!(report.is_clean(), "{report:?}");
+                let found = table.iter().collect::<icefield::Result<BTreeMap<_, _>>>()?;
+                assert!(found == known, "seed {seed}, turn {turn}: {found:?}, not {known:?}");
+                images += 1;
+            }
+        }
+    }
+    println!("{images} images");
+    Ok(())
+}
+
+/// A length that a file has wrong leads to an error, or to bytes that stay as they are while they are lent.
+#[test]
+fn lent_bytes_stay_whatever_the_file_says() -> Check {
+    use std::os::unix::fs::FileExt;
+    for len in [17_u32, 60, 400, 2_000, 100_000, 1 << 20, u32::MAX] {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().join("t.ice");
+        let table = Plush::<u64, [u8]>::create(&path)?;
+        (0..3).try_for_each(|key| table.put(key, b"aaaaaaaaaaaaaaaa"))?;
+        (100..160).try_for_each(|key| table.put(key, &[b'e'; 4_000]))?;
+        drop(table);
+        let file = path.join("payload.ice");
+        let bytes = std::fs::read(&file)?;
+        let at = bytes.windows(16).position(|bytes| bytes == b"aaaaaaaaaaaaaaaa").expect("it");
+        let file = std::fs::OpenOptions::new().write(true).open(file)?;
+        // Behind the head and a key of eight bytes; the value's length is the head's second half word.
+        file.write_all_at(&len.to_le_bytes(), at as u64 - 8 - 24 + 4)?;
+        let table = Plush::<u64, [u8]>::open(&path)?;
+        let shown = table.get_with(0, |shown: &[u8]| {
+            let before = shown.to_vec();
+            for round in 0..40 {
+                for key in 20..60 {
+                    table.put(key, &[round; 3_000]).expect("there is space");
+                }
+            }
+            assert_eq!(before, shown, "a value of {len} bytes");
+        });
+        assert!(matches!(shown, Ok(Some(())) | Err(Error::Corrupt { .. })), "{shown:?}");
+        assert!(!table.check()?.is_clean());
+    }
+    Ok(())
+}
