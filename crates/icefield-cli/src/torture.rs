@@ -275,10 +275,10 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
     }
 }
 
-/// A directory for real files.
+/// A directory for real files, of which some are synced.
 fn place(common: &Common) -> Result<Scratch, Failure> {
     match &common.dir {
-        None => Scratch::new().map_err(|error| Failure::io(&std::env::temp_dir(), &error)),
+        None => Scratch::for_syncs().map_err(|error| Failure::io(&std::env::temp_dir(), &error)),
         Some(parent) => Scratch::within(parent).map_err(|error| Failure::io(parent, &error)),
     }
 }

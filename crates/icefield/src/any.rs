@@ -171,6 +171,9 @@ impl AnyTable {
 
     /// Opens the table at `path` for reading and writing.
     ///
+    /// No other program may write to its files while it is open; a copy made meanwhile by other means than
+    /// [`AnyTable::backup`] opens without an error and may hold wrong values, which [`AnyTable::check`] finds.
+    ///
     /// # Errors
     /// As the design's own `open`, types excepted: any are welcome.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {

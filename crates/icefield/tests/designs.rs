@@ -10,6 +10,10 @@ use icefield::{
     Yards,
 };
 
+mod designs {
+    mod bounds;
+}
+
 type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// How large the parts of a table are.

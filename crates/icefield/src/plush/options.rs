@@ -249,6 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ranges::inscribe(&mut identity, self.partition, self.bounds);
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, (shape, measure), 0)?;
+        core.check_room(self.common.capacity)?;
         core.pm.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
         core.pm.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
         core.pm.grow(core.logs.region(), shape.log_bytes(widths))?;

@@ -283,16 +283,16 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
         let region = data(&pm);
         let word = |offset: u64| cell(&region, offset);
         pm.grow(&region, 10 * MIB).unwrap();
-        let first = std::ptr::from_ref(word(10 * MIB - 8));
+        let first = std::ptr::from_ref(word(10 * MIB - 4096));
         // What is mapped at first; and then what the second mapping has.
         let mut end = region.base().as_ptr().addr() + (16 << 20);
-        let mut known = vec![(0, 77), (10 * MIB - 8, 1)];
-        word(10 * MIB - 8).store(&pm, 1, Relaxed);
+        let mut known = vec![(0, 77), (10 * MIB - 4096, 1)];
+        word(10 * MIB - 4096).store(&pm, 1, Relaxed);
         for (round, bytes) in (2..).zip([40 * MIB, 200 * MIB]) {
             block_address(end);
             let before = region.len();
             pm.grow(&region, bytes).unwrap();
-            assert_eq!(std::ptr::from_ref(word(10 * MIB - 8)), first, "no word moves");
+            assert_eq!(std::ptr::from_ref(word(10 * MIB - 4096)), first, "no word moves");
             let behind = std::ptr::from_ref(word(bytes - 8)).addr() - (bytes as usize - 8);
             assert_ne!(behind, region.base().as_ptr().addr());
             end = behind + 2 * bytes as usize;

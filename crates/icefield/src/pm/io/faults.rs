@@ -42,6 +42,8 @@ pub struct FaultAt {
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     at: Option<FaultAt>,
+    /// A call that always fails, by its name.
+    refused: Option<(&'static str, Errno)>,
     calls: AtomicU64,
     fired: AtomicU64,
     healed: AtomicBool,
@@ -53,6 +55,12 @@ impl FaultPlan {
     #[must_use]
     pub fn new(at: FaultAt) -> Self {
         Self { at: Some(at), ..Self::default() }
+    }
+
+    /// A plan in which every call of a name fails, as on a system that does not have it.
+    #[must_use]
+    pub fn refusing(site: &'static str, errno: Errno) -> Self {
+        Self { refused: Some((site, errno)), ..Self::default() }
     }
 
     /// A plan without faults, to count calls.
@@ -93,6 +101,13 @@ impl FaultPlan {
             if !sites.contains(&site) {
                 sites.push(site);
             }
+        }
+        match self.refused {
+            Some((refused, errno)) if refused == site && may_fail => {
+                self.fired.fetch_add(1, Ordering::Relaxed);
+                return Err(errno);
+            }
+            _ => {}
         }
         let Some(at) = self.at else { return Ok(()) };
         let hit = call == at.nth || (call > at.nth && at.mode == FaultMode::ForGood);
