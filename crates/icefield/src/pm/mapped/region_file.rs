@@ -26,6 +26,8 @@ const DEFAULT_BOUND: u64 = 1 << 40;
 /// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
 /// for it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
+/// Space of up to this size is taken without a look at how much there is.
+const MOST_UNASKED: u64 = 1 << 20;
 /// With less space left than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
 
@@ -261,7 +263,9 @@ impl RegionFile {
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
                 // Before a part of it is taken, which takes long and others may need.
-                if room::of_file_system(file.as_fd()).is_some_and(|left| left < target - len) {
+                if target - len >= MOST_UNASKED
+                    && room::of_file_system(file.as_fd()).is_some_and(|left| left < target - len)
+                {
                     return Err(fault(Errno::NOSPC));
                 }
                 // A table is made of huge pages, whatever that takes; its writers wait no longer than that.
@@ -386,12 +390,6 @@ impl RegionFile {
 
     /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
     pub(super) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
-        if let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing)
-            && room::of_file_system(file.as_fd()).is_some_and(|left| left < self.missing)
-        {
-            // Nothing is taken of what does not suffice.
-            return Err(error(&self.path, Errno::NOSPC, self.missing).into());
-        }
         self.fill(setting, 0..self.region.len(), self.missing)?;
         // Relaxed: nobody else has the file yet.
         self.has_holes.store(false, Ordering::Relaxed);
@@ -406,6 +404,14 @@ impl RegionFile {
         // Relaxed: who punched the range has told this thread that it is free.
         if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
+        }
+        if range.end - range.start >= MOST_UNASKED {
+            // Nothing is taken of what does not suffice: a file may be as long as its directory's maker liked.
+            let (len, space) = length_and_space(setting.io, file, &self.path)?;
+            let holes = len.saturating_sub(space).min(range.end - range.start);
+            if room::of_file_system(file.as_fd()).is_some_and(|left| left < holes) {
+                return Err(error(&self.path, Errno::NOSPC, holes).into());
+            }
         }
         let filled = match setting.io.allocate(file.as_fd(), range.start, range.end - range.start) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
