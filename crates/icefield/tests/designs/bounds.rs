@@ -1,7 +1,9 @@
 //! Numbers at the ends of their ranges, in every option and argument; calls that would take more than there is.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use icefield::pm::{Errno, FaultPlan};
 use icefield::{
     Cursor, DashEh, DashLh, Durability, Error, Expansion, Iceberg, Plush, Result, SyncMode,
 };
@@ -82,6 +84,23 @@ macro_rules! common_options {
         let before = (table.capacity(), bytes(table.path()));
         assert!(matches!(table.reserve(1 << 26), Err(Error::NoSpace { .. })));
         assert_eq!((table.capacity(), bytes(table.path())), before, "{}", stringify!($table));
+        // A system without `fallocate`.
+        for errno in [Errno::NOSYS, Errno::OPNOTSUPP] {
+            let plan = || Arc::new(FaultPlan::refusing(&["allocate", "punch_hole"], errno));
+            let path = path();
+            let mut table = options().faults(plan()).create(&path).unwrap();
+            for seed in 0..3 {
+                (0..20_000).for_each(|key| table.put(key, key ^ seed).unwrap());
+                drop(table);
+                table = options().faults(plan()).open(&path).unwrap();
+                for key in 0..20_000 {
+                    assert_eq!(table.remove(key).unwrap(), Some(key ^ seed));
+                }
+                table.shrink_to_fit().unwrap();
+                table.clear().unwrap();
+            }
+            assert!(table.check().unwrap().is_clean());
+        }
         for additional in [1 << 41, u64::MAX] {
             let memory = options().in_memory().unwrap();
             let refused = memory.reserve(additional);

@@ -42,8 +42,8 @@ pub struct FaultAt {
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     at: Option<FaultAt>,
-    /// A call that always fails, by its name.
-    refused: Option<(&'static str, Errno)>,
+    /// Calls that always fail, by their names.
+    refused: Option<(&'static [&'static str], Errno)>,
     calls: AtomicU64,
     fired: AtomicU64,
     healed: AtomicBool,
@@ -57,10 +57,10 @@ impl FaultPlan {
         Self { at: Some(at), ..Self::default() }
     }
 
-    /// A plan in which every call of a name fails, as on a system that does not have it.
+    /// A plan in which every call of some names fails, as on a system that does not have them.
     #[must_use]
-    pub fn refusing(site: &'static str, errno: Errno) -> Self {
-        Self { refused: Some((site, errno)), ..Self::default() }
+    pub fn refusing(sites: &'static [&'static str], errno: Errno) -> Self {
+        Self { refused: Some((sites, errno)), ..Self::default() }
     }
 
     /// A plan without faults, to count calls.
@@ -103,7 +103,7 @@ impl FaultPlan {
             }
         }
         match self.refused {
-            Some((refused, errno)) if refused == site && may_fail => {
+            Some((refused, errno)) if refused.contains(&site) && may_fail => {
                 self.fired.fetch_add(1, Ordering::Relaxed);
                 return Err(errno);
             }
