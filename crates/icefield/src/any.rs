@@ -186,7 +186,7 @@ impl AnyTable {
     /// As [`AnyTable::open`]; [`Error::Unsupported`] for [`Durability::Disk`] and a design that does not offer it.
     ///
     /// ```
-    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = tempfile::tempdir_in(".")?;
     /// # let path = dir.path().join("clicks.ice");
     /// use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
     /// let options = AnyOptions {

@@ -128,7 +128,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// ```
     /// use icefield::{Durability, Plush, SyncMode};
-    /// let directory = tempfile::tempdir()?;
+    /// let directory = tempfile::tempdir_in(".")?;
     /// let table = Plush::<u64, u64>::options()
     ///     .durability(Durability::Disk)
     ///     .sync(SyncMode::Every(100))
