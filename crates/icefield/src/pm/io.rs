@@ -210,7 +210,9 @@ impl Io {
     pub(crate) fn restore_content(&self, file: BorrowedFd<'_>, bytes: &[u8]) {
         self.enter_undo("restore_content");
         // A file left as it is names a process that has gone, which readers find out.
-        let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
+        if within_size_limit(0, bytes.len() as u64).is_ok() {
+            let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
+        }
     }
 
     /// Reserves space for a range and extends the file over it.
@@ -531,7 +533,8 @@ fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<(
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
-                Err(_) => rustix::fs::renameat(at, from, at, to),
+                Err(Errno::NOENT) => rustix::fs::renameat(at, from, at, to),
+                Err(errno) => Err(errno),
             }
         }
         answer => answer,
