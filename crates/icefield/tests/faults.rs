@@ -7,8 +7,7 @@ use icefield_testkit::scratch::Scratch;
 
 fn every_call(table: &str, records: Records, seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
-    let place = if table == "plush" { Scratch::for_syncs() } else { Scratch::new() };
-    let place = place.expect("a scratch directory");
+    let place = Scratch::new().expect("a scratch directory");
     let done = (arsenal.faults)(seed, place.path());
     let counts = done.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{table}, {records:?}: {counts:?}");

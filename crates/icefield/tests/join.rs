@@ -17,7 +17,7 @@ fn shown<T>(result: Result<T, Failure>) -> T {
 
 #[test]
 fn histories_agree_with_a_list_of_pairs() {
-    let (pool, scratch) = (Pool::default(), Scratch::for_syncs().expect("a scratch directory"));
+    let (pool, scratch) = (Pool::default(), Scratch::new().expect("a scratch directory"));
     let mut counts = join::ModelCounts::default();
     for seed in 0..120_u64 {
         let model = if seed.is_multiple_of(2) { Model::Pmem } else { Model::Disk };
@@ -67,7 +67,7 @@ fn every_single_bit_of_a_tiny_index_is_noticed() {
 fn damaged_indexes_do_not_lie() {
     let counts = shown(join::corrupt(1, 3000).and_then(|counts| counts.judged(1)));
     println!("{counts:?}");
-    let scratch = Scratch::for_syncs().expect("a scratch directory");
+    let scratch = Scratch::new().expect("a scratch directory");
     let counts = join::corrupt_files(1, 300, &scratch.path().join("files"));
     println!("{:?}", shown(counts.and_then(|counts| counts.judged(1))));
 }
@@ -94,7 +94,7 @@ fn child_entry() {
 
 #[test]
 fn killed_children_lose_nothing() {
-    let scratch = Scratch::for_syncs().expect("a scratch directory");
+    let scratch = Scratch::new().expect("a scratch directory");
     let program = std::env::current_exe().expect("the path of this program");
     let command = |orders: &str| {
         let mut command = Command::new(&program);
@@ -136,7 +136,7 @@ fn one_key_a_million_times() {
 
 #[test]
 fn space_and_open_are_as_promised() {
-    let scratch = Scratch::for_syncs().expect("a scratch directory");
+    let scratch = Scratch::new().expect("a scratch directory");
     let path = scratch.path().join("index");
     let keys = keys(0..1_000_000);
     drop(JoinIndex::build(&path, &keys, &keys).unwrap());
@@ -224,7 +224,7 @@ fn merges_go_on_under_probes() {
 
 #[test]
 fn readers_and_one_writer_share_an_index() {
-    let scratch = Scratch::for_syncs().expect("a scratch directory");
+    let scratch = Scratch::new().expect("a scratch directory");
     let path = scratch.path().join("index");
     drop(JoinIndex::build(&path, &[1_u64, 2], &[10, 20]).unwrap());
     let options = JoinIndex::<u64>::options().delta_limit(5).on_full(OnFull::Refuse);
@@ -249,7 +249,7 @@ fn readers_and_one_writer_share_an_index() {
 
 #[test]
 fn a_build_replaces_an_index_and_nothing_else() {
-    let scratch = Scratch::for_syncs().expect("a scratch directory");
+    let scratch = Scratch::new().expect("a scratch directory");
     let path = scratch.path().join("index");
     drop(JoinIndex::build(&path, &[1_u64], &[10]).unwrap());
     let index = JoinIndex::build(&path, &[2_u64, 3], &[20, 30]).unwrap();

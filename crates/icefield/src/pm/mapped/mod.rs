@@ -414,6 +414,9 @@ impl Medium for Mapped {
             }
             None => memory = memory.saturating_add(bytes),
         }
+        if memory < room::ALWAYS_THERE {
+            return Ok(());
+        }
         match room::of_memory() {
             Some(left) if memory > left => Err(Error::NoMemory { needed_bytes: memory }),
             _ => Ok(()),
