@@ -66,7 +66,7 @@ pub struct Args {
     /// can, as persistent memory that is mapped directly may have them]
     #[arg(long)]
     pub small_pages: bool,
-    /// Where files are made [default: /dev/shm]
+    /// Where files are made [default: /dev/shm; with `--medium disk` the directory of temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Load the table to this share of its resize point, e.g. `0.9` [default: capacity for the keys]; of all its slots

@@ -73,7 +73,7 @@ impl Session {
         }
         let medium = args.medium.or(args.sync.map(|_| Medium::Disk));
         let args = Args { medium, ..args };
-        let parent = args.dir.clone().unwrap_or_else(default_dir);
+        let parent = args.dir.clone().unwrap_or_else(|| default_dir(medium));
         let (chosen, peers) = (chosen_designs(&args)?, rival::chosen(&args)?);
         Ok(Self {
             output: Output::open(&args)?,
@@ -536,9 +536,14 @@ pub(crate) fn chosen_designs(args: &Args) -> Outcome<Vec<&'static dyn Design>> {
     args.tables.iter().map(find).collect()
 }
 
-fn default_dir() -> PathBuf {
+fn default_dir(medium: Option<Medium>) -> PathBuf {
     let shared_memory = Path::new("/dev/shm");
-    if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() }
+    match medium {
+        // Tables refuse it in memory.
+        Some(Medium::Disk) => std::env::temp_dir(),
+        _ if shared_memory.is_dir() => shared_memory.to_owned(),
+        _ => std::env::temp_dir(),
+    }
 }
 
 /// What `pmem` results stand on, in words.

@@ -318,8 +318,20 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
 
 /// A directory for real files.
 fn place(common: &Common) -> Result<Scratch, Failure> {
+    place_or(common, Scratch::new)
+}
+
+/// A directory for real files of which some are synced.
+fn place_for_syncs(common: &Common) -> Result<Scratch, Failure> {
+    place_or(common, Scratch::for_syncs)
+}
+
+fn place_or(
+    common: &Common,
+    usual: impl FnOnce() -> std::io::Result<Scratch>,
+) -> Result<Scratch, Failure> {
     match &common.dir {
-        None => Scratch::new().map_err(|error| Failure::io(&std::env::temp_dir(), &error)),
+        None => usual().map_err(|error| Failure::io(&std::env::temp_dir(), &error)),
         Some(parent) => Scratch::within(parent).map_err(|error| Failure::io(parent, &error)),
     }
 }
@@ -414,7 +426,10 @@ fn run_kill(
     judge: impl Fn(&kill::Counts, u64) -> Result<(), Violation>,
     out: &mut Output,
 ) -> Outcome {
-    let place = place(rounds.common)?;
+    let place = match rounds.common.table.as_str() {
+        "plush" => place_for_syncs(rounds.common)?,
+        _ => place(rounds.common)?,
+    };
     let program = std::env::current_exe()
         .map_err(|error| Failure::Problem(format!("this program: {error}")))?;
     let (table, records) = (&rounds.common.table, name(&rounds.common.records));

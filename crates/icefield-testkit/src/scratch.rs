@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The usual place of a file system in memory.
 const IN_MEMORY: &str = "/dev/shm";
 
+/// `tmpfs` and `ramfs`.
+const MEMORY_MAGICS: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+
 /// An empty directory, removed with everything in it when dropped.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
@@ -19,6 +22,22 @@ impl Scratch {
     /// The directory could not be made.
     pub fn new() -> io::Result<Self> {
         Self::within(Path::new(IN_MEMORY)).or_else(|_| Self::within(&std::env::temp_dir()))
+    }
+
+    /// Where a sync means something, which it does not in memory: for tables of `Durability::Disk`.
+    ///
+    /// # Errors
+    /// The directory could not be made, or all usual places are in memory.
+    pub fn for_syncs() -> io::Result<Self> {
+        let places = [std::env::temp_dir(), PathBuf::from("/var/tmp"), PathBuf::from(".")];
+        let on_disk = |place: &&PathBuf| {
+            let magic = rustix::fs::statfs(place.as_path()).map(|status| status.f_type);
+            magic.is_ok_and(|magic| !MEMORY_MAGICS.contains(&magic))
+        };
+        let place = places.iter().find(on_disk);
+        let nowhere =
+            || io::Error::new(io::ErrorKind::Unsupported, "no directory that is not in memory");
+        Self::within(place.ok_or_else(nowhere)?)
     }
 
     /// Inside `parent`, which must exist.

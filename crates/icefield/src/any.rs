@@ -195,6 +195,9 @@ impl AnyTable {
 
     /// Opens the table at `path` for reading and writing.
     ///
+    /// No other program may write to its files while it is open; a copy made meanwhile by other means than
+    /// [`AnyTable::backup`] opens without an error and may hold wrong values, which [`AnyTable::check`] finds.
+    ///
     /// # Errors
     /// As the design's own `open`, types excepted: any are welcome.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -207,7 +210,7 @@ impl AnyTable {
     /// As [`AnyTable::open`]; [`Error::Unsupported`] for [`Durability::Disk`] and a design that does not offer it.
     ///
     /// ```
-    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = tempfile::tempdir_in(".")?;
     /// # let path = dir.path().join("clicks.ice");
     /// use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
     /// let options = AnyOptions {

@@ -917,6 +917,10 @@ pub trait Table: Send + Sync {
 
 /// What a durable table can do beyond [`Table`].
 ///
+/// A table's files belong to it while it is open. No other program may write to them, truncate or replace them; what it
+/// writes can be read as values. A copy that is made meanwhile by other means than [`Durable::backup`] (`cp -r`, `rsync`)
+/// opens without an error and may hold wrong values, which [`Durable::check`] finds.
+///
 /// ```
 /// use icefield::{DashEh, Durable};
 ///

@@ -13,6 +13,10 @@ use icefield::{
 };
 use icefield_testkit::timed::within;
 
+mod designs {
+    mod bounds;
+}
+
 type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
 /// How large the parts of a table are.

@@ -84,7 +84,7 @@ fn damaged_indexes_do_not_lie() {
 #[test]
 fn failing_calls_lose_nothing() {
     for seed in 1..3 {
-        let scratch = Scratch::new().expect("a scratch directory");
+        let scratch = Scratch::for_syncs().expect("a scratch directory");
         let counts = join::faults(seed, scratch.path()).and_then(|counts| counts.judged(seed));
         println!("{:?}", shown(counts));
     }

@@ -27,7 +27,8 @@ fn name(arsenal: &Arsenal) -> String {
 
 fn rounds(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
-    let place = Scratch::new().expect("a scratch directory");
+    let place = if table == "plush" { Scratch::for_syncs() } else { Scratch::new() };
+    let place = place.expect("a scratch directory");
     let program = std::env::current_exe().expect("the path of this program");
     let command = |orders: &str| {
         let mut command = Command::new(&program);

@@ -4,8 +4,8 @@ use icefield::pm::sim::Pool as Memory;
 use icefield_testkit::{corrupt, join, kill, model};
 
 use super::{
-    Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, Tally, end_corrupt, place, run_crash,
-    run_kill, run_mutate, run_syncs, tell, tell_faults,
+    Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, Tally, end_corrupt, place,
+    place_for_syncs, run_crash, run_kill, run_mutate, run_syncs, tell, tell_faults,
 };
 use crate::failure::{Failure, Outcome};
 use crate::json::Output;
@@ -36,7 +36,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
             run_mutate(join::mutate, common, *states, only.clone(), out)
         }
         Kind::Faults { .. } => {
-            let place = place(common)?;
+            let place = place_for_syncs(common)?;
             tell_faults(common, join::faults(common.seed, place.path()), out)
         }
         Kind::Syncs { images, each, .. } => {

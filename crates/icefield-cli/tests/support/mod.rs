@@ -25,7 +25,7 @@ pub struct Ran {
 
 impl Place {
     pub fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap() }
+        Self { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -268,7 +268,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// Makes the table large enough for `records` records in all.
     ///
     /// # Errors
-    /// No space; what was gained stays.
+    /// No space: found out before any is taken, unless it goes meanwhile. What was gained then stays.
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()>;
 
     /// Empties the table by one durable store, then waits out writers that still were in its old segments. `retire` is

@@ -85,10 +85,13 @@ impl<A: Ablation> Eh<A> {
     }
 }
 
-/// The directory depth at which `records` records fill the segments as planned.
-fn planned_depth(segment_slots: u64, records: u64) -> u32 {
-    let segments = planned_segments(segment_slots, records);
-    segments.next_power_of_two().trailing_zeros().min(MAX_DEPTH)
+/// The directory depth at which `records` records fill the segments as planned, of which there are some already. Fails
+/// when there is no room for them.
+fn planned_depth<T: Kinds>(core: &Core<T>, records: u64, present: u64) -> Result<u32> {
+    let segments = planned_segments(core.geometry.segment_slots(), records);
+    let segments = segments.checked_next_power_of_two().unwrap_or(u64::MAX);
+    core.check_room(segments, present)?;
+    Ok(segments.trailing_zeros())
 }
 
 impl<A: Ablation> Directory for Eh<A> {
@@ -112,10 +115,7 @@ impl<A: Ablation> Directory for Eh<A> {
 
     fn create<T: Kinds>(core: &Core<T>, (): (), capacity: u64) -> Result<Self> {
         let pm = &core.pm;
-        let root = RootWord {
-            generation: 0,
-            depth: planned_depth(core.geometry.segment_slots(), capacity),
-        };
+        let root = RootWord { generation: 0, depth: planned_depth(core, capacity, 0)? };
         let eh = Self::map(pm, root)?;
         eh.base.set_floor(1 << root.depth);
         eh.base.grow(pm, 0, 2 << root.depth)?;
@@ -318,17 +318,18 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
-        let depth = planned_depth(core.geometry.segment_slots(), records);
-        self.base.set_floor(self.base.floor().max(1 << depth));
-        let mut hash = 0_u64;
-        loop {
-            self.deepen(core, hash, depth)?;
-            let range = self.range(core, hash)?;
-            match range.last.checked_add(1) {
-                Some(next) => hash = next,
-                None => return Ok(()),
+        let depth = planned_depth(core, records, self.segments(core))?;
+        self.base.with_floor(1 << depth, || {
+            let mut hash = 0_u64;
+            loop {
+                self.deepen(core, hash, depth)?;
+                let range = self.range(core, hash)?;
+                match range.last.checked_add(1) {
+                    Some(next) => hash = next,
+                    None => return Ok(()),
+                }
             }
-        }
+        })
     }
 
     fn clear<T: Kinds>(

@@ -26,7 +26,7 @@ use super::blocks::{ChainBlocks, check_count};
 use super::directory::{Covered, Directory, Located, Standing};
 use super::extent::{self, Extent};
 use super::kinds::{Kinds, Whole};
-use super::layout::{MAX_DEPTH, State};
+use super::layout::State;
 use super::recover::touch;
 use super::root::{Base, hashes_below, planned_records, planned_segments};
 use super::segment::{Core, Segment};
@@ -150,8 +150,9 @@ impl Directory for Lh {
 
     fn create<T: Kinds>(core: &Core<T>, growth: Growth, capacity: u64) -> Result<Self> {
         let planned = planned_segments(core.geometry.segment_slots(), capacity);
-        let least = u64::from(growth.first_array);
-        let extent = Extent::of(0, planned.clamp(least, (1 << MAX_DEPTH) - 1));
+        let planned = planned.max(u64::from(growth.first_array));
+        core.check_room(planned, 0)?;
+        let extent = Extent::of(0, planned);
         let lh = Self::map(&core.pm, growth, extent)?;
         lh.base.set_floor(extent.count());
         lh.base.grow(&core.pm, 0, lh.arrays.most())?;
@@ -328,14 +329,16 @@ impl Directory for Lh {
 
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()> {
         let planned = planned_segments(core.geometry.segment_slots(), records);
-        self.base.set_floor(self.base.floor().max(planned));
-        while self.extent().count() < planned {
-            let _structure = self.base.shared();
-            if !self.expand(core)? {
-                break;
+        core.check_room(planned, self.extent().count())?;
+        self.base.with_floor(planned, || {
+            while self.extent().count() < planned {
+                let _structure = self.base.shared();
+                if !self.expand(core)? {
+                    break;
+                }
             }
-        }
-        self.each_range(core, |_| Ok(()))
+            self.each_range(core, |_| Ok(()))
+        })
     }
 
     fn clear<T: Kinds>(

@@ -60,6 +60,18 @@ impl Base {
         self.floor.store(segments, Relaxed);
     }
 
+    /// Keeps at least so many segments, if there is room for them.
+    pub(super) fn with_floor(
+        &self,
+        segments: u64,
+        make: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let before = self.floor();
+        self.set_floor(before.max(segments));
+        // What was made goes again by merges, as what was never reserved.
+        make().inspect_err(|_| self.set_floor(before))
+    }
+
     /// Stores, persists and then publishes a root word.
     pub(super) fn set_word<T: Kinds>(&self, core: &Core<T>, word: u64) -> Result<()> {
         let cell = &core.root()?.directory;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Acquire;
 use super::bucket::Guard;
 use super::directory::Located;
 use super::kinds::Kinds;
-use super::layout::{Bucket, Geometry, Header, Link, Root};
+use super::layout::{Bucket, Geometry, Header, Link, MAX_DEPTH, Root};
 use super::limbo::Limbo;
 use super::still::Still;
 use crate::base::counter::ShardedCounter;
@@ -200,6 +200,20 @@ impl<T: Kinds> Core<T> {
         let segments = self.segments.len() / self.geometry.segment_bytes();
         let extended = self.touched.extend((segments as usize).min(self.most_segments()));
         extended.map_err(|source| Error::io(self.pm.path(), source))
+    }
+
+    /// Fails when there is no room for `segments` segments, of which `present` are there, before any of them is made.
+    pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
+        let bytes = self.geometry.segment_bytes();
+        let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
+        // One less: linear hashing has no more than that.
+        if segments > (self.most_segments() as u64).min((1 << MAX_DEPTH) - 1) {
+            let path = self.pm.path().join(self.segments.name());
+            return Err(Error::NoSpace { path, needed_bytes: needed(segments) });
+        }
+        let used = self.segment_blocks.used(&self.pm, &self.root()?.segments).max(present);
+        let spare = (self.segments.len() / bytes).saturating_sub(used);
+        self.pm.check_room(needed(segments.saturating_sub(present).saturating_sub(spare)), 0)
     }
 
     fn most_segments(&self) -> usize {

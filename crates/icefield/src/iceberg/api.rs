@@ -74,6 +74,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 
     fn make_room_for(&self, additional: u64) -> Result<()> {
+        self.core.pm.writable()?;
         self.core.make_room_for(self.core.length.estimate(0).saturating_add(additional))
     }
 

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use super::core::Core;
 use super::fingerprints::used_back;
-use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, Shape, Slot, fingerprint};
+use super::layout::{EMPTY_KEY, MAX_DEPTH, Phase, SLOT_BYTES, Shape, Slot, fingerprint};
 use crate::base::memory::GrowingArray;
+use crate::base::sync::Line;
 use crate::key::{Key, Value};
 use crate::pm::{Medium, Region, refuse_child};
 use crate::{Error, Result};
@@ -151,10 +152,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
         self.pm.writable()?;
         let _structure = self.lock_structure();
+        if self.capacity() < records {
+            self.check_room(self.depth_for(records), self.shape().extent())?;
+        }
         while self.capacity() < records {
             self.double()?;
         }
         self.finish_doubling()
+    }
+
+    /// The depth at which the table takes so many records; none is that large where it is more than [`MAX_DEPTH`].
+    pub(super) fn depth_for(&self, records: u64) -> u32 {
+        let taken =
+            |depth: u32| u128::from(self.yards.slots() << depth) * u128::from(self.max_load) / 1000;
+        (0..=MAX_DEPTH).find(|&depth| taken(depth) >= records.into()).unwrap_or(MAX_DEPTH + 1)
+    }
+
+    /// Fails when there is no room for the buckets of a depth, while there are those of another, before any is taken.
+    pub(super) fn check_room(&self, depth: u32, present: u32) -> Result<()> {
+        let bucket_bytes = self.yards.slots() * SLOT_BYTES;
+        if depth > self.max_depth.min(MAX_DEPTH) {
+            let path = self.pm.path().join(self.front.name());
+            return Err(Error::NoSpace { path, needed_bytes: bucket_bytes << depth.min(32) });
+        }
+        let buckets = (1_u64 << depth).saturating_sub(1 << present);
+        let dram_bytes = size_of::<Line>() + size_of::<u64>() + 2;
+        self.pm.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
     }
 
     /// The doubling step; the caller holds the structure's mutex.
@@ -165,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if new.depth() > self.max_depth.min(MAX_DEPTH) {
             return Err(Error::NoSpace {
                 path: self.pm.path().join(self.front.name()),
-                needed_bytes: new.buckets() * self.yards.slots() * super::layout::SLOT_BYTES,
+                needed_bytes: new.buckets() * self.yards.slots() * SLOT_BYTES,
             });
         }
         // New slots are zero: empty.

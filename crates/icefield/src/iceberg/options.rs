@@ -156,13 +156,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let identity = self.identity();
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, 0)?;
-        let shape = Shape::first(self.planned_depth());
-        if shape.depth() > core.max_depth {
+        let depth = core.depth_for(self.common.capacity);
+        if depth > core.max_depth {
             return Err(Error::InvalidOption {
                 option: "capacity",
                 detail: format!("{} records do not fit into max_bytes", self.common.capacity),
             });
         }
+        // None of the buckets is there, not even the first.
+        core.check_room(depth, 0)?;
+        let shape = Shape::first(depth);
         core.reserve_yards(shape)?;
         core.set_shape(shape)?;
         superblock::seal(&core.pm, &table, &identity)?;
@@ -226,15 +229,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
             );
         }
         Ok(())
-    }
-
-    /// The depth at which a new table takes `capacity` records before it doubles.
-    fn planned_depth(&self) -> u32 {
-        let taken =
-            |depth: u32| u128::from(self.yards.slots() << depth) * u128::from(self.max_load) / 1000;
-        (0..MAX_DEPTH)
-            .find(|&depth| taken(depth) >= u128::from(self.common.capacity))
-            .unwrap_or(MAX_DEPTH)
     }
 
     fn identity(&self) -> Identity {

@@ -305,6 +305,9 @@ impl<K: Word> JoinOptions<K> {
     /// makes this the one that may change it; a second such gets [`Error::Locked`] for its change, and goes on reading
     /// the generation that it has opened.
     ///
+    /// No other program may write to the files of the index while it is open: what it writes can be read as pairs, and a
+    /// file that it truncates ends the process by SIGBUS.
+    ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`], [`Error::Io`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<JoinIndex<K>> {

@@ -8,10 +8,10 @@ use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
 use super::pack::Last;
 use super::root::{Held, Relief};
-use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Blocks;
+use crate::{Error, Result};
 
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
@@ -29,13 +29,36 @@ const COUNTED: usize = 3;
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// How many records fit before the table needs another level.
     pub(super) fn capacity(&self) -> u64 {
-        let entries: u64 = (0..=self.level_count()).map(|level| self.shape.entries(level)).sum();
-        entries * self.shape.records() as u64
+        self.capacity_of(self.level_count())
+    }
+
+    fn capacity_of(&self, levels: usize) -> u64 {
+        let entries: u64 = (0..=levels).map(|level| self.shape.entries(level)).sum();
+        entries.saturating_mul(self.shape.records() as u64)
+    }
+
+    /// Fails when there is no room for so many records in all, before any is taken.
+    pub(super) fn check_room(&self, records: u64) -> Result<()> {
+        let words = self.measure.widths().words() as u64;
+        let record_bytes = |records: u64| records.saturating_mul(words * 8);
+        let levels = (self.level_count()..=self.shape.max_levels())
+            .find(|&levels| self.capacity_of(levels) >= records);
+        let Some(levels) = levels else {
+            let path = self.pm.path().join(self.levels.name());
+            return Err(Error::NoSpace { path, needed_bytes: record_bytes(records) });
+        };
+        let entry_bytes = self.shape.entries_above(levels + 1) * ENTRY_BYTES;
+        let more = record_bytes(records.saturating_sub(self.estimate()));
+        let bytes = entry_bytes.saturating_sub(self.levels.len()).saturating_add(more);
+        self.pm.check_room(bytes, 0)
     }
 
     /// Adds levels until so many records fit.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
         let _growing = lock(&self.pm, &self.growing);
+        if self.capacity() < records {
+            self.check_room(records)?;
+        }
         while self.capacity() < records && self.level_count() < self.shape.max_levels() {
             self.add_level(self.level_count())?;
         }

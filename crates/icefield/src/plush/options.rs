@@ -129,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     ///
     /// ```
     /// use icefield::{Durability, Plush, SyncMode};
-    /// let directory = tempfile::tempdir()?;
+    /// let directory = tempfile::tempdir_in(".")?;
     /// let table = Plush::<u64, u64>::options()
     ///     .durability(Durability::Disk)
     ///     .sync(SyncMode::Every(100))
@@ -250,6 +250,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ranges::inscribe(&mut identity, self.partition, self.bounds);
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, (shape, measure), 0)?;
+        core.check_room(self.common.capacity)?;
         core.pm.grow(&core.levels, shape.entries(1) * ENTRY_BYTES)?;
         core.pm.grow(&core.journals, JOURNALS as u64 * journal_bytes(widths))?;
         core.pm.grow(core.logs.region(), shape.log_bytes(widths))?;

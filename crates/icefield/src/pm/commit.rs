@@ -79,7 +79,7 @@ impl std::str::FromStr for SyncMode {
 /// #     }
 /// # }
 /// use icefield::{Durability, Plush, SyncMode};
-/// let directory = tempfile::tempdir()?;
+/// let directory = tempfile::tempdir_in(".")?;
 /// let table = Plush::<u64, u64>::options()
 ///     .durability(Durability::Disk)
 ///     .sync(SyncMode::Every(100))

@@ -39,6 +39,13 @@ pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
             Error::NoSpace { path: path.to_owned(), needed_bytes }
         }
+        Errno::MFILE | Errno::NFILE => {
+            let why = format!(
+                "{}; close other tables, or raise `ulimit -n` (RLIMIT_NOFILE)",
+                io::Error::from(errno)
+            );
+            Error::io(path, io::Error::other(why))
+        }
         errno => Error::io(path, errno),
     }
 }
@@ -189,11 +196,12 @@ impl Io {
         Ok(())
     }
 
-    /// Whether a file is in the kernel's own memory, `tmpfs`.
-    pub(crate) fn is_in_memory(&self, file: BorrowedFd<'_>) -> bool {
-        const TMPFS: rustix::fs::FsWord = 0x0102_1994;
-        self.enter("is_in_memory").is_ok()
-            && rustix::fs::fstatfs(file).is_ok_and(|status| status.f_type == TMPFS)
+    /// What kind of file system a file is on.
+    pub(crate) fn keeper(&self, file: BorrowedFd<'_>) -> Keeper {
+        if self.enter("keeper").is_err() {
+            return Keeper::Local;
+        }
+        rustix::fs::fstatfs(file).map_or(Keeper::Local, |status| Keeper::of(status.f_type))
     }
 
     /// Takes an extension back after a failure.
@@ -207,7 +215,9 @@ impl Io {
     pub(crate) fn restore_content(&self, file: BorrowedFd<'_>, bytes: &[u8]) {
         self.enter_undo("restore_content");
         // A file left as it is names a process that has gone, which readers find out.
-        let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
+        if within_size_limit(0, bytes.len() as u64).is_ok() {
+            let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
+        }
     }
 
     /// Reserves space for a range and extends the file over it.
@@ -528,10 +538,41 @@ fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<(
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
-                Err(_) => rustix::fs::renameat(at, from, at, to),
+                Err(Errno::NOENT) => rustix::fs::renameat(at, from, at, to),
+                Err(errno) => Err(errno),
             }
         }
         answer => answer,
+    }
+}
+
+/// What kind of file system keeps a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    /// The kernel's own memory (`tmpfs`, `ramfs`, `hugetlbfs`): nothing survives the system.
+    Memory,
+    /// Another machine or another process: a sync is worth what that makes of it.
+    Elsewhere(&'static str),
+    /// Any other.
+    Local,
+}
+
+impl Keeper {
+    /// By the magic number of its kind.
+    fn of(magic: rustix::fs::FsWord) -> Self {
+        match magic as u32 {
+            0x0102_1994 | 0x8584_58F6 | 0x9584_58F6 => Self::Memory,
+            0x6969 => Self::Elsewhere("NFS"),
+            0x517B | 0xFF53_4D42 | 0xFE53_4D42 => Self::Elsewhere("SMB"),
+            0x6573_5546 => Self::Elsewhere("FUSE"),
+            0x0102_1997 => Self::Elsewhere("9P"),
+            0x00C3_6400 => Self::Elsewhere("Ceph"),
+            0x5346_414F | 0x6B41_4653 => Self::Elsewhere("AFS"),
+            0x0BD0_0BD0 => Self::Elsewhere("Lustre"),
+            0x0116_1970 => Self::Elsewhere("GFS2"),
+            0x7461_636F => Self::Elsewhere("OCFS2"),
+            _ => Self::Local,
+        }
     }
 }
 

@@ -20,7 +20,8 @@ use crate::base::group::Isa;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// `Pmem` where the kernel grants `MAP_SYNC` on the directory's file system, `Process` elsewhere.
+    /// `Pmem` where the kernel grants `MAP_SYNC` on the directory's file system. `Process` elsewhere, with a warning
+    /// through the `log` crate when a table is made or opened for writing.
     #[default]
     Auto,
     /// Nothing survives: anonymous memory.
@@ -33,7 +34,9 @@ pub enum Durability {
     /// `Pmem`'s instructions on whatever file is there, for tests and measurements on machines without persistent
     /// memory. Survives what the file's own medium survives.
     PmemForced,
-    /// Survives a power cut on SSDs and disks: a fence costs an `fdatasync` of the dirty ranges.
+    /// Survives a power cut on SSDs and disks: a fence costs an `fdatasync` of the dirty ranges. Refused on file systems
+    /// in memory (`tmpfs`, `ramfs`); on those of another machine or process (NFS, SMB, FUSE and others) a warning through
+    /// the `log` crate says that it depends on them.
     Disk,
 }
 

@@ -287,7 +287,12 @@ macro_rules! common_options {
                 self
             }
 
-            /// Makes a table at `path`, where nothing may be yet. It appears there all at once, complete.
+            /// Makes a table at `path` that survives the end of any process, but a power cut only on persistent memory
+            /// or with [`Durability::Disk`].
+            ///
+            /// There must be nothing at `path`, or an empty directory. The table appears there all at once, complete.
+            /// [`Stats::durability`](crate::Stats::durability) says what it survives, and so does a warning through the
+            /// `log` crate when [`Durability::Auto`] finds no persistent memory.
             ///
             /// ```
             #[doc = concat!(" use icefield::", stringify!($public), ";")]
@@ -303,13 +308,22 @@ macro_rules! common_options {
             /// ```
             ///
             /// # Errors
-            /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`].
+            /// [`Error::AlreadyExists`], [`Error::NoSpace`], [`Error::Io`], [`Error::InvalidOption`];
+            /// [`Error::Unsupported`] for a durability that the file system does not give.
             pub fn create(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
                 let pm = Mapped::create(path, self.common.mapped($name)?)?;
                 self.create_on(pm)
             }
 
             #[doc = $doc_open]
+            /// Its changes survive the end of any process, but a power cut only on persistent memory or with
+            /// [`Durability::Disk`].
+            ///
+            /// No other process may write to the files in the directory, truncate or replace them, while the table is open;
+            /// nor may this process, but through the table. The lock keeps other openings away, not other programs:
+            /// what they write can be read as values, and a truncated file ends the process by SIGBUS. A copy that is
+            /// made meanwhile by other means than [`Durable::backup`](crate::Durable::backup) (`cp -r`, `rsync`) opens
+            /// without an error and may hold wrong values; `check` finds them.
             ///
             /// # Errors
             /// [`Error::NotFound`], [`Error::Locked`], [`Error::TypeMismatch`], [`Error::FormatVersion`], [`Error::Corrupt`],
@@ -319,16 +333,20 @@ macro_rules! common_options {
                 self.open_on(pm)
             }
 
-            /// Opens the table at `path`, or makes one when nothing is there.
+            /// Opens the table at `path`, or makes one when there is nothing or an empty directory.
             ///
             /// # Errors
             /// As [`open`](Self::open) and [`create`](Self::create).
             pub fn open_or_create(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
                 let path = path.as_ref();
                 match self.clone().open(path) {
-                    Err(Error::NotFound { .. }) if !path.exists() => match self.clone().create(path) {
-                        // Somebody else was faster.
-                        Err(Error::AlreadyExists { .. }) => self.open(path),
+                    Err(Error::NotFound { .. }) => match self.clone().create(path) {
+                        Err(exists @ Error::AlreadyExists { .. }) => match self.open(path) {
+                            // Something that is no table.
+                            Err(Error::NotFound { .. }) => Err(exists),
+                            // Another thread or process was faster.
+                            opened => opened,
+                        },
                         created => created,
                     },
                     opened => opened,
@@ -336,6 +354,7 @@ macro_rules! common_options {
             }
 
             /// Opens the table at `path` for reading, beside any number of other readers. Nothing in the directory changes.
+            /// What [`open`](Self::open) says of other programs that write to the files holds here, too.
             ///
             /// # Errors
             /// As [`open`](Self::open).

@@ -150,36 +150,46 @@ fn an_empty_directory_becomes_a_table() {
 #[test]
 fn a_creator_in_place_may_die_at_any_call() {
     let scratch = fast_scratch();
-    let path = scratch.path().join("t");
+    let (source, path) = (scratch.path().join("source"), scratch.path().join("t"));
+    drop(make(&source, process(), 8));
+    let anew = |options| drop(make(&path, options, 8));
+    let copied = |options| {
+        drop(Mapped::open_read_only(&source, options).unwrap().backup_to(&path));
+    };
+    die_at_every_call(&path, &anew);
+    die_at_every_call(&path, &copied);
+}
+
+fn die_at_every_call(path: &Path, create: &dyn Fn(MappedOptions)) {
     let (mut dead, mut complete) = (0, 0);
     for nth in 1.. {
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap();
+        let _ = fs::remove_dir_all(path);
+        fs::create_dir(path).unwrap();
         let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Kill };
         let plan = Arc::new(FaultPlan::new(fault));
         // SAFETY: the child makes a table and exits; it uses no lock that another thread of this test holds.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            drop(make(&path, MappedOptions { faults: Some(plan), ..process() }, 8));
+            create(MappedOptions { faults: Some(plan), ..process() });
             // SAFETY: ends the child without what the test harness does at an exit.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;
         // SAFETY: waits for the child.
-        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         if libc::WIFEXITED(status) {
             assert_eq!(libc::WEXITSTATUS(status), 0);
             break;
         }
-        match Mapped::open(&path, process()) {
+        match Mapped::open(path, process()) {
             Ok(pm) => {
                 complete += 1;
                 assert_eq!(cell(&data(&pm), 0).load(&pm, Relaxed), 77);
             }
             Err(Error::NotFound { .. }) => {
                 dead += 1;
-                drop(make(&path, process(), 8));
-                assert_eq!(names(&path), [DATA, "lock", TABLE_REGION]);
+                drop(make(path, process(), 8));
+                assert_eq!(names(path), [DATA, "lock", TABLE_REGION]);
             }
             Err(error) => panic!("call {nth}: {error}"),
         }

@@ -102,7 +102,7 @@ fn check_what_is_left(directory: &Path, existed: bool, trace: &str) {
 
 /// The number of calls that `scenario` makes, and their names.
 fn count(scenario: Scenario, durability: Durability, existed: bool) -> (u64, Vec<&'static str>) {
-    let scratch = fast_scratch();
+    let scratch = scratch_for(durability);
     let path = scratch.path().join("t");
     if existed {
         drop(make(&path, process(), 200_000));
@@ -121,7 +121,7 @@ fn fail_everywhere(scenario: Scenario, durability: Durability, existed: bool) ->
             for errno in ERRNOS {
                 let trace =
                     format!("{durability}: call {nth} of {calls} fails {mode:?} with {errno}");
-                let scratch = fast_scratch();
+                let scratch = scratch_for(durability);
                 let path = scratch.path().join("t");
                 if existed {
                     drop(make(&path, process(), 200_000));
@@ -235,7 +235,7 @@ fn death_at_every_call() {
     {
         let (calls, _) = count(scenario, Durability::Disk, existed);
         for nth in 1..=calls {
-            let scratch = fast_scratch();
+            let scratch = scratch();
             let path = scratch.path().join("t");
             if existed {
                 drop(make(&path, process(), 200_000));

@@ -22,6 +22,8 @@ mod copies;
 mod creating;
 mod durability;
 mod faults;
+mod footprint;
+mod full;
 mod lengths;
 mod opening;
 mod refusals;
@@ -29,13 +31,20 @@ mod space;
 
 const DATA: &str = "data.ice";
 
+/// A scratch directory beside what was built, which is on no `tmpfs`.
 fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A scratch directory where syncing costs nothing, for tests that make thousands of tables.
+/// A scratch directory where syncing costs nothing, for tests that make thousands of tables. Not for
+/// [`Durability::Disk`], which is refused there.
 fn fast_scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| scratch())
+}
+
+/// The directory for tables of a durability.
+fn scratch_for(durability: Durability) -> tempfile::TempDir {
+    if durability == Durability::Disk { scratch() } else { fast_scratch() }
 }
 
 fn with(durability: Durability) -> MappedOptions {

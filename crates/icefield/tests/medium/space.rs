@@ -226,6 +226,43 @@ fn child_with_a_limit() {
 }
 
 #[test]
+fn holes_are_filled_where_space_cannot_be_reserved() {
+    let scratch = scratch();
+    let (path, copy) = (scratch.path().join("t"), scratch.path().join("copy"));
+    drop(make(&path, process(), 8 << 20));
+    copy_with_holes(&path, &copy);
+    let blocks = || fs::metadata(copy.join(DATA)).unwrap().blocks();
+    let before = blocks();
+    let plan = Arc::new(FaultPlan::refusing(&["allocate"], Errno::NOSYS));
+    let pm = Mapped::open(&copy, MappedOptions { faults: Some(plan), ..process() }).unwrap();
+    let region = data(&pm);
+    assert_eq!(cell(&region, 0).load(&pm, Relaxed), 77);
+    assert!(before < 100 && blocks() >= region.len() / 512, "{before} {}", blocks());
+    pm.grow(&region, 9 << 20).unwrap();
+    assert!(blocks() >= region.len() / 512);
+}
+
+/// A small archive can hold a file of any length; opening it takes no space that does not suffice.
+#[test]
+fn more_holes_than_there_is_room_for_are_left_alone() {
+    let scratch = fast_scratch();
+    let path = scratch.path().join("t");
+    drop(make(&path, process(), 100_000));
+    let file = fs::File::options().write(true).open(path.join(DATA)).unwrap();
+    file.set_len(1 << 42).unwrap();
+    let blocks = || fs::metadata(path.join(DATA)).unwrap().blocks();
+    let before = blocks();
+    let pm = Mapped::open(&path, process()).unwrap();
+    assert!(matches!(pm.region(DATA, 1 << 30), Err(Error::NoSpace { .. })));
+    drop(pm);
+    let pm = Mapped::open(&path, process()).unwrap();
+    let region = pm.region_with_holes(DATA, 1 << 30).unwrap();
+    assert!(matches!(pm.reserve(&region, 0, region.len()), Err(Error::NoSpace { .. })));
+    pm.reserve(&region, 1 << 20, 4096).unwrap();
+    assert!((before..before + 32).contains(&blocks()), "{before} {}", blocks());
+}
+
+#[test]
 fn little_address_space_is_enough() {
     let status = crate::in_child("space::child_with_few_addresses", &[]);
     assert!(status.success(), "{status:?}");
@@ -286,16 +323,16 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
         let region = data(&pm);
         let word = |offset: u64| cell(&region, offset);
         pm.grow(&region, 10 * MIB).unwrap();
-        let first = std::ptr::from_ref(word(10 * MIB - 8));
+        let first = std::ptr::from_ref(word(10 * MIB - 4096));
         // What is mapped at first; and then what the second mapping has.
         let mut end = region.base().as_ptr().addr() + (16 << 20);
-        let mut known = vec![(0, 77), (10 * MIB - 8, 1)];
-        word(10 * MIB - 8).store(&pm, 1, Relaxed);
+        let mut known = vec![(0, 77), (10 * MIB - 4096, 1)];
+        word(10 * MIB - 4096).store(&pm, 1, Relaxed);
         for (round, bytes) in (2..).zip([40 * MIB, 200 * MIB]) {
             block_address(end);
             let before = region.len();
             pm.grow(&region, bytes).unwrap();
-            assert_eq!(std::ptr::from_ref(word(10 * MIB - 8)), first, "no word moves");
+            assert_eq!(std::ptr::from_ref(word(10 * MIB - 4096)), first, "no word moves");
             let behind = std::ptr::from_ref(word(bytes - 8)).addr() - (bytes as usize - 8);
             assert_ne!(behind, region.base().as_ptr().addr());
             end = behind + 2 * bytes as usize;

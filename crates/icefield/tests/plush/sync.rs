@@ -12,7 +12,7 @@ use super::{Check, TINY};
 /// A table that is asked to survive power cuts does, as far as a test without one can tell.
 #[test]
 fn disks_are_synced() -> Check {
-    let directory = tempfile::tempdir()?;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let path = directory.path().join("table.ice");
     let options = || Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
     let table = options().create(&path)?;
@@ -33,7 +33,7 @@ fn disks_are_synced() -> Check {
 #[test]
 fn relaxed_writes_are_synced_in_the_end() -> Check {
     for mode in [SyncMode::Always, SyncMode::Every(5), SyncMode::Never] {
-        let directory = tempfile::tempdir()?;
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let path = directory.path().join("table.ice");
         let options = || {
             let options = Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
@@ -70,7 +70,7 @@ fn relaxed_writes_are_synced_in_the_end() -> Check {
 /// What a table was made for waits in the root of one on a disk: a batch is one sync, and no more.
 #[test]
 fn a_batch_on_a_disk_is_one_sync() -> Check {
-    let directory = tempfile::tempdir()?;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let counting = Arc::new(FaultPlan::counting());
     let options = Plush::<u64, u64>::options().durability(Durability::Disk).capacity(40_000);
     let table = options.faults(counting.clone()).create(directory.path().join("clicks.ice"))?;
@@ -88,7 +88,7 @@ fn a_batch_on_a_disk_is_one_sync() -> Check {
 /// there. Writes that make room ahead, for many root entries together, do not take that for room that can be made.
 #[test]
 fn a_level_below_crowded_entries_lets_writes_end() -> Check {
-    let directory = tempfile::tempdir()?;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let table = Plush::<u64, u64>::options()
         .shape(TINY)
         .hash(HashKind::Constant)
@@ -110,7 +110,7 @@ fn a_level_below_crowded_entries_lets_writes_end() -> Check {
 /// A sync that fails is told to everybody who waits, and ends all writing.
 #[test]
 fn a_failed_sync_is_told() -> Check {
-    let directory = tempfile::tempdir()?;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let make = |name: &str, faults: &Arc<FaultPlan>| -> Result<_, Error> {
         let options = Plush::<u64, u64>::options().durability(Durability::Disk);
         let options = options.sync(SyncMode::Never).faults(faults.clone());

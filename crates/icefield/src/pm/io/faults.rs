@@ -70,6 +70,8 @@ impl fmt::Debug for Watcher {
 pub struct FaultPlan {
     at: Option<FaultAt>,
     watcher: Option<Watcher>,
+    /// Calls that always fail, by their names.
+    refused: Option<(&'static [&'static str], Errno)>,
     calls: AtomicU64,
     fired: AtomicU64,
     healed: AtomicBool,
@@ -81,6 +83,12 @@ impl FaultPlan {
     #[must_use]
     pub fn new(at: FaultAt) -> Self {
         Self { at: Some(at), ..Self::default() }
+    }
+
+    /// A plan in which every call of some names fails, as on a system that does not have them.
+    #[must_use]
+    pub fn refusing(sites: &'static [&'static str], errno: Errno) -> Self {
+        Self { refused: Some((sites, errno)), ..Self::default() }
     }
 
     /// A plan without faults, to count calls.
@@ -139,6 +147,13 @@ impl FaultPlan {
             if !sites.contains(&site) {
                 sites.push(site);
             }
+        }
+        match self.refused {
+            Some((refused, errno)) if refused.contains(&site) && may_fail => {
+                self.fired.fetch_add(1, Ordering::Relaxed);
+                return Err(errno);
+            }
+            _ => {}
         }
         let Some(at) = self.at else { return Ok(()) };
         let hit = call == at.nth || (call > at.nth && at.mode == FaultMode::ForGood);

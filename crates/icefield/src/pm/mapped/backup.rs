@@ -16,6 +16,7 @@ use super::permit::Permit;
 use super::region_file::{RegionFile, allocate, file_length, odd_file};
 use super::{Mapped, MappedOptions, lock};
 use crate::pm::io::{Access, Io, error};
+use crate::pm::superblock::TABLE_REGION;
 use crate::pm::{Cell64, Durability, Medium, Region};
 use crate::{Error, Result};
 
@@ -68,7 +69,9 @@ impl Mapped {
     }
 
     fn copy_files(&self, source: &Arc<Directory>, target: &Directory) -> Result<u64> {
-        let names = self.io.names(source.file()).map_err(|errno| error(&self.path, errno, 0))?;
+        let mut names =
+            self.io.names(source.file()).map_err(|errno| error(&self.path, errno, 0))?;
+        names.sort_by_key(|name| name == TABLE_REGION);
         let mut copied = 0;
         for name in names.iter().filter(|name| *name != LOCK_FILE) {
             let path = self.path.join(name);
@@ -82,9 +85,10 @@ impl Mapped {
     }
 
     fn copy_memory(&self, target: &Directory) -> Result<u64> {
-        let regions = lock(&self.regions);
+        let mut regions = lock(&self.regions).clone();
+        regions.sort_by_key(|region| region.region().name() == TABLE_REGION);
         let mut copied = 0;
-        for region in regions.iter() {
+        for region in &regions {
             let (name, bytes) = (OsStr::new(region.region().name()), region.region().len());
             copied +=
                 self.copy_into(target, name, bytes, |to| self.copy_region(region, to, bytes))?;
@@ -101,6 +105,10 @@ impl Mapped {
         fill: impl FnOnce(&OwnedFd) -> Result<u64, Errno>,
     ) -> Result<u64> {
         let fault = |errno| error(&target.path().join(name), errno, bytes);
+        if name == TABLE_REGION {
+            // The last one: with it the copy is a table, also where it is made in place. All names are durable before.
+            self.io.sync_directory(target.file()).map_err(fault)?;
+        }
         let to = self.io.open_file(target.file(), name, Access::Create).map_err(fault)?;
         let copied = fill(&to).map_err(fault)?;
         self.io.sync_file(to.as_fd()).map_err(fault)?;

@@ -29,7 +29,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 use super::region_file::{file_length, odd_file};
 use crate::pm::Durability;
 use crate::pm::arch::Instruction;
-use crate::pm::io::{Access, Io, error, lock};
+use crate::pm::io::{Access, Io, Keeper, error, lock};
 use crate::pm::superblock::{self, TABLE_REGION};
 use crate::{Error, Result};
 
@@ -210,7 +210,16 @@ impl Directory {
     pub(super) fn settle_durability(&self, asked: Durability) -> Result<Durability> {
         match asked {
             Durability::Auto if self.grants_sync() => Ok(Durability::Pmem),
-            Durability::Auto => Ok(Durability::Process),
+            Durability::Auto => {
+                if self.purpose == Purpose::Write {
+                    log::warn!(
+                        "{}: durability `process`: what is stored survives the end of any process, but no power cut; \
+                         choose `process` to accept that, or `disk` where the table offers it",
+                        self.path.display()
+                    );
+                }
+                Ok(Durability::Process)
+            }
             Durability::Pmem if self.grants_sync() => Ok(Durability::Pmem),
             Durability::Pmem => Err(Error::Unsupported(format!(
                 "{}: the file system grants no MAP_SYNC, so this is no persistent memory (or not mounted with -o dax); \
@@ -222,7 +231,22 @@ impl Directory {
                     "a table in a directory is not in `memory`; use `in_memory()`".to_owned();
                 Err(Error::InvalidOption { option: "durability", detail })
             }
-            Durability::Process | Durability::PmemForced | Durability::Disk => Ok(asked),
+            Durability::Disk => match self.io.keeper(self.file()) {
+                Keeper::Memory => Err(Error::Unsupported(format!(
+                    "{}: the file system is in memory (tmpfs or ramfs), where no sync survives a power cut; use \
+                     durability `process`, or a directory on a disk",
+                    self.path.display()
+                ))),
+                Keeper::Elsewhere(kind) => {
+                    log::warn!(
+                        "{}: on {kind}: what a power cut leaves depends on the server behind it",
+                        self.path.display()
+                    );
+                    Ok(Durability::Disk)
+                }
+                Keeper::Local => Ok(Durability::Disk),
+            },
+            Durability::Process | Durability::PmemForced => Ok(asked),
         }
     }
 

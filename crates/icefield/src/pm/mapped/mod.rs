@@ -48,7 +48,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex};
 
 use super::arch::{self, Instruction};
-use super::io::{Errno, FaultPlan, Io, error, lock};
+use super::io::{Errno, FaultPlan, Io, Keeper, error, lock};
 use super::{CellLine, Committed, Durability, Medium, Region, SyncMode};
 use crate::base::group::Isa;
 use crate::{Error, Result};
@@ -444,11 +444,14 @@ impl Medium for Mapped {
                 if bytes > left || bytes > room::of_a_file() {
                     return Err(no_space());
                 }
-                if self.io.is_in_memory(directory.file()) {
+                if self.io.keeper(directory.file()) == Keeper::Memory {
                     memory = memory.saturating_add(bytes);
                 }
             }
             None => memory = memory.saturating_add(bytes),
+        }
+        if memory < room::ALWAYS_THERE {
+            return Ok(());
         }
         match room::of_memory() {
             Some(left) if memory > left => Err(Error::NoMemory { needed_bytes: memory }),

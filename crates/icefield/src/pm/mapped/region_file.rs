@@ -19,13 +19,15 @@ use super::reservation::{Content, HUGE_PAGE, LEAST_RESERVATION, Reservation, rou
 use super::room;
 use crate::Error;
 use crate::pm::Region;
-use crate::pm::io::{Access, Io, Sharing, error, lock};
+use crate::pm::io::{Access, Io, Keeper, Sharing, error, lock};
 
 /// The most that a region may have whose table named no bound.
 const DEFAULT_BOUND: u64 = 1 << 40;
 /// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
 /// for it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
+/// Space of up to this size is taken without a look at how much there is.
+const MOST_UNASKED: u64 = 1 << 20;
 /// With less space left than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
 
@@ -127,7 +129,7 @@ impl RegionFile {
         let region = unsafe { Region::new(name, reservation.base(), len, most) };
         let is_huge = setting.huge_pages != HugePages::Never
             && !setting.syncs_pages
-            && file.as_ref().is_some_and(|file| setting.io.is_in_memory(file.as_fd()));
+            && file.as_ref().is_some_and(|file| setting.io.keeper(file.as_fd()) == Keeper::Memory);
         let directory = setting.directory.cloned();
         let growing = Mutex::new(());
         let opened = Self {
@@ -265,6 +267,12 @@ impl RegionFile {
             (_, None) => Err(fault(Errno::BADF)),
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
+                // Before a part of it is taken, which takes long and others may need.
+                if target - len >= MOST_UNASKED
+                    && room::of_file_system(file.as_fd()).is_some_and(|left| left < target - len)
+                {
+                    return Err(fault(Errno::NOSPC));
+                }
                 // A table is made of huge pages, whatever that takes; its writers wait no longer than that.
                 if self.is_huge && (len == 0 || target - len <= MAPPED_AT_ONCE) {
                     self.extend_by_huge_pages(setting.io, file, len, target);
@@ -367,7 +375,7 @@ impl RegionFile {
             (Some(file), Backing::Shared | Backing::SharedSync) => {
                 match setting.io.punch_hole(file.as_fd(), start, end - start) {
                     // The space stays taken, but what the caller relies on holds: the range reads as zeros.
-                    Err(Errno::OPNOTSUPP) => {
+                    Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                         write_zeros(setting.io, file, start, end).map_err(fault)?
                     }
                     answer => answer.map_err(fault)?,
@@ -387,12 +395,6 @@ impl RegionFile {
 
     /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
     pub(super) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
-        if let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing)
-            && room::of_file_system(file.as_fd()).is_some_and(|left| left < self.missing)
-        {
-            // Nothing is taken of what does not suffice.
-            return Err(error(&self.path, Errno::NOSPC, self.missing).into());
-        }
         self.fill(setting, 0..self.region.len(), self.missing)?;
         // Relaxed: nobody else has the file yet.
         self.has_holes.store(false, Ordering::Relaxed);
@@ -408,10 +410,19 @@ impl RegionFile {
         if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
         }
+        if range.end - range.start >= MOST_UNASKED {
+            // Nothing is taken of what does not suffice: a file may be as long as its directory's maker liked.
+            let (len, space) = length_and_space(setting.io, file, &self.path)?;
+            let holes = len.saturating_sub(space).min(range.end - range.start);
+            if room::of_file_system(file.as_fd()).is_some_and(|left| left < holes) {
+                return Err(error(&self.path, Errno::NOSPC, holes).into());
+            }
+        }
         let filled = match setting.io.allocate(file.as_fd(), range.start, range.end - range.start) {
-            // File systems that cannot reserve cannot punch either.
-            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-            Err(errno) => Err(errno),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                write_into_holes(setting.io, file, range.clone())
+            }
+            answer => answer,
         };
         let usable = filled.and_then(|()| self.map_pages(setting, file, range));
         usable.map_err(|errno| error(&self.path, errno, missing).into())
@@ -551,6 +562,31 @@ pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(io, file, len, target),
         answer => answer,
     }
+}
+
+/// Writes zeros into the holes of a range, where a file system says where they are. No other thread stores to the range:
+/// where space cannot be reserved it cannot be given back either, so there are holes in files that were copied, and they
+/// are filled before their first use.
+fn write_into_holes(io: &Io, file: &OwnedFd, range: Range<u64>) -> Result<(), Errno> {
+    let mut at = range.start;
+    while at < range.end {
+        let hole = match io.next_hole(file.as_fd(), at) {
+            Ok(hole) => hole,
+            Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::NXIO) => return Ok(()),
+            Err(errno) => return Err(errno),
+        };
+        if hole >= range.end {
+            break;
+        }
+        let data = match io.next_data(file.as_fd(), hole) {
+            Ok(data) => data.min(range.end),
+            Err(Errno::NXIO) => range.end,
+            Err(errno) => return Err(errno),
+        };
+        write_zeros(io, file, hole, data)?;
+        at = data;
+    }
+    Ok(())
 }
 
 fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errno> {

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::fstatvfs;
 use rustix::process::{Resource, geteuid, getrlimit};
 
+/// So little memory is not asked for: the answer takes longer than a small table takes to be made.
+pub(super) const ALWAYS_THERE: u64 = 64 << 20;
+
 /// Bytes that a file system has left for this process; `None` where it does not say.
 pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
     let status = fstatvfs(file).ok()?;

@@ -1,0 +1,173 @@
+//! Numbers at the ends of their ranges, in every option and argument; calls that would take more than there is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use icefield::pm::{Errno, FaultPlan};
+use icefield::{
+    Cursor, DashEh, DashLh, Durability, Error, Expansion, Iceberg, Plush, Result, SyncMode,
+};
+
+const ENDS: [u64; 6] = [0, 1, 2, 1 << 38, 1 << 40, u64::MAX];
+
+/// Neither a panic nor a hang, and no other error than these.
+fn judged<T>(what: &str, made: Result<T>) -> Option<T> {
+    match made {
+        Ok(made) => Some(made),
+        Err(
+            Error::NoSpace { .. }
+            | Error::NoMemory { .. }
+            | Error::InvalidOption { .. }
+            | Error::Unsupported(_),
+        ) => None,
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// What a table of words does after its options were odd.
+macro_rules! used {
+    ($what:expr, $made:expr) => {
+        if let Some(table) = judged($what, $made) {
+            for key in 0..2000_u64 {
+                if judged($what, table.put(key, key)).is_some() {
+                    assert_eq!(table.get(key).unwrap(), Some(key), "{}", $what);
+                }
+            }
+            for n in [0, 1, usize::MAX] {
+                table.scan(Cursor::START, n).unwrap();
+            }
+            drop(table);
+        }
+    };
+}
+
+macro_rules! common_options {
+    ($table:ident) => {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut number = 0;
+        let mut path = || {
+            number += 1;
+            scratch.path().join(number.to_string())
+        };
+        let options = $table::<u64, u64>::options;
+        for end in ENDS {
+            let what = format!("{}: {end}", stringify!($table));
+            used!(&what, options().capacity(end).in_memory());
+            used!(&what, options().capacity(end).max_bytes(1 << 30).create(path()));
+            used!(&what, options().max_bytes(end).in_memory());
+            used!(&what, options().max_bytes(end).create(path()));
+        }
+        // What is refused takes nothing.
+        let table = options().create(path()).unwrap();
+        (0..1000).for_each(|key| table.put(key, key).unwrap());
+        let bytes = |path: &Path| {
+            use std::os::unix::fs::MetadataExt;
+            let files = std::fs::read_dir(path).unwrap();
+            files.map(|file| file.unwrap().metadata().unwrap().blocks() * 512).sum::<u64>()
+        };
+        let before = (table.capacity(), bytes(table.path()));
+        for additional in [1 << 50, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+            let refused = table.reserve(additional);
+            assert!(
+                matches!(refused, Err(Error::NoSpace { .. } | Error::NoMemory { .. })),
+                "{}: reserve({additional}): {refused:?}",
+                stringify!($table)
+            );
+        }
+        assert_eq!((table.capacity(), bytes(table.path())), before, "{}", stringify!($table));
+        table.reserve(0).unwrap();
+        table.reserve(1).unwrap();
+        table.reserve(20_000).unwrap();
+        assert!(table.capacity() >= 20_000);
+        drop(table);
+        let table = options().max_bytes(64 << 20).create(path()).unwrap();
+        let before = (table.capacity(), bytes(table.path()));
+        assert!(matches!(table.reserve(1 << 26), Err(Error::NoSpace { .. })));
+        assert_eq!((table.capacity(), bytes(table.path())), before, "{}", stringify!($table));
+        // A system without `fallocate`.
+        for errno in [Errno::NOSYS, Errno::OPNOTSUPP] {
+            let plan = || Arc::new(FaultPlan::refusing(&["allocate", "punch_hole"], errno));
+            let path = path();
+            let mut table = options().faults(plan()).create(&path).unwrap();
+            for seed in 0..3 {
+                (0..20_000).for_each(|key| table.put(key, key ^ seed).unwrap());
+                drop(table);
+                table = options().faults(plan()).open(&path).unwrap();
+                for key in 0..20_000 {
+                    assert_eq!(table.remove(key).unwrap(), Some(key ^ seed));
+                }
+                table.shrink_to_fit().unwrap();
+                table.clear().unwrap();
+            }
+            assert!(table.check().unwrap().is_clean());
+        }
+        for additional in [1 << 41, u64::MAX] {
+            let memory = options().in_memory().unwrap();
+            let refused = memory.reserve(additional);
+            assert!(
+                matches!(refused, Err(Error::NoSpace { .. } | Error::NoMemory { .. })),
+                "{} in memory: reserve({additional}): {refused:?}",
+                stringify!($table)
+            );
+        }
+    };
+}
+
+#[test]
+fn dash_eh() {
+    common_options!(DashEh);
+}
+
+#[test]
+fn dash_lh() {
+    common_options!(DashLh);
+    let options = DashLh::<u64, u64>::options;
+    for end in [0, 1, 2, 3, 64, 65, 4096, 4097, 1 << 31, u32::MAX] {
+        let what = format!("{end}");
+        used!(&what, options().first_array(end).in_memory());
+        used!(&what, options().stride(end).in_memory());
+        let percent = end.min(u8::MAX.into()).try_into().unwrap();
+        used!(&what, options().expansion(Expansion::Load { percent }).in_memory());
+    }
+}
+
+#[test]
+fn iceberg() {
+    common_options!(Iceberg);
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("t");
+    let options = Iceberg::<u64, u64>::options;
+    drop(options().create(&path).unwrap());
+    for threads in [0, 1, 2, usize::MAX] {
+        used!(&format!("{threads} threads"), options().threads(threads).open(&path));
+    }
+    for load in [0.0, -1.0, f64::MIN_POSITIVE, 1.0, 1.000_001, f64::NAN, f64::INFINITY] {
+        used!(&format!("load {load}"), options().max_load(load).in_memory());
+    }
+}
+
+#[test]
+fn plush() {
+    common_options!(Plush);
+    let options = Plush::<u64, u64>::options;
+    for end in ENDS {
+        let what = format!("{end}");
+        used!(&what, options().dram_limit(end).in_memory());
+        used!(&what, options().dram_limit(end).capacity(100_000).in_memory());
+        used!(&what, options().dram_filters(end as usize).in_memory());
+        used!(&what, options().preallocate(end.min(1) as usize).in_memory());
+    }
+    let table = options().in_memory().unwrap();
+    (0..5000).for_each(|key| table.put_unlogged(key, key).unwrap());
+    for threads in [0, 1, 2, usize::MAX] {
+        table.checkpoint(threads).unwrap();
+    }
+    // Beside what was built, which is on no file system in memory.
+    let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for milliseconds in [0, 1, u64::MAX] {
+        let path = scratch.path().join(milliseconds.to_string());
+        let options = options().durability(Durability::Disk).sync(SyncMode::Every(milliseconds));
+        used!(&format!("every {milliseconds} ms"), options.clone().create(&path));
+        drop(options.open(&path).unwrap());
+    }
+}
