@@ -19,7 +19,9 @@ use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
 use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{Failure as Violation, corrupt, faults, iterate, kill, linear, model};
+use icefield_testkit::{
+    Failure as Violation, corrupt, faults, hostile, iterate, kill, linear, model,
+};
 
 use crate::failure::{Failure, Outcome};
 use crate::json::{JsonArgs, Output, with_output};
@@ -93,6 +95,14 @@ enum Kind {
     /// Opens and uses damaged tables
     Corrupt {
         /// How many damaged tables [default: 20000]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
+        mutations: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Opens tables with forged references and lengths, and changes them while they lend their bytes
+    Hostile {
+        /// How many forged tables [default: 20000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         mutations: Option<u64>,
         #[command(flatten)]
@@ -237,6 +247,7 @@ impl Kind {
             | Self::Kill { common, .. }
             | Self::Linear { common, .. }
             | Self::Corrupt { common, .. }
+            | Self::Hostile { common, .. }
             | Self::Faults { common } => common,
             Self::KillChild { .. } => unreachable!("a child has no scenario"),
         }
@@ -269,6 +280,9 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
         }
         Kind::Corrupt { mutations, .. } => {
             run_corrupt(arsenal, &Rounds::new(common, "damaged tables", *mutations, 20_000)?, out)
+        }
+        Kind::Hostile { mutations, .. } => {
+            run_hostile(arsenal, &Rounds::new(common, "forged tables", *mutations, 20_000)?, out)
         }
         Kind::Faults { .. } => run_faults(arsenal, common, out),
         Kind::KillChild { .. } => Ok(true),
@@ -469,6 +483,28 @@ fn end_corrupt(
         .field("noticed", &counts.noticed)
         .field("unnoticed", &counts.unnoticed);
     rounds.end(out, more(line), failed)
+}
+
+fn run_hostile(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let place = place(rounds.common)?;
+    let mut counts = hostile::Counts::default();
+    let result = rounds.each(1000, |seed, size| {
+        let on_files = size / FILES_ONE_IN;
+        counts.add((arsenal.hostile)(seed, size - on_files)?);
+        let path = place.path().join(seed.to_string());
+        counts.add((arsenal.hostile_files)(seed, on_files, &path)?);
+        Ok(())
+    });
+    let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
+    let line = Tally::new(rounds.common, hostile::NAME)
+        .field("mutations", &counts.mutations)
+        .field("opened", &counts.opened)
+        .field("refused", &counts.refused)
+        .field("lends", &counts.lends)
+        .field("changed", &counts.changed)
+        .field("panics", &counts.panics)
+        .field("hangs", &counts.hangs);
+    rounds.end(out, line, failed)
 }
 
 fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {

@@ -13,7 +13,7 @@ use crate::file_subject::{FileOptions, FileSubject};
 use crate::place::{FilePlace, MemoryPlace, SimPlace};
 use crate::pool::Pool;
 use crate::subject::Subject;
-use crate::{Failure, corrupt, faults, iterate, kill, linear, model};
+use crate::{Failure, corrupt, faults, hostile, iterate, kill, linear, model};
 
 /// What keys and values are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,14 @@ pub struct Arsenal {
     pub corrupt: fn(u64, u64) -> Result<corrupt::Counts, Failure>,
     /// [`corrupt::scenario_on_files`].
     pub corrupt_files: fn(u64, u64, &Path) -> Result<corrupt::Counts, Failure>,
+    /// [`hostile::scenario`].
+    pub hostile: fn(u64, u64) -> Result<hostile::Counts, Failure>,
+    /// [`hostile::scenario_on_files`].
+    pub hostile_files: fn(u64, u64, &Path) -> Result<hostile::Counts, Failure>,
+    /// [`hostile::fuzz::files`].
+    pub fuzz_files: fn(&[u8]) -> Result<(), Failure>,
+    /// [`hostile::fuzz::operations`].
+    pub fuzz_operations: fn(&[u8]) -> Result<(), Failure>,
     /// [`faults::scenario`].
     pub faults: fn(u64, &Path) -> Result<faults::Counts, Failure>,
 }
@@ -88,6 +96,10 @@ impl Arsenal {
             linear: linear::scenario::<S>,
             corrupt: corrupt::scenario::<S>,
             corrupt_files: corrupt::scenario_on_files::<F>,
+            hostile: hostile::scenario::<S>,
+            hostile_files: hostile::scenario_on_files::<F>,
+            fuzz_files: hostile::fuzz::files::<S>,
+            fuzz_operations: hostile::fuzz::operations::<S>,
             faults: faults::scenario::<F>,
         }
     }

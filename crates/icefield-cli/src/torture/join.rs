@@ -39,10 +39,12 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
             let place = place(common)?;
             tell_faults(common, join::faults(common.seed, place.path()), out)
         }
-        Kind::Linear { .. } | Kind::KillChild { .. } => Err(Failure::Usage(format!(
-            "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults --table {}`",
-            super::tables::JOIN
-        ))),
+        Kind::Linear { .. } | Kind::Hostile { .. } | Kind::KillChild { .. } => {
+            Err(Failure::Usage(format!(
+                "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults --table {}`",
+                super::tables::JOIN
+            )))
+        }
     }
 }
 

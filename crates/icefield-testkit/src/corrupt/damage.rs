@@ -87,11 +87,11 @@ pub(crate) fn damage(files: &mut impl Files, other: &mut impl Files, rng: &mut R
     }
 }
 
-fn read_word(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn read_word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-fn write_word(bytes: &mut [u8], at: usize, word: u64) {
+pub(crate) fn write_word(bytes: &mut [u8], at: usize, word: u64) {
     if let Some(place) = bytes.get_mut(at..at + 8) {
         place.copy_from_slice(&word.to_le_bytes());
     }

@@ -2,13 +2,14 @@
 //! that tables with such slots share, wherever their slots lie.
 //!
 //! Here: how records are hashed, compared, stored and dropped. Below: `engine`, the operations on one key; `batch`;
-//! `length`, how many records there are; `types`, the types in the superblock; `opening`, what the options have in
+//! `length`, how many records there are; `mending`, opening what is damaged; `types`, the types in the superblock; `opening`, what the options have in
 //! common; `face`, the public methods; `iter`, the iterator.
 
 pub(crate) mod batch;
 pub(crate) mod engine;
 pub(crate) mod face;
 pub(crate) mod length;
+pub(crate) mod mending;
 pub(crate) mod opening;
 pub(crate) mod types;
 
@@ -206,6 +207,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             return Ok(self.hash.word(word));
         }
         self.store()?.owner_of(pm, BlobRef::from_word(word))
+    }
+
+    /// The hash of a slot's record, when everything that has a checksum is what was written for that key. Reads all of
+    /// it. Under a [`Pin`] or the bucket's lock.
+    pub(crate) fn verify(&self, pm: &impl Medium, key: u64, value: u64) -> Result<u64> {
+        let hash = match self.key(pm, key)? {
+            Raw::Word(word) => self.hash.word(word),
+            bytes => self.hash.bytes(bytes.bytes()),
+        };
+        for blob in self.references(key, value) {
+            // SAFETY: as in `bytes`.
+            unsafe { self.store()?.verify(pm, hash, blob) }?;
+        }
+        Ok(hash)
     }
 
     /// The stored key behind a slot's word.

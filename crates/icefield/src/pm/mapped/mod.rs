@@ -344,7 +344,23 @@ fn effort(durability: Durability, skip_flush: bool) -> Result<Effort> {
     })
 }
 
+impl crate::pm::medium::sealed::Sealed for Mapped {}
+
 impl Medium for Mapped {
+    fn claimed(self) -> Result<Self> {
+        let purpose = self.directory.as_ref().map(|directory| directory.purpose());
+        if purpose == Some(Purpose::ReadBeside) {
+            return Err(Error::InvalidOption {
+                option: "beside_writer",
+                detail: "this table changes its files in place; open it without".into(),
+            });
+        }
+        if let Some(file) = lock(&self.regions).iter().find(|file| file.region().is_shared()) {
+            return Err(super::medium::in_use(file.region()));
+        }
+        Ok(self)
+    }
+
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         self.map_region(name, max_bytes, RegionFile::fill_holes)
     }
