@@ -15,7 +15,7 @@ case ${1:-} in
 esac
 seconds=${1:-600}
 shift || true
-[ $# -gt 0 ] || set -- {dash-eh,dash-lh,iceberg,plush}-{files,operations}
+[ $# -gt 0 ] || set -- {dash-eh,dash-lh,iceberg,plush}-{files,operations} {csv,ndjson}-rows
 if rustup +nightly --version >/dev/null 2>&1 && cargo +nightly fuzz --version >/dev/null 2>&1; then
     for target; do
         run cargo +nightly fuzz run --features libfuzzer "${target//-/_}" -- -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096

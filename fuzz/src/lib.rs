@@ -7,10 +7,12 @@ use icefield_testkit::arsenal::{Arsenal, Records, arsenal};
 /// The designs that have targets.
 const DESIGNS: [&str; 4] = ["dash-eh", "dash-lh", "iceberg", "plush"];
 
-/// The names of all targets: `DESIGN-files` opens damaged files, `DESIGN-operations` runs histories beside a map.
+/// The names of all targets: `DESIGN-files` opens damaged files, `DESIGN-operations` runs histories beside a map,
+/// `csv-rows` and `ndjson-rows` read what `icefield load` reads.
 pub fn targets() -> impl Iterator<Item = String> {
     let kinds = |design| ["files", "operations"].map(|kind| format!("{design}-{kind}"));
-    DESIGNS.into_iter().flat_map(kinds)
+    let rows = ["csv-rows", "ndjson-rows"].map(str::to_owned);
+    DESIGNS.into_iter().flat_map(kinds).chain(rows)
 }
 
 /// Runs a target.
@@ -19,9 +21,14 @@ pub fn targets() -> impl Iterator<Item = String> {
 /// The target found something; the words say what.
 ///
 /// # Panics
-/// There is no such target.
+/// The target does not exist.
 pub fn try_run(target: &str, data: &[u8]) -> Result<(), Failure> {
     let (design, kind) = target.rsplit_once('-').expect("DESIGN-KIND");
+    if kind == "rows" {
+        let rows = icefield_cli::read_all(data.to_vec(), design == "ndjson");
+        assert!(rows <= data.len() as u64 + 1, "{rows} rows of {} bytes", data.len());
+        return Ok(());
+    }
     let arsenal: &Arsenal = arsenal(design, Records::Bytes).expect("a design");
     match kind {
         "files" => (arsenal.fuzz_files)(data),

@@ -1,4 +1,4 @@
-//! Damage by one who knows the format: references and lengths that lead to other places, under checksums that are right.
+//! Damage that follows the format: references and lengths lead to other places, and the checksums are right.
 
 use icefield::payload_checksum;
 use icefield::pm::blob::{header_words, map_word};
@@ -9,7 +9,7 @@ use crate::rng::Rng;
 
 /// Where the superblock has the bytes of a chunk of `blobs.ice` or `payload.ice`.
 const CHUNK_BYTES_AT: usize = 48 + 3 * 8;
-/// Files whose words are no references to bytes.
+/// Files without references to bytes.
 const OTHERS: [&str; 7] = [
     TABLE_REGION,
     "lock",
@@ -112,7 +112,7 @@ fn block_bytes(map: &[u8], chunk: usize, place: usize) -> Option<usize> {
     }
 }
 
-/// Gives the block at `place` a header over `len` bytes, with the right checksum where so many are there.
+/// Writes a header over `len` bytes to the block at `place`. Its checksum is right if the file has these bytes.
 fn write_header(blobs: &mut [u8], place: usize, owner: u64, len: usize) {
     let content = blobs.get(place + 16..place.saturating_add(16).saturating_add(len));
     let [shape, owner] = match content {
@@ -168,7 +168,7 @@ fn forge_blob(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<Str
             one.set(files, blob_word(place, one.word))
         }
         6 => {
-            // To a block that nobody refers to, of its class or of another.
+            // A block without a reference, of the same class or of another.
             let free: Vec<usize> = (0..blobs.len())
                 .step_by(16)
                 .filter(|&place| block_bytes(&map, chunk, place).is_some())
@@ -225,7 +225,7 @@ fn payload_word(epoch: u64, place: usize, chunk: usize, like: u64) -> u64 {
     number << 36 | (epoch & 0xF_FFFF) << 16 | (place % chunk / 8) as u64 | like & 1 << 63
 }
 
-/// Gives the record at `place` lengths, with the right checksum where so many bytes are there.
+/// Writes lengths to the record at `place`. Its checksum is right if the file has these bytes.
 fn write_head(log: &mut [u8], place: usize, word: u64, hash: u64, key: usize, value: usize) {
     let lengths = u64::from(key as u32) | (value as u64) << 32;
     let word = word & !(1 << 63);

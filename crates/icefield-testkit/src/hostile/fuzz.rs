@@ -1,4 +1,4 @@
-//! What a fuzzer's bytes stand for: damage to a small table's files, or a history.
+//! Scenarios that take a fuzzer's bytes: damage to a small table's files, and a history of operations.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -86,7 +86,7 @@ pub fn files<T: Subject>(data: &[u8]) -> Result<(), Failure> {
     counts.judged(seed).map(drop)
 }
 
-/// Runs the history that `data` stands for, three bytes an operation, beside the reference map.
+/// Runs a history beside the reference map; three bytes of `data` make an operation.
 ///
 /// # Errors
 /// The table and the map disagree, or the table fails.
@@ -146,7 +146,7 @@ pub fn operations<T: Subject>(data: &[u8]) -> Result<(), Failure> {
     agree(&table, &right).map_err(fail)
 }
 
-/// Whether the table has no fault and as many records as the map.
+/// Compares the table with the map, and checks it.
 fn agree<T: Subject>(table: &T, right: &Reference) -> Result<(), String> {
     let report = table.check().map_err(|error| error.to_string())?;
     if !report.is_clean() {

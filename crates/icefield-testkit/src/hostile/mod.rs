@@ -25,7 +25,7 @@ pub const NAME: &str = "hostile";
 /// Pages of a scan after which it is taken to be endless.
 const MAX_PAGES: usize = 20_000;
 
-/// What forged tables did.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Forged tables.
@@ -119,7 +119,7 @@ impl Counts {
     }
 }
 
-/// What one forged table did.
+/// The result of one forged table.
 struct Outcome {
     opened: bool,
     lends: u64,
@@ -199,7 +199,7 @@ pub fn scenario_on_files<T: FileSubject>(
             let look = |table: &T, using: &Using<'_>| using.look(table);
             let reading = probe(|| T::open_to_read(&opened), &keys, &mut rng.clone(), &|| (), look);
             let change = |table: &T, using: &Using<'_>| {
-                // Whether it succeeds does not matter here.
+                // It may fail: the table is damaged.
                 drop(table.salvage(&rescued));
                 drop(std::fs::remove_dir_all(&rescued));
                 using.change_and_look(table);
@@ -259,7 +259,7 @@ struct Using<'a> {
     keys: &'a [u64],
     /// Called before each operation.
     begin: &'a dyn Fn(),
-    /// What is chosen from; the values shown so far; a key whose value changed.
+    /// The generator; the number of values shown so far; a key whose value changed.
     state: RefCell<(Rng, u64, Option<u64>)>,
 }
 
@@ -327,7 +327,7 @@ impl Using<'_> {
         }
     }
 
-    /// Removes, replaces and adds so much that what was freed is used anew.
+    /// Removes, replaces and adds many records, so that freed space is used again.
     fn change<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         let (key, value) = (T::Key::sample, T::Value::sample);
         let put = |number: u64, with: u64| {

@@ -1,5 +1,5 @@
-//! What is made up for before a damaged table is opened for salvage, in private copies of its pages: space for segments
-//! and chained buckets that the files end before.
+//! Extends the files of a damaged table that is opened for salvage, in private memory: zeros take the place of segments
+//! and chained buckets that are missing.
 
 use super::kinds::Kinds;
 use super::layout::{ChainBlock, Header};

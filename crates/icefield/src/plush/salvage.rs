@@ -1,5 +1,5 @@
-//! `salvage`: what is whole in each entry goes to a new table, what is not is listed; and what is made up for before a
-//! damaged table is opened for that.
+//! `salvage` copies the whole records of each entry to a new table and lists the others. `mend` extends the files of a
+//! damaged table before it is opened for that.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Mended {
     }
 }
 
-/// What a range of hashes holds: records, the newest of each key, and what is wrong with the rest.
+/// The contents of a range of hashes: the newest record of each key, and descriptions of the losses.
 struct Found<R> {
     records: Vec<R>,
     lost: Vec<String>,
@@ -71,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.empty_bereft(levels as usize, &there, mending)
     }
 
-    /// Empties the entries of which some buckets are gone: what is read there would be nobody's.
+    /// Empties the entries that have lost buckets: nobody wrote the zeros that stand there now.
     fn empty_bereft(&self, levels: usize, there: &[u64; CLASSES], mending: &Mending) -> Result<()> {
         let mut emptied = 0;
         for level in 1..=levels {
@@ -153,7 +153,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         for level in 1..=levels {
-            // What is above the last level is told of once, with the first of its ranges.
+            // Losses above the last level are told once, with the first of their ranges.
             let width = self.shape.prefix(levels) - self.shape.prefix(level);
             let is_first = index & ((1 << width) - 1) == 0;
             let mut tell = |words: String| {
@@ -231,7 +231,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(report)
     }
 
-    /// Copies a record that is what was written; else tells that it is damaged.
+    /// Copies a record, or tells that it is damaged.
     fn rescue(
         &self,
         record: RecordOf<K, V>,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::Result;
 use crate::pm::{Medium, Region};
 
-/// What had to be made up for, in words. Clones share it.
+/// Collects descriptions of the parts that were missing. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Mending(Arc<Mutex<Vec<String>>>);
 
@@ -15,12 +15,12 @@ impl Mending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(words);
     }
 
-    /// What was noted so far.
+    /// Takes the descriptions.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts zeros behind the end of `region` up to `bytes`, and says that they are no more than that.
+    /// Extends `region` to `bytes` by zeros if it is shorter, and notes that.
     pub(crate) fn lengthen(&self, pm: &impl Medium, region: &Region, bytes: u64) -> Result<()> {
         let len = region.len();
         if len < bytes {
@@ -34,8 +34,8 @@ impl Mending {
         Ok(())
     }
 
-    /// As [`Mending::lengthen`], for blocks of `block_bytes` bytes, `used` of which were handed out. How many there are
-    /// if that cannot be: more than anybody reserves.
+    /// As [`Mending::lengthen`], for `used` blocks of `block_bytes` bytes. Returns `used`, or the number of blocks in the
+    /// file if the region cannot hold `used` blocks.
     pub(crate) fn lengthen_blocks(
         &self,
         pm: &impl Medium,

@@ -116,7 +116,7 @@ fn as_much_is_lost_as_check_finds() {
     }
 }
 
-/// What is left when a file is gone, or a page shorter: records in all, of 18,000.
+/// The least number of records, of 18,000, that salvage finds without a file, or without its last page.
 fn least(design: &str, file: &str, is_gone: bool) -> u64 {
     match (design, file, is_gone) {
         // Only what leads to the slots is gone: there are other ways.

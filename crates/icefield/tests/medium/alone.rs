@@ -1,4 +1,4 @@
-//! A table has its medium to itself: what it lends from its files nobody else changes.
+//! A table has its medium to itself: nobody else changes the bytes that it lends.
 
 use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{DashEh, Result};

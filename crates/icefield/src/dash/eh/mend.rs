@@ -1,4 +1,4 @@
-//! A directory for a damaged table that is opened for salvage: of what the segments' headers say.
+//! Rebuilds the directory of a damaged table that is opened for salvage, from the headers of its segments.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -12,7 +12,7 @@ use crate::record::mending::Mending;
 /// A segment by its header.
 #[derive(Clone, Copy)]
 struct Claim {
-    /// Its hashes have so many bits of `pattern`.
+    /// The number of bits of `pattern` that its hashes share.
     depth: u32,
     pattern: u64,
     /// Another segment has its records as well.
@@ -74,7 +74,7 @@ impl<A: Ablation> Eh<A> {
 }
 
 impl<T: Kinds> Core<T> {
-    /// What a segment's header says; `None` when it is free, damaged, or not there.
+    /// Reads a segment's header; `None` when the segment is free, or the header damaged or missing.
     fn claim(&self, id: u32) -> Option<Claim> {
         let header = self.header(id).ok()?;
         let link = Link::unpack(header.link.load(&self.pm, Acquire))?;

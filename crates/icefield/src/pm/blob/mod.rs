@@ -307,7 +307,7 @@ impl BlobStore {
     ///
     /// # Safety
     /// `blob` was loaded from a published slot (T3), under a guard pinned before, or under the lock of its key; the
-    /// bytes are used no longer than that is held.
+    /// bytes are used no longer than that is held. No other store, and no region of this one, is used meanwhile.
     #[inline]
     pub unsafe fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<&[u8]> {
         let (offset, header) = self.resolve(blob)?;
