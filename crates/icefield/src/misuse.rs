@@ -88,7 +88,7 @@
 //! use icefield::pm::{Durability, Medium, Region};
 //! struct Mine;
 //! impl Medium for Mine { // Here: sealed.
-//!     fn region(&self, _: &'static str, _: u64) -> icefield::Result<Region> { todo!() }
+//!     fn region(&self, _: &'static str, _: u64) -> icefield::Result<Region> { loop {} }
 //!     fn durability(&self) -> Durability { Durability::Memory }
 //! }
 //! ```

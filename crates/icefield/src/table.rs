@@ -457,6 +457,15 @@ impl SalvageReport {
 }
 
 /// A record that [`Durable::salvage`] found and left out, because it is not what was written.
+///
+/// ```
+/// # use icefield::{DamagedRecord, SalvageReport};
+/// fn tell(report: &SalvageReport) {
+///     for DamagedRecord { key, reason, .. } in &report.damaged {
+///         println!("{key:?}: {reason}");
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedRecord {

@@ -205,8 +205,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 {
                     let hash = core.hash_of(record);
                     checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
-                }
-                if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
+                } else if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
                     checking.report.fault(format!("I2: {error}"));
                 }
                 checking.report.records += 1;

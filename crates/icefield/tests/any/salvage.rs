@@ -100,11 +100,14 @@ fn as_much_is_lost_as_check_finds() {
         }
         fs::write(&file, bytes).unwrap();
         let found = AnyTable::open_read_only(&path).unwrap().check().unwrap();
-        assert!(!found.faults.is_empty(), "{design}");
+        // The count is wrong, too, when a value cannot be read.
+        let faults: Vec<_> =
+            found.faults.iter().filter(|fault| !fault.contains("records were found")).collect();
+        assert!(!faults.is_empty(), "{design}");
         let report = AnyTable::salvage_files(&path, &new).unwrap();
         assert_eq!(
             report.lost.len(),
-            found.faults.len(),
+            faults.len(),
             "{design}: {:?} {:?}",
             report.lost,
             found.faults
@@ -125,8 +128,8 @@ fn least(design: &str, file: &str, is_gone: bool) -> u64 {
         ("dash-eh" | "dash-lh", "segments.ice", false) => 17_000,
         ("iceberg", "front.ice", false) => 17_000,
         ("iceberg", "back.ice" | "overflow.ice", _) => 12_000,
-        ("plush", "levels.ice" | "log.ice", false) => 10_000,
-        ("plush", "levels.ice" | "log.ice" | "journals.ice", true) => 1_000,
+        ("plush", "journals.ice", _) => 18_000,
+        ("plush", "levels.ice", _) => 1_000,
         _ => 0,
     }
 }

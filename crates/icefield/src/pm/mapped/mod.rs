@@ -80,6 +80,12 @@ pub struct MappedOptions {
 
 /// What of a table's files is in huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs`, and not where a fence
 /// is a sync. Anonymous memory always asks for them.
+///
+/// ```
+/// use icefield::{DashEh, HugePages};
+/// let table = DashEh::<u64, u64>::options().huge_pages(HugePages::Never).in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Nothing.
