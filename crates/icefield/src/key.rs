@@ -113,6 +113,12 @@ pub trait Data: 'static {
     fn own_ref(&self) -> Self::Owned;
     /// Takes stored `raw` out; `None` when it is no value of this type (a corrupt file).
     fn own(raw: Raw<'_>) -> Option<Self::Owned>;
+    /// [`Data::own`] of bytes that the caller can do without.
+    #[doc(hidden)]
+    #[inline]
+    fn own_vec(bytes: Vec<u8>) -> Option<Self::Owned> {
+        Self::own(Raw::Slice(&bytes))
+    }
 }
 
 /// So many words.
@@ -359,7 +365,7 @@ data_as_array!(
 );
 
 macro_rules! data_as_bytes {
-    ($($ty:ty, $owned:ty, $name:literal, $from:expr);*) => {$(
+    ($($ty:ty, $owned:ty, $name:literal, $from:expr, $own:expr);*) => {$(
         impl Data for $ty {
             type Arg<'a> = &'a $ty;
             type Owned = $owned;
@@ -388,14 +394,19 @@ macro_rules! data_as_bytes {
             fn own(raw: Raw<'_>) -> Option<$owned> {
                 Self::view(raw, |value| value.to_owned())
             }
+            #[inline]
+            fn own_vec(bytes: Vec<u8>) -> Option<$owned> {
+                let own: fn(Vec<u8>) -> Option<$owned> = $own;
+                own(bytes)
+            }
         }
         impl Key for $ty {}
         impl Value for $ty {}
     )*};
 }
 data_as_bytes!(
-    [u8], Vec<u8>, "bytes", |bytes| Some(bytes);
-    str, String, "str", |bytes| std::str::from_utf8(bytes).ok()
+    [u8], Vec<u8>, "bytes", |bytes| Some(bytes), Some;
+    str, String, "str", |bytes| std::str::from_utf8(bytes).ok(), |bytes| String::from_utf8(bytes).ok()
 );
 
 #[cfg(test)]

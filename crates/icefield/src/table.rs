@@ -605,7 +605,8 @@ pub trait Table: Send + Sync {
         self.get_with(key, Self::Value::own_ref)
     }
 
-    /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table.
+    /// Shows the value of `key` to `f`, in memory where it is, from files as a copy. No lock is held meanwhile: `f` may
+    /// call the table.
     ///
     /// # Errors
     /// As [`Table::get`].

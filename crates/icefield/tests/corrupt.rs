@@ -1,5 +1,9 @@
 //! Damaged tables: no panic, no hang, no answer that nobody wrote from a table that calls itself clean.
 
+mod corrupt {
+    mod lends;
+}
+
 use std::time::Duration;
 
 use icefield_testkit::arsenal::{Records, arsenal};

@@ -2,6 +2,7 @@
 //! count of locked instructions.
 
 mod costs {
+    mod blobs;
     mod dlht;
     mod plush;
 }

@@ -31,6 +31,18 @@ impl Owner for Slots<'_> {
         let Ok(live) = self.0.live() else { return };
         mark(live.iter().any(|&(_, word)| BlobRef::from_word(word).same_block(blob)));
     }
+
+    fn relink(&self, _owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
+        let pm = &self.0.pm;
+        let refers = |entry: &&Entry| {
+            let word = entry.word.load(pm, Relaxed);
+            word != 0 && BlobRef::from_word(word).same_block(blob)
+        };
+        let Some(entry) = self.0.entries()?.iter().find(refers) else { return Ok(false) };
+        entry.word.store(pm, copy.word(), Release);
+        pm.persist(&entry.word);
+        Ok(true)
+    }
 }
 
 /// The content that stands for a value: mostly a few bytes, now and then several chunks.
@@ -90,8 +102,7 @@ impl Store for Blobs {
     }
 
     fn read(&self, frame: &Frame, word: u64) -> Result<u64> {
-        // SAFETY: the map's lock is held, and nothing is retired without it.
-        let bytes = unsafe { self.store.read(&frame.pm, BlobRef::from_word(word)) }?;
+        let bytes = self.store.read(&frame.pm, BlobRef::from_word(word))?.to_vec();
         let value = bytes.first_chunk().map(|first| u64::from_le_bytes(*first));
         value
             .filter(|&value| content(value) == bytes)
@@ -99,6 +110,9 @@ impl Store for Blobs {
     }
 
     fn put(&self, frame: &Frame, key: u64, entry: &Entry, value: u64) -> Result<()> {
+        if mix(!value).is_multiple_of(6) {
+            self.store.compact(&frame.pm, &Slots(frame))?;
+        }
         let blob = self.write(frame, key, &content(value))?;
         self.link(frame, entry, blob.word());
         Ok(())
@@ -111,8 +125,7 @@ impl Store for Blobs {
 
     fn faults(&self, frame: &Frame) -> Result<Vec<String>> {
         let live = frame.live()?.into_iter().map(|(key, word)| (key, BlobRef::from_word(word)));
-        // SAFETY: the judge of an image is alone with it.
-        let report = unsafe { self.store.check(&frame.pm, live) };
+        let report = self.store.check(&frame.pm, live);
         let leaked = (report.leaked > 0).then(|| format!("{} blocks leaked", report.leaked));
         Ok(report.faults.into_iter().chain(leaked).collect())
     }

@@ -82,6 +82,11 @@ impl Frame {
         Ok(words.filter(|&(_, word)| word != 0).map(|(key, word)| (key - 1, word)).collect())
     }
 
+    /// All entries.
+    pub(super) fn entries(&self) -> Result<&[Entry]> {
+        Ok(&self.at::<Root>(0)?.entries)
+    }
+
     fn entry(&self, key: u64) -> Result<Option<&Entry>> {
         let entries = &self.at::<Root>(0)?.entries;
         Ok(entries.iter().find(|entry| entry.key.load(&self.pm, Acquire) == key + 1))

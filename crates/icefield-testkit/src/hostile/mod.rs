@@ -22,6 +22,8 @@ use forge::forge;
 
 /// The scenario's name.
 pub const NAME: &str = "hostile";
+/// Values that are lent at once, at most.
+const LENT: usize = 48;
 /// Pages of a scan after which it is taken to be endless.
 const MAX_PAGES: usize = 20_000;
 
@@ -267,9 +269,7 @@ impl Using<'_> {
     /// Looks at values while the table stays as it is.
     fn look<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         self.read(table);
-        for _ in 0..8 {
-            self.lend(table, |_| {});
-        }
+        self.lend(table, &self.some_keys(), false);
     }
 
     /// Looks at values while the table is changed in every way.
@@ -278,37 +278,44 @@ impl Using<'_> {
         if self.draw(2) == 0 {
             self.change(table);
         }
-        for _ in 0..6 {
-            self.lend(table, |table| self.change(table));
-        }
+        self.lend(table, &self.some_keys(), true);
+        self.lend(table, &self.some_keys(), true);
         self.read(table);
         (self.begin)();
         drop(table.shrink_to_fit());
         self.change(table);
     }
 
+    /// Keys of the table, in any order, and a few of those that [`Using::change`] adds.
+    fn some_keys(&self) -> Vec<u64> {
+        let first = self.draw(self.keys.len().max(1) as u64) as usize;
+        let old = self.keys.iter().cycle().skip(first).take(self.keys.len().min(LENT));
+        old.copied().chain((0..4).map(|n| 10_000 + 100 * n + self.draw(40))).collect()
+    }
+
     fn draw(&self, limit: u64) -> u64 {
         self.state.borrow_mut().0.below(limit)
     }
 
-    /// A key of the table, or a new one.
-    fn key(&self) -> u64 {
-        let at = self.draw(self.keys.len() as u64 + 4) as usize;
-        self.keys.get(at).copied().unwrap_or(9_000 + at as u64)
-    }
-
-    /// Shows a value, does `meanwhile`, and looks whether the value is still what it was.
-    fn lend<T: Durable<Key: Sample, Value: Sample>>(
-        &self,
-        table: &T,
-        mut meanwhile: impl FnMut(&T),
-    ) {
+    /// Shows the values of all `numbers` at once, changes the table if it `changes`, and looks whether each value is
+    /// still what it was.
+    fn lend<T>(&self, table: &T, numbers: &[u64], changes: bool)
+    where
+        T: Durable<Key: Sample, Value: Sample>,
+    {
+        let Some((&number, rest)) = numbers.split_first() else {
+            if changes {
+                self.change(table);
+            }
+            return;
+        };
         (self.begin)();
-        let number = self.key();
         let key = T::Key::sample(number);
+        let mut was_shown = false;
         let mut look = |shown: &T::Value| {
+            was_shown = true;
             let before = shown.own_ref();
-            meanwhile(table);
+            self.lend(table, rest, changes);
             let mut state = self.state.borrow_mut();
             state.1 += 1;
             if shown.own_ref() != before {
@@ -323,7 +330,10 @@ impl Using<'_> {
             };
             drop(table.compute(T::Key::arg(&key), once));
         } else {
-            drop(table.get_with(T::Key::arg(&key), look));
+            drop(table.get_with(T::Key::arg(&key), &mut look));
+        }
+        if !was_shown {
+            self.lend(table, rest, changes);
         }
     }
 

@@ -54,6 +54,9 @@ impl Data for AnyBytes {
     fn own(raw: Raw<'_>) -> Option<Vec<u8>> {
         Some(raw.bytes().to_vec())
     }
+    fn own_vec(bytes: Vec<u8>) -> Option<Vec<u8>> {
+        Some(bytes)
+    }
 }
 
 impl Key for AnyBytes {}

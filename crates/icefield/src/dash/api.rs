@@ -63,8 +63,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     /// Merges segments as long as two fit into one, halves the directory, and gives their space back to the file system
-    /// (§4.7). Everybody else may go on meanwhile. A table that was made or reserved for more records than it has also
-    /// gives up those.
+    /// (§4.7). Moves keys and values by reference together and gives the space of what they leave back, too. Everybody
+    /// else may go on meanwhile. A table that was made or reserved for more records than it has also gives up those.
     ///
     /// Tables become smaller by themselves when they hold little, but not smaller than they were asked to be.
     ///

@@ -11,6 +11,7 @@ use super::segment::{Core, Found, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::pm::Medium;
+use crate::pm::blob::BlobRef;
 use crate::record::{Pin, Probe, Unlinked};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -88,6 +89,21 @@ impl<'a, T: Kinds> Locked<'a, T> {
         cell.store(pm, value, Release);
         pm.persist(cell);
         before
+    }
+
+    /// Makes a record refer to the copy of a blob of its own. One flush, one fence.
+    #[cold]
+    pub(super) fn relink(&mut self, found: &Found<'_>, blob: BlobRef, copy: BlobRef) {
+        let (pm, slot) = (&self.core.pm, &found.bucket.slots[found.slot]);
+        self.begin_change(found);
+        for (cell, is_key) in [(&slot.key, true), (&slot.value, false)] {
+            let word = cell.load(pm, Relaxed);
+            if let Some(word) = self.core.records.relinked(word, is_key, blob, copy) {
+                // Release (E3), commit point once fenced (P27): the copy was made durable before.
+                cell.store(pm, word, Release);
+            }
+        }
+        pm.persist(slot);
     }
 
     /// Takes a record out; its slot may be used again at once, because its end is durable. One flush, one fence.

@@ -7,13 +7,15 @@ use std::time::Instant;
 use super::Dash;
 use super::blocks::ChainBlocks;
 use super::directory::Directory;
+use super::insert::Locked;
+use super::kinds::Of;
 use super::layout::Bucket;
 use super::options::DashOptions;
-use super::segment::{Segment, Site};
+use super::segment::{Found, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::blob::{BlobRef, Owner};
+use crate::pm::blob::{BlobRef, BlobStore, Owner};
 use crate::pm::{Medium, superblock};
 use crate::record::engine::Engine;
 use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
@@ -39,8 +41,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         self.check_blocks(&segments, &mut findings)?;
         if let Some(blobs) = core.records.blobs() {
-            // SAFETY: found in slots since the pin was taken.
-            let found = unsafe { blobs.check(&core.pm, std::mem::take(&mut findings.blobs)) };
+            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
@@ -104,11 +105,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     fn same_key(&self, one: u64, other: u64) -> bool {
-        let pm = &self.core.pm;
-        match (self.core.records.key(pm, one), self.core.records.key(pm, other)) {
-            (Ok(one), Ok(other)) => one.word() == other.word() && one.bytes() == other.bytes(),
-            _ => false,
-        }
+        self.core.records.is_same_key(&self.core.pm, one, other).unwrap_or(false)
     }
 
     /// I2, I3, I4 for one record.
@@ -193,7 +190,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let segments = self.directory.segments(core);
         let chained =
             core.root().map_or(0, |words| core.chain_blocks.used(&core.pm, &words.chains));
-        let blobs = core.records.blobs().map(crate::pm::blob::BlobStore::stats).unwrap_or_default();
+        let blobs = core.records.blobs();
+        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.pm));
+        let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let mut details = vec![
             ("segments", segments),
             ("chained_buckets", chained),
@@ -205,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             ("displacements", count(&core.counts.displacements)),
             ("stash_inserts", count(&core.counts.stash_inserts)),
             ("chain_inserts", count(&core.counts.chain_inserts)),
-            ("blob_bytes", blobs.used_bytes),
+            ("blob_bytes", in_use),
         ];
         details.extend(self.directory.details());
         let regions = [&core.table, &core.headers, &core.segments, &core.chains];
@@ -293,25 +292,49 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
-impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
-    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
-        let Ok((_, locked)) = self.lock(owner) else { return };
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
+    /// The slot that refers to a blob of a key with this hash; under the locks of that.
+    fn referring<'a>(
+        &self,
+        locked: &Locked<'a, Of<K, V, M, P::Ablation>>,
+        hash: u64,
+        blob: BlobRef,
+    ) -> Result<Option<Found<'a>>> {
         let core = &self.core;
-        let refers = |bucket: &Bucket| {
-            Bucket::slots_of(bucket.candidates(&core.pm, owner)).any(|slot| {
+        let slot_of = |bucket: &Bucket| {
+            Bucket::slots_of(bucket.candidates(&core.pm, hash)).find(|&slot| {
                 let (key, value) = bucket.record(&core.pm, slot);
                 core.records.refers(key, value, blob)
             })
         };
-        let mut live = locked.buckets.iter().any(|bucket| refers(bucket));
-        for site in core.sites(locked.segment).skip(core.geometry.buckets as usize) {
-            match site {
-                Ok((_, bucket)) => live |= refers(bucket),
-                // Cannot tell: the block is left alone.
-                Err(_) => return,
+        for bucket in locked.buckets {
+            if let Some(slot) = slot_of(bucket) {
+                return Ok(Some(Found { bucket, slot, site: Site::Normal }));
             }
         }
-        mark(live);
-        drop(locked);
+        for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
+            let (site, bucket) = site?;
+            if let Some(slot) = slot_of(bucket) {
+                return Ok(Some(Found { bucket, slot, site }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
+    fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
+        let Ok((_, locked)) = self.lock(owner) else { return };
+        // An error: cannot tell, the block is left alone.
+        if let Ok(found) = self.referring(&locked, owner, blob) {
+            mark(found.is_some());
+        }
+    }
+
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
+        let (_, mut locked) = self.lock(owner)?;
+        let Some(found) = self.referring(&locked, owner, blob)? else { return Ok(false) };
+        locked.relink(&found, blob, copy);
+        self.core.pm.writable().map(|()| true)
     }
 }

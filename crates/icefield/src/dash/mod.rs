@@ -137,6 +137,7 @@
 //! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
 //! | P25 EH: directory entries (with the freeing's intents) | the segment may be freed | a merge to finish |
 //! | P26 link word, stable | the merge is over | as P25 |
+//! | **P27** word of a slot whose blob has moved | the old block may be used again | the old block, as whole as the new |
 //! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has a chain of its own | P12, a split that is due |
 //!
 //! In LH nothing is allocated but chained buckets. After P12 of an expansion a split is due; a crash anywhere before

@@ -191,7 +191,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             core.pin().defer(|| {});
             core.pm.wait(round);
         }
-        Ok(())
+        core.records.compact(&core.pm, self)
     }
 }
 

@@ -75,6 +75,8 @@ impl<K: ?Sized, V: ?Sized, P: Directory> Default for DashOptions<K, V, P> {
 common_options! {
     options: DashOptions,
     policy: P: Directory,
+    verify: "Whether reads verify the checksum of each key and value by reference that they give out, and fail with \
+        [`Error::Corrupt`] where it is wrong. Default: no; `check` verifies all of them. Words have none.",
     table: Dash,
     public: DashEh,
     name: "Dash",
@@ -241,7 +243,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
             .map_err(|source| Error::io(pm.path(), source))?;
         let params = self.common.blobs(generation);
         let hash = Hash::new(self.common.hash, identity.hash_seed);
-        let records = Records::open(&pm, hash, params)?.always_pinned();
+        let records =
+            Records::open(&pm, hash, params)?.always_pinned().verifying(self.common.verify);
         let set = (generation & 1) as usize;
         Ok(Core {
             geometry: self.geometry,

@@ -156,6 +156,9 @@ impl<'a, T: Kinds> Window<'a, T> {
             return Ok(Attempt::Later);
         }
         let plan = match (self.core.find_locked(located.segment, pair, probe)?, write) {
+            (None, Write::Put(Mode::Upsert, record)) if self.core.records.lacks_key(&record) => {
+                return Ok(Attempt::Alone);
+            }
             (None, Write::Put(Mode::TryInsert | Mode::Upsert, record)) => {
                 let taken = hold.pair.map(|place| self.taken(place));
                 if let Some((which, slot)) = self.core.choose(taken) {

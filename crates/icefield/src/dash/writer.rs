@@ -77,7 +77,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         let write = match write {
             Some((mode, value)) => {
                 core.records.fits(key, value)?;
-                Write::Put(mode, core.records.prepare(&core.pm, self.table, &probe, value)?)
+                let is_present = || {
+                    let is_waiting =
+                        self.waiting.iter().any(|other| other.ahead.hash == ahead.hash);
+                    let found = self.table.lookup_sighted(&self.pin, &probe, ahead.sighted, |_| ());
+                    Ok(is_waiting || found?.is_some())
+                };
+                let needs_key = self.table.needs_key(mode, is_present)?;
+                let (table, records) = (self.table, &core.records);
+                Write::Put(mode, records.prepare(&core.pm, table, &probe, value, needs_key)?)
             }
             None => Write::Remove,
         };
@@ -181,11 +189,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
     fn prepare(
         &mut self,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        (mode, value): (Mode, Raw<'_>),
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<Unlinked> {
         let (table, holds_locks) = (self.table, !self.window.is_empty());
-        table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
+        let needs_key = table.needs_key(mode, || {
+            let found = table.find_word_at_once(&self.pin, probe)?;
+            Ok(self.window.has_staged(probe.hash) || found.flatten().is_some())
+        })?;
+        table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
     }
 
     /// Gives back what was prepared for writes that will not come to pass.
@@ -210,7 +222,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
             self.commit(answer)?;
         }
         let write = match write {
-            Some((mode, value)) => Write::Put(mode, self.prepare(probe, value, answer)?),
+            Some(write) => Write::Put(write.0, self.prepare(probe, write, answer)?),
             None => Write::Remove,
         };
         for _ in 0..2 {

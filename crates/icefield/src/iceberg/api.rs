@@ -46,7 +46,8 @@ public_face! {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     /// Halves the table for as long as every bucket has room for two and the load stays below its threshold, and gives
-    /// the space back (§4). Writers wait meanwhile, reads go on.
+    /// the space back (§4). Writers wait meanwhile, reads go on. Then moves keys and values by reference together, and
+    /// gives the space of what they leave back, while all go on.
     ///
     /// # Errors
     /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`], [`crate::Error::Io`].
@@ -77,7 +78,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
     }
 
     fn shrink(&self) -> Result<()> {
-        self.core.shrink()
+        self.core.shrink()?;
+        self.core.records.compact(&self.core.pm, self)
     }
 
     fn sync_now(&self) -> Result<()> {

@@ -18,7 +18,7 @@ use crate::base::pipeline::{Stages, prefetch_write};
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::batch::{BatchEngine, Write};
-use crate::record::engine::{Engine, Wrote};
+use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe};
 use crate::table::Arg;
 use crate::{Error, Result};
@@ -134,10 +134,18 @@ where
             return Ok(removed.map_or(Wrote::Absent, Wrote::Replaced));
         };
         let value = (self.writes.value)(index);
-        let record = table.prepare_beside(probe, value, stay.inside.is_some(), || {
+        let pin = self.pin;
+        let needs_key = table
+            .needs_key(mode, || Ok(table.find_word_at_once(pin, probe)?.flatten().is_some()))?;
+        let record =
+            table.prepare_beside(probe, value, needs_key, stay.inside.is_some(), || {
+                stay.leave();
+                Ok(())
+            })?;
+        if !needs_key && mode == Mode::Upsert {
             stay.leave();
-            Ok(())
-        })?;
+            return table.link(pin, probe, record, mode);
+        }
         // No closure: it would be compiled for the least of the instruction sets.
         let wrote = match stay.lock(index, probe.hash) {
             Ok(locked) => table.try_write(self.isa, locked, self.pin, probe, record, mode),

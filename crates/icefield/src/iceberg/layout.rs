@@ -59,6 +59,13 @@ impl Slot {
         self.0.store_word::<0>(pm, key, Release);
     }
 
+    /// Stores another word for the key that the slot has.
+    #[track_caller]
+    pub(super) fn set_key(&self, pm: &impl Medium, key: u64) {
+        // Release (E3): as in `set_value`.
+        self.0.store_word::<0>(pm, key, Release);
+    }
+
     #[inline(always)]
     #[track_caller]
     pub(super) fn set_value(&self, pm: &impl Medium, value: u64) {

@@ -130,8 +130,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         }
         self.check_overflow(&mut findings);
         if let Some(blobs) = core.records.blobs() {
-            // SAFETY: found in slots since the pin was taken.
-            let found = unsafe { blobs.check(&core.pm, std::mem::take(&mut findings.blobs)) };
+            let found = blobs.check(&core.pm, std::mem::take(&mut findings.blobs));
             findings.report.leaked += found.leaked;
             found.faults.into_iter().for_each(|words| findings.report.fault(words));
         }
@@ -222,7 +221,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let core = &self.core;
         let count = |counter: &ShardedCounter| u64::try_from(counter.sum()).unwrap_or(0);
         let shape = core.shape();
-        let blobs = core.records.blobs().map(BlobStore::stats).unwrap_or_default();
+        let blobs = core.records.blobs();
+        let in_use = blobs.map_or(0, |blobs| blobs.bytes_in_use(&core.pm));
+        let blobs = blobs.map(BlobStore::stats).unwrap_or_default();
         let details = vec![
             ("buckets", shape.buckets()),
             ("slots", shape.buckets() * core.yards.slots()),
@@ -232,7 +233,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
             ("is_doubling", u64::from(shape.is(Phase::Doubling))),
             ("back_inserts", count(&core.counts.back_inserts)),
             ("overflow_inserts", count(&core.counts.overflow_inserts)),
-            ("blob_bytes", blobs.used_bytes),
+            ("blob_bytes", in_use),
         ];
         let regions = [&core.table, &core.front, &core.back, core.overflow.region()];
         // A line and a byte for each front bucket, a word for each back bucket, two bytes for the next doubling.
@@ -295,15 +296,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
         let core = &self.core;
         let inside = core.enter();
         let Ok(_locked) = core.lock(&inside, owner) else { return };
-        if let Ok(live) = core.refers(inside.shape, owner, blob) {
-            mark(live);
+        if let Ok(slot) = core.referring(inside.shape, owner, blob) {
+            mark(slot.is_some());
         }
+    }
+
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
+        let core = &self.core;
+        let inside = core.enter();
+        let _locked = core.lock(&inside, owner)?;
+        let Some(slot) = core.referring(inside.shape, owner, blob)? else { return Ok(false) };
+        if let Some(key) = core.records.relinked(slot.key(&core.pm), true, blob, copy) {
+            slot.set_key(&core.pm, key);
+        }
+        if let Some(value) = core.records.relinked(slot.value(&core.pm), false, blob, copy) {
+            slot.set_value(&core.pm, value);
+        }
+        // P14, commit point: the copy was durable before.
+        core.pm.persist(slot);
+        core.pm.writable().map(|()| true)
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Whether a slot of a record with this hash refers to the blob; under the lock of the hash.
-    fn refers(&self, shape: Shape, hash: u64, blob: BlobRef) -> Result<bool> {
+    /// The slot of a record with this hash that refers to the blob; under the lock of the hash.
+    fn referring(&self, shape: Shape, hash: u64, blob: BlobRef) -> Result<Option<&Slot>> {
         let refers = |slot: &Slot| {
             let [key, value] = self.pm.peek(|| [slot.key(&self.pm), slot.value(&self.pm)]);
             key != EMPTY_KEY && self.records.refers(key, value, blob)
@@ -312,8 +329,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let line = self.front_line(bucket);
         let mut candidates = line.candidates(fingerprint(hash), self.front_mask());
         while candidates != 0 {
-            if refers(self.front_slot(bucket, candidates.trailing_zeros())?) {
-                return Ok(true);
+            let slot = self.front_slot(bucket, candidates.trailing_zeros())?;
+            if refers(slot) {
+                return Ok(Some(slot));
             }
             candidates &= candidates - 1;
         }
@@ -321,18 +339,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let mut candidates =
                 candidates_back([self.back_word(bucket).load(), 0], fingerprint(hash));
             while candidates != 0 {
-                if refers(self.back_slot(bucket, candidates.trailing_zeros())?) {
-                    return Ok(true);
+                let slot = self.back_slot(bucket, candidates.trailing_zeros())?;
+                if refers(slot) {
+                    return Ok(Some(slot));
                 }
                 candidates &= candidates - 1;
             }
         }
-        let listed = self.overflow.find(hash, |_, slot| Ok(refers(slot).then_some(())))?;
+        let listed = self.overflow.find(hash, |number, slot| Ok(refers(slot).then_some(number)))?;
+        if let Some(number) = listed {
+            return self.slot(Place::Overflow(number)).map(Some);
+        }
         let side = &self.root()?.side;
         let is_side = self.records.keys_are_words()
             && hash == self.records.hash.word(EMPTY_KEY)
             && side.key(&self.pm) == SIDE_KEY
             && self.records.refers(EMPTY_KEY, side.value(&self.pm), blob);
-        Ok(listed.is_some() || is_side)
+        Ok(is_side.then_some(side))
     }
 }

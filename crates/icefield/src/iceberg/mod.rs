@@ -110,6 +110,7 @@
 //! | P11 copies below | the originals may go | a halving to finish; copies, some of them |
 //! | P12 the originals' end | the shape word, and so later doublings | duplicates, which `recover` strikes |
 //! | P13 shape word, stable | the halving is over | a halving that has nothing left to do |
+//! | **P14** word of a slot whose blob has moved | the old block may be used again | the old block, as whole as the new |
 //!
 //! Fingerprints, locks, lists and counters are in DRAM: recovery makes them anew. What it stores on the medium (moves,
 //! the wipe) only repeats what may have been done.

@@ -77,6 +77,8 @@ impl<K: ?Sized, V: ?Sized> Default for IcebergOptions<K, V> {
 
 common_options! {
     options: IcebergOptions,
+    verify: "Whether reads verify the checksum of each key and value by reference that they give out, and fail with \
+        [`Error::Corrupt`] where it is wrong. Default: no; `check` verifies all of them. Words have none.",
     table: Iceberg,
     public: Iceberg,
     name: "IcebergHT",
@@ -281,7 +283,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let params = self.common.blobs(superblock::last_session(&pm, &table)?);
         Ok(Core {
             yards: self.yards,
-            records: Records::open(&pm, Hash::new(self.common.hash, identity.hash_seed), params)?,
+            records: Records::open(&pm, Hash::new(self.common.hash, identity.hash_seed), params)?
+                .verifying(self.common.verify),
             length: Length::new(0, Some(0)),
             table,
             front: pm.region_with_holes("front.ice", front)?,

@@ -245,6 +245,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
         let line = self.held[held].line;
         let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
+            (Search::Absent { .. }, Write::Put(Mode::Upsert, record))
+                if core.records.lacks_key(&record) =>
+            {
+                return Ok(Attempt::Later);
+            }
             (Search::Absent { room }, Write::Put(Mode::TryInsert | Mode::Upsert, _)) => {
                 let held = &mut self.held[held];
                 let claimed = core.claim(shape, probe, room & !held.taken)?;
@@ -341,14 +346,33 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
     }
 
+    /// Whether the key is there, or will be; a guess.
+    fn is_present(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<bool> {
+        if self.staged.iter().any(|staged| staged.hash == probe.hash) {
+            return Ok(true);
+        }
+        let core = &self.table.core;
+        let held = self.inside.as_ref().and_then(|inside| {
+            let bucket = inside.shape.front(probe.hash);
+            self.held.iter().find(|held| held.bucket == bucket).map(|held| (inside.shape, held))
+        });
+        // A read would wait for a lock that the window has.
+        if let Some((shape, held)) = held {
+            return Ok(matches!(core.find_locked(isa, shape, held.line, probe)?, Search::Found(_)));
+        }
+        Ok(self.table.find_word_at_once(&self.pin, probe)?.flatten().is_some())
+    }
+
     fn prepare(
         &mut self,
+        isa: impl Isa,
         probe: &Probe<'_>,
-        value: Raw<'_>,
+        (mode, value): (Mode, Raw<'_>),
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<Unlinked> {
         let (table, holds_locks) = (self.table, self.inside.is_some());
-        table.prepare_beside(probe, value, holds_locks, || self.commit(answer))
+        let needs_key = table.needs_key(mode, || self.is_present(isa, probe))?;
+        table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
     }
 
     /// [`BatchWriter::run`], with `isa`.
@@ -366,7 +390,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             self.commit(answer)?;
         }
         let write = match write {
-            Some((mode, value)) => Write::Put(mode, self.prepare(probe, value, answer)?),
+            Some(write) => Write::Put(write.0, self.prepare(isa, probe, write, answer)?),
             None => Write::Remove,
         };
         match self.stage(isa, index, probe, write) {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Cell128, CellLine, Committed, LINE_BYTES, Region, SyncMode, arch};
+use super::{Cell128, CellLine, Committed, LINE_BYTES, Region, SharedBytes, SyncMode, arch, bytes};
 use crate::Result;
 use crate::base::group::Isa;
 
@@ -269,6 +269,33 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         offset: u64,
         bytes: usize,
     ) -> Option<&'a [u8]>;
+
+    /// The bytes at `offset`, a multiple of 8, to be copied out or compared word by word, whoever stores to them
+    /// meanwhile; `None` when they, or the last one's word, lie outside the region.
+    #[inline(always)]
+    #[track_caller]
+    fn shared_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<SharedBytes<'a>> {
+        let words = region.slice_at(offset, bytes.div_ceil(size_of::<u64>()))?;
+        Some(SharedBytes::new(words, bytes))
+    }
+
+    /// Stores `src` from `offset` on, a multiple of 8, word by word in no order, and zeros in the rest of the last
+    /// word: until a fence any subset of the words may be there. Whoever loads them meanwhile gets a mixture.
+    ///
+    /// # Panics
+    /// The range lies outside the region.
+    #[inline]
+    #[track_caller]
+    fn store_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
+        let words = region.slice_at(offset, src.len().div_ceil(size_of::<u64>()));
+        let Some(words) = words else { panic!("bytes stored outside {}", region.name()) };
+        bytes::store(words, src);
+    }
 
     /// Loads a durable word.
     #[track_caller]

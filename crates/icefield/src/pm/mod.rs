@@ -21,6 +21,7 @@ pub mod superblock;
 
 pub mod alloc;
 mod arch;
+mod bytes;
 mod commit;
 mod io;
 pub mod lock;
@@ -32,6 +33,7 @@ pub use mapped::{HugePages, Mapped, MappedOptions};
 
 pub use commit::{Committed, SyncMode};
 
+pub use bytes::SharedBytes;
 pub use cell::{Cell32, Cell64, Cell128, CellLine, Volatile32, Volatile64};
 pub use medium::{Durability, Medium};
 pub use region::Region;

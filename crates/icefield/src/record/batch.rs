@@ -70,16 +70,24 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
     #[cold]
     fn write_alone(&self, pin: &Pin<'_>, probe: &Probe<'_>, write: Write) -> Result<Wrote> {
         match write {
-            Write::Put(mode, record) => {
-                let wrote = self.write_prepared(pin, probe, record, mode);
-                self.settle(&wrote, record);
-                wrote
-            }
+            Write::Put(mode, record) => self.link(pin, probe, record, mode),
             Write::Remove => {
                 let removed = self.remove_probed(pin, probe)?;
                 Ok(removed.map_or(Wrote::Absent, Wrote::Replaced))
             }
         }
+    }
+
+    /// Whether a write of this mode may need its key written; `is_present` is a guess at whether a key by reference is
+    /// there already. When it was wrong, the window leaves the record to [`BatchEngine::write_alone`].
+    #[inline]
+    fn needs_key(&self, mode: Mode, is_present: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        Ok(match mode {
+            _ if self.records().keys_are_words() => true,
+            Mode::TryInsert => true,
+            Mode::Upsert => !is_present()?,
+            Mode::Update => false,
+        })
     }
 
     /// Writes what a record needs beyond its slot, while locks may be held. Only with no lock held may the blob store
@@ -88,18 +96,19 @@ pub(crate) trait BatchEngine<K: Key + ?Sized, V: Value + ?Sized>: Engine<K, V> {
         &self,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
         holds_locks: bool,
         let_go: impl FnOnce() -> Result<()>,
     ) -> Result<Unlinked> {
         let (pm, records) = (self.pm(), self.records());
         records.fits(probe.key, value)?;
         if holds_locks {
-            match records.write(pm, probe, value) {
+            match records.write(pm, probe, value, needs_key) {
                 Err(Error::NoSpace { .. }) => let_go()?,
                 other => return other,
             }
         }
-        records.prepare(pm, self, probe, value)
+        records.prepare(pm, self, probe, value, needs_key)
     }
 
     fn upsert_batch(

@@ -59,7 +59,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         self.find_word(pin, probe).map(Some)
     }
 
-    /// Links a prepared record.
+    /// Links a prepared record, which lacks no key unless the mode is `Update`.
     fn write_prepared(
         &self,
         pin: &Pin<'_>,
@@ -86,13 +86,15 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
     /// The value behind a word, as the user's type.
     #[inline]
     fn own_value(&self, word: u64) -> Result<V::Owned> {
-        V::own(self.records().value(self.pm(), word)?)
+        self.records()
+            .own_value(self.pm(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
     /// The key behind a word, as the user's type.
     fn own_key(&self, word: u64) -> Result<K::Owned> {
-        K::own(self.records().key(self.pm(), word)?)
+        self.records()
+            .own_key(self.pm(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
     }
 
@@ -116,8 +118,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         match whole() {
             Ok((key, value)) => put(K::arg(&key), V::arg(&value)),
             Err(reason) => {
-                let key = records.key(pm, key).ok().map(|raw| raw.stored());
-                let value = records.value(pm, value).ok().map(|raw| raw.stored());
+                let [key, value] = records.remains(pm, key, value);
                 report.damaged(place, DamagedRecord { key, value, reason });
                 Ok(())
             }
@@ -143,7 +144,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         let probe = self.records().probe(key);
         let pin = self.records().pin();
         let Some(word) = self.find_word(&pin, &probe)? else { return Ok(None) };
-        match V::view(self.records().value(self.pm(), word)?, f) {
+        match self.records().show_value(self.pm(), Some(pin), word, f)? {
             Some(shown) => Ok(Some(shown)),
             None => Err(self.fault_in_slot(format!("a stored value is no {}", V::TYPE))),
         }
@@ -154,25 +155,55 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         Ok(self.find_word(&self.records().pin(), &probe)?.is_some())
     }
 
-    /// Writes one record. A by-reference record is written to the blob store before any lock is taken, unless a look
-    /// without locks already tells that it will not be needed.
+    /// Writes one record. What is stored by reference is written to the blob store before any lock is taken, unless a look
+    /// without locks already tells that it will not be needed: the key of a record that is there has been written.
     #[inline]
     fn write(&self, pin: &Pin<'_>, probe: &Probe<'_>, value: Raw<'_>, mode: Mode) -> Result<Wrote> {
         self.look_ahead(probe.hash, Some(mode));
         self.pm().writable()?;
         let records = self.records();
         records.fits(probe.key, value)?;
+        let mut needs_key = true;
         if records.blobs().is_some() {
-            match (mode, self.find_word(pin, probe)?) {
+            let found = self.find_word(pin, probe)?;
+            match (mode, found) {
                 (Mode::TryInsert, Some(word)) => return Ok(Wrote::Occupied(word)),
                 (Mode::Update, None) => return Ok(Wrote::Absent),
-                _ => {}
+                _ => needs_key = found.is_none(),
             }
         }
-        let record = records.prepare(self.pm(), self, probe, value)?;
-        let wrote = self.write_prepared(pin, probe, record, mode);
+        let record = records.prepare(self.pm(), self, probe, value, needs_key)?;
+        self.link(pin, probe, record, mode)
+    }
+
+    /// Links a prepared record, or gives back what is not linked. Under no lock.
+    #[inline]
+    fn link(
+        &self,
+        pin: &Pin<'_>,
+        probe: &Probe<'_>,
+        mut record: Unlinked,
+        mode: Mode,
+    ) -> Result<Wrote> {
+        let wrote = if mode == Mode::Upsert && self.records().lacks_key(&record) {
+            self.link_value(pin, probe, &mut record)
+        } else {
+            self.write_prepared(pin, probe, record, mode)
+        };
         self.settle(&wrote, record);
         wrote
+    }
+
+    /// [`Engine::link`] of a record whose key was there.
+    fn link_value(&self, pin: &Pin<'_>, probe: &Probe<'_>, record: &mut Unlinked) -> Result<Wrote> {
+        match self.write_prepared(pin, probe, *record, Mode::Update)? {
+            // Another thread has removed it.
+            Wrote::Absent => {
+                self.records().add_key(self.pm(), self, probe, record)?;
+                self.write_prepared(pin, probe, *record, Mode::Upsert)
+            }
+            wrote => Ok(wrote),
+        }
     }
 
     /// Gives back what a write did not link.
@@ -262,7 +293,8 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         f: &mut impl FnMut(Option<&V>) -> Decision<Owned<V>>,
     ) -> Result<Decision<Owned<V>>> {
         let Some(word) = word else { return Ok(f(None)) };
-        V::view(self.records().value(self.pm(), word)?, |value| f(Some(value)))
+        self.records()
+            .show_value(self.pm(), None, word, |value| f(Some(value)))?
             .ok_or_else(|| self.fault_in_slot(format!("a stored value is no {}", V::TYPE)))
     }
 
@@ -274,7 +306,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         value: Raw<'_>,
     ) -> Result<bool> {
         self.records().fits(probe.key, value)?;
-        let record = self.records().prepare(self.pm(), self, probe, value)?;
+        let record = self.records().prepare(self.pm(), self, probe, value, before.is_none())?;
         let wrote = match before {
             None => self.write_prepared(pin, probe, record, Mode::TryInsert),
             Some(before) => self.replace_still(pin, probe, before, record.value),

@@ -112,8 +112,8 @@ macro_rules! public_face {
                 self.get_owned(key)
             }
 
-            /// Shows the value of `key` to `f` without copying it. No lock is held meanwhile: `f` may call the table. What
-            /// other threads remove meanwhile is reclaimed after `f` has returned.
+            /// Shows the value of `key` to `f`: a value by reference as a copy, which takes no allocation if it is short.
+            /// No lock is held meanwhile, and nothing kept from being reclaimed: `f` may call the table, and take its time.
             ///
             /// # Errors
             /// As [`get`](Self::get).

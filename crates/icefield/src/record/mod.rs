@@ -14,17 +14,20 @@ pub(crate) mod opening;
 pub(crate) mod types;
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::base::hash::Hash;
 use crate::base::reclaim::{Guard, Reclaimer};
-use crate::key::{Form, Key, Raw, Value};
-use crate::pm::Medium;
+use crate::key::{Data, Form, Key, Raw, Value};
 use crate::pm::blob::{BlobParams, BlobRef, BlobStore, Owner};
+use crate::pm::{Medium, SharedBytes};
 use crate::{Error, Result};
 
 /// The longest key or value.
 pub(crate) const MAX_BYTES: usize = 16 << 20;
+/// Values of at most so many bytes are shown from a copy on the stack.
+const SHORT_BYTES: usize = 512;
 
 /// A key on its way through the table.
 #[derive(Clone, Copy)]
@@ -36,6 +39,7 @@ pub(crate) struct Probe<'a> {
 /// A new record's words, written to the medium but not yet linked to by any slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unlinked {
+    /// 0, which is no reference, while a key by reference has not been written: its slot is expected to have it.
     pub(crate) key: u64,
     pub(crate) value: u64,
 }
@@ -48,6 +52,8 @@ pub(crate) struct Records<K: ?Sized, V: ?Sized> {
     reclaimer: Arc<Reclaimer>,
     /// Whether words are pinned, too: the table gives more back than records.
     always_pinned: bool,
+    /// Whether reads verify the checksums of blobs.
+    verifies: bool,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -79,12 +85,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         } else {
             Some(BlobStore::open(pm, params, Arc::clone(&reclaimer))?)
         };
-        Ok(Self { hash, blobs, reclaimer, always_pinned: false, types: PhantomData })
+        Ok(Self {
+            hash,
+            blobs,
+            reclaimer,
+            always_pinned: false,
+            verifies: false,
+            types: PhantomData,
+        })
     }
 
     /// Has operations on words pinned as well.
     pub(crate) fn always_pinned(self) -> Self {
         Self { always_pinned: true, ..self }
+    }
+
+    /// Has reads verify checksums, or not.
+    pub(crate) fn verifying(self, verifies: bool) -> Self {
+        Self { verifies, ..self }
     }
 
     /// The blob store, for checks and statistics.
@@ -138,13 +156,57 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         (hash >> 24) << 48
     }
 
-    /// The bytes behind a reference.
+    /// The bytes behind a reference, to be copied out or compared. Under a pin taken before the word was loaded from an
+    /// allocated slot, or under the lock of the word's bucket: a word is stored to a slot only after its blob has been
+    /// written, and a stored word is always published and later retired, never discarded, so the blob stays as it is
+    /// while the pin or the lock is held.
     #[inline]
-    fn bytes(&self, pm: &impl Medium, word: u64) -> Result<&[u8]> {
-        // SAFETY: every caller holds a pin taken before it loaded the word from an allocated slot, or the lock of the
-        // word's bucket. A word is stored to a slot only after its blob has been written, and a stored word is always
-        // published and later retired, never discarded: so the blob stays as it is while the pin or the lock is held.
-        unsafe { self.store()?.read(pm, BlobRef::from_word(word)) }
+    fn bytes(&self, pm: &impl Medium, word: u64) -> Result<SharedBytes<'_>> {
+        self.store()?.read(pm, BlobRef::from_word(word))
+    }
+
+    /// Shows a copy of the bytes behind a reference. `copied` is called when it has been made.
+    #[inline]
+    fn show_bytes<R>(
+        &self,
+        pm: &impl Medium,
+        word: u64,
+        copied: impl FnOnce(),
+        show: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R> {
+        let stored = self.bytes(pm, word)?;
+        let mut short = [MaybeUninit::uninit(); SHORT_BYTES];
+        let long;
+        let copy = if stored.len() <= SHORT_BYTES {
+            &*stored.copy_to(&mut short)
+        } else {
+            long = stored.to_vec();
+            &long
+        };
+        self.vouch(pm, word, copy)?;
+        copied();
+        Ok(show(copy))
+    }
+
+    /// Where reads verify: refuses bytes that are not what was written behind this reference.
+    #[inline]
+    fn vouch(&self, pm: &impl Medium, word: u64, copy: &[u8]) -> Result<()> {
+        if !self.verifies {
+            return Ok(());
+        }
+        self.store()?.vouch(pm, None, BlobRef::from_word(word), copy)
+    }
+
+    fn own<D: Data + ?Sized>(&self, pm: &impl Medium, word: u64) -> Result<Option<D::Owned>> {
+        match D::FORM {
+            Form::Word => Ok(D::own(Raw::Word(word))),
+            Form::Fixed(_) => self.show_bytes(pm, word, || {}, |bytes| D::own(Raw::Slice(bytes))),
+            Form::Variable => {
+                let copy = self.bytes(pm, word)?.to_vec();
+                self.vouch(pm, word, &copy)?;
+                Ok(D::own_vec(copy))
+            }
+        }
     }
 
     /// Lets the blob store do a bounded part of its background work and get room for what is about to be written.
@@ -155,9 +217,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         owner: &impl Owner,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
     ) -> Result<()> {
         if let Some(blobs) = &self.blobs {
-            if !Self::KEY_IS_WORD {
+            if !Self::KEY_IS_WORD && needs_key {
                 blobs.prepare(pm, owner, probe.key.bytes().len())?;
             }
             if !Self::VALUE_IS_WORD {
@@ -185,7 +248,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         if Self::KEY_IS_WORD {
             return Ok(word == probe.key.word());
         }
-        Ok(self.bytes(pm, word)? == probe.key.bytes())
+        let stored = self.bytes(pm, word)?;
+        let same = stored.equal(probe.key.bytes());
+        if !same && self.verifies {
+            // No other key has these hash bits, as a rule: it may be the one that is sought, and damaged.
+            self.vouch(pm, word, &stored.to_vec())?;
+        }
+        Ok(same)
     }
 
     /// Whether keys are words, not references.
@@ -212,36 +281,64 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     /// The hash of a slot's record, when everything that has a checksum is what was written for that key. Reads all of
     /// it. Under a [`Pin`] or the bucket's lock.
     pub(crate) fn verify(&self, pm: &impl Medium, key: u64, value: u64) -> Result<u64> {
-        let hash = match self.key(pm, key)? {
-            Raw::Word(word) => self.hash.word(word),
-            bytes => self.hash.bytes(bytes.bytes()),
+        let hash = match Self::KEY_IS_WORD {
+            true => self.hash.word(key),
+            false => self.hash.bytes(&self.bytes(pm, key)?.to_vec()),
         };
         for blob in self.references(key, value) {
-            // SAFETY: as in `bytes`.
-            unsafe { self.store()?.verify(pm, hash, blob) }?;
+            self.store()?.verify(pm, hash, blob)?;
         }
         Ok(hash)
     }
 
-    /// The stored key behind a slot's word.
-    pub(crate) fn key<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
-        if Self::KEY_IS_WORD {
-            return Ok(Raw::Word(word));
-        }
-        Ok(Raw::Slice(self.bytes(pm, word)?))
+    /// The bytes that stand for a slot's key and for its value, as far as they can be reached.
+    pub(crate) fn remains(&self, pm: &impl Medium, key: u64, value: u64) -> [Option<Vec<u8>>; 2] {
+        let bytes = |is_word, word: u64| match is_word {
+            true => Some(word.to_le_bytes().to_vec()),
+            false => self.bytes(pm, word).ok().map(|bytes| bytes.to_vec()),
+        };
+        [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
-    /// The stored value behind a slot's word. Under a [`Pin`] or the bucket's lock.
+    /// The key behind a slot's word, copied out; `None` if it is no `K`. Under a [`Pin`] or the bucket's lock.
+    pub(crate) fn own_key(&self, pm: &impl Medium, word: u64) -> Result<Option<K::Owned>> {
+        self.own::<K>(pm, word)
+    }
+
+    /// The value behind a slot's word, copied out; `None` if it is no `V`. Under a [`Pin`] or the bucket's lock.
     #[inline]
-    pub(crate) fn value<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Raw<'a>> {
-        if Self::VALUE_IS_WORD {
-            return Ok(Raw::Word(word));
-        }
-        Ok(Raw::Slice(self.bytes(pm, word)?))
+    pub(crate) fn own_value(&self, pm: &impl Medium, word: u64) -> Result<Option<V::Owned>> {
+        self.own::<V>(pm, word)
     }
 
-    /// Writes what a new record needs beyond its slot; flushed, made durable by the caller's next fence. Holds no lock
-    /// and must be called under none: the blob store may ask the table which blocks are live.
+    /// Shows the value behind a slot's word to `f`; `None` if it is no `V`. Under a [`Pin`]; one that is given is dropped
+    /// before `f` runs, which sees a copy.
+    #[inline]
+    pub(crate) fn show_value<R>(
+        &self,
+        pm: &impl Medium,
+        pin: Option<Pin<'_>>,
+        word: u64,
+        f: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>> {
+        if Self::VALUE_IS_WORD {
+            drop(pin);
+            return Ok(V::view(Raw::Word(word), f));
+        }
+        self.show_bytes(pm, word, || drop(pin), |bytes| V::view(Raw::Slice(bytes), f))
+    }
+
+    /// Whether two slots' words stand for the same key.
+    pub(crate) fn is_same_key(&self, pm: &impl Medium, one: u64, other: u64) -> Result<bool> {
+        if Self::KEY_IS_WORD {
+            return Ok(one == other);
+        }
+        Ok(self.bytes(pm, one)?.equal(&self.bytes(pm, other)?.to_vec()))
+    }
+
+    /// Writes what a record needs beyond its slot: its value, and its key if that `needs_key`. Flushed, made durable by
+    /// the caller's next fence. Holds no lock and must be called under none: the blob store may ask the table which
+    /// blocks are live.
     #[inline]
     pub(crate) fn prepare(
         &self,
@@ -249,13 +346,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         owner: &impl Owner,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
     ) -> Result<Unlinked> {
-        self.make_ready(pm, owner, probe, value)?;
-        match self.write(pm, probe, value) {
+        self.make_ready(pm, owner, probe, value, needs_key)?;
+        match self.write(pm, probe, value, needs_key) {
             // Blocks of former sessions may be free without anybody knowing yet.
             Err(Error::NoSpace { .. }) if self.blobs.is_some() => {
                 self.store()?.make_room(pm, owner)?;
-                self.write(pm, probe, value)
+                self.write(pm, probe, value, needs_key)
             }
             other => other,
         }
@@ -268,11 +366,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
         pm: &impl Medium,
         probe: &Probe<'_>,
         value: Raw<'_>,
+        needs_key: bool,
     ) -> Result<Unlinked> {
-        let key = if Self::KEY_IS_WORD {
-            probe.key.word()
-        } else {
-            self.store()?.write(pm, probe.hash, probe.key.bytes())?.word() | Self::tag(probe.hash)
+        let key = match needs_key {
+            _ if Self::KEY_IS_WORD => probe.key.word(),
+            true => self.write_key(pm, probe)?,
+            false => 0,
         };
         match self.write_value(pm, probe, value) {
             Ok(value) => Ok(Unlinked { key, value }),
@@ -281,6 +380,38 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
                 Err(error)
             }
         }
+    }
+
+    fn write_key(&self, pm: &impl Medium, probe: &Probe<'_>) -> Result<u64> {
+        let blob = self.store()?.write(pm, probe.hash, probe.key.bytes())?;
+        Ok(blob.word() | Self::tag(probe.hash))
+    }
+
+    /// Whether a record's key has not been written: no slot can take it.
+    #[inline(always)]
+    pub(crate) fn lacks_key(&self, record: &Unlinked) -> bool {
+        !Self::KEY_IS_WORD && record.key == 0
+    }
+
+    /// Writes the key of a record that lacks it. Under no lock, as [`Records::prepare`].
+    #[cold]
+    pub(crate) fn add_key(
+        &self,
+        pm: &impl Medium,
+        owner: &impl Owner,
+        probe: &Probe<'_>,
+        record: &mut Unlinked,
+    ) -> Result<()> {
+        let blobs = self.store()?;
+        blobs.prepare(pm, owner, probe.key.bytes().len())?;
+        record.key = match self.write_key(pm, probe) {
+            Err(Error::NoSpace { .. }) => {
+                blobs.make_room(pm, owner)?;
+                self.write_key(pm, probe)?
+            }
+            other => other?,
+        };
+        Ok(())
     }
 
     #[inline]
@@ -335,6 +466,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
     pub(crate) fn refers(&self, key: u64, value: u64, blob: BlobRef) -> bool {
         (!Self::KEY_IS_WORD && BlobRef::from_word(key).same_block(blob))
             || (!Self::VALUE_IS_WORD && BlobRef::from_word(value).same_block(blob))
+    }
+
+    /// The word that replaces one of a slot's words, if that refers to `blob`, when `copy` takes its place.
+    pub(crate) fn relinked(
+        &self,
+        word: u64,
+        is_key: bool,
+        blob: BlobRef,
+        copy: BlobRef,
+    ) -> Option<u64> {
+        let is_word = if is_key { Self::KEY_IS_WORD } else { Self::VALUE_IS_WORD };
+        let stored = BlobRef::from_word(word);
+        (!is_word && stored.same_block(blob)).then(|| copy.with_tag(stored.tag()).word())
+    }
+
+    /// Moves blobs together and gives the space of what they leave back. Under no lock.
+    pub(crate) fn compact(&self, pm: &impl Medium, owner: &impl Owner) -> Result<()> {
+        self.blobs.as_ref().map_or(Ok(()), |blobs| blobs.compact(pm, owner))
     }
 
     /// The blobs that a slot's words refer to.

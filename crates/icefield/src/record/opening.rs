@@ -35,6 +35,8 @@ pub(crate) struct Common {
     pub(crate) hash: HashKind,
     pub(crate) hash_seed: Option<[u64; 2]>,
     pub(crate) blob_chunk_bytes: u32,
+    /// Whether reads verify the checksums of what is stored by reference.
+    pub(crate) verify: bool,
     pub(crate) faults: Option<Arc<FaultPlan>>,
     pub(crate) stored_types: StoredTypes,
     /// Whether the design is right on media that reorder the stores within a line.
@@ -54,6 +56,7 @@ impl Default for Common {
             hash: HashKind::Strong,
             hash_seed: None,
             blob_chunk_bytes: BlobParams::default().chunk_bytes,
+            verify: false,
             faults: None,
             stored_types: StoredTypes::default(),
             allows_disk: false,
@@ -163,6 +166,7 @@ macro_rules! common_options {
     (
         options: $options:ident,
         $(policy: $policy:ident: $bound:ident,)?
+        $(verify: $verify:literal,)?
         table: $table:ident,
         public: $public:ident,
         name: $name:literal,
@@ -224,6 +228,23 @@ macro_rules! common_options {
                 self.common.huge_pages = huge.into();
                 self
             }
+
+            $(
+                #[doc = $verify]
+                ///
+                /// ```
+                #[doc = concat!(" use icefield::", stringify!($public), ";")]
+                #[doc = concat!(" let table = ", stringify!($public), "::<str, [u8]>::options().verify(true).in_memory()?;")]
+                /// table.put("page", b"<html>")?;
+                /// assert_eq!(table.get("page")?.as_deref(), Some(&b"<html>"[..]));
+                /// # Ok::<(), icefield::Error>(())
+                /// ```
+                #[must_use]
+                pub fn verify(mut self, verify: bool) -> Self {
+                    self.common.verify = verify;
+                    self
+                }
+            )?
 
             /// The hash function of a new table.
             #[doc(hidden)]

@@ -18,6 +18,7 @@ use icefield::{Durability, Error};
 
 mod alone;
 mod backup;
+mod blobs;
 mod creating;
 mod durability;
 mod faults;

@@ -52,10 +52,7 @@ impl BlobStore {
     /// finds means something when nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
     ///
     /// It verifies I1 to I5 of this module's header.
-    ///
-    /// # Safety
-    /// `live` was loaded from published slots under a guard that lives until this returns, or nobody else uses the store.
-    pub unsafe fn check<M: Medium>(
+    pub fn check<M: Medium>(
         &self,
         pm: &M,
         live: impl IntoIterator<Item = (u64, BlobRef)>,
@@ -64,8 +61,7 @@ impl BlobStore {
         let mut layout = self.read_map(pm, &mut report);
         for (owner, blob) in live {
             report.blobs += 1;
-            // SAFETY: the caller's promise.
-            unsafe { self.check_blob(pm, owner, blob, &mut layout, &mut report) };
+            self.check_blob(pm, owner, blob, &mut layout, &mut report);
         }
         for (&number, (extent, referred)) in &layout {
             self.check_dram(number, *extent, referred, &mut report);
@@ -116,10 +112,7 @@ impl BlobStore {
 
     /// I2 to I4: the reference leads to a block of the right size that no other slot refers to, and that holds what was
     /// written for this owner.
-    ///
-    /// # Safety
-    /// As for [`BlobStore::check`].
-    unsafe fn check_blob<M: Medium>(
+    fn check_blob<M: Medium>(
         &self,
         pm: &M,
         owner: u64,
@@ -146,8 +139,7 @@ impl BlobStore {
         if !referred.insert(block) {
             report.fault(|| format!("blob I3: two slots refer to block {word:#x}"));
         }
-        // SAFETY: the caller's promise.
-        match unsafe { self.verify(pm, owner, blob) } {
+        match self.verify(pm, owner, blob) {
             Ok(content) => {
                 report.content_bytes += content.len() as u64;
                 if shared.classes.extent(content.len()) != extent {

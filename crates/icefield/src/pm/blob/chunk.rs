@@ -101,6 +101,8 @@ pub(super) struct SmallChunk {
     pub users: u32,
     /// Whether it is on its class's list of chunks with room.
     pub listed: bool,
+    /// Whether it is being emptied: no block is handed out.
+    pub closed: bool,
 }
 
 impl SmallChunk {
@@ -113,6 +115,7 @@ impl SmallChunk {
             free: Bitmap::empty(blocks),
             users: 0,
             listed: false,
+            closed: false,
         }
     }
 
@@ -124,6 +127,9 @@ impl SmallChunk {
     /// Hands out a block.
     #[inline]
     pub fn take(&mut self) -> Option<u32> {
+        if self.closed {
+            return None;
+        }
         let block = self.free.pop()?;
         let new = self.owned.insert(block);
         debug_assert!(new, "a free block has no owner");

@@ -40,12 +40,23 @@
 //!   reference.
 //! - T2 `discard` what was written but not published. `retire` what was unlinked, *after the unlinking is durable* (so
 //!   a block is not used again while a crash could bring the old slot back), under a guard that was pinned *before* it.
-//! - T3 A reader pins before it loads a reference and follows it only if it knows that the slot was published when it
-//!   loaded (it has validated the version): a reference in a slot that is being filled may be discarded and written
-//!   again.
+//! - T3 A reader pins before it loads a reference, and believes what it finds there only if it knows that the slot was
+//!   published when it loaded (it validates the version): a reference in a slot that is being filled may be discarded
+//!   and written again.
 //! - T4 A record that moves is always found under the locks of its key: linked at the new place before it leaves the
 //!   old.
-//! - T5 [`Owner::is_live`] answers and marks under those locks.
+//! - T5 [`Owner::is_live`] answers and marks under those locks, and [`Owner::relink`] changes a slot under them.
+//!
+//! # Any file
+//!
+//! References and lengths are words of a file. In a damaged file they lead anywhere: to a free block, into the middle of
+//! one, over several; and two slots may share one. So the store never lends what lies in the mapping.
+//! [`BlobStore::read`] checks that a content lies in the region, and in one chunk or in the run that the map has there
+//! (so that no file makes much of little). It gives [`SharedBytes`], which are copied out or compared by atomic words.
+//! Headers are cells, and [`BlobStore::write`] stores by atomic words, too. Whatever a file says, every access to a
+//! region is in bounds and atomic: no two of them race, and a reader holds its own copy. T1 to T5 make the copy the
+//! right one in a sound file; nothing about memory rests on them. References have no say in which blocks are handed
+//! out: what is free is in DRAM, found by map words alone, each of which is looked at once.
 //!
 //! # Operations and crashes
 //!
@@ -59,6 +70,7 @@
 //!   just blocks that no slot refers to.
 //! - P2 A chunk (or run) that is given up gets FREE words, durable before it is used again. Otherwise an old LARGE word
 //!   could span chunks that have blocks of their own by then, and the scan would pass over them, or free them.
+//! - P3 Copies of blobs that are moved together are durable before slots refer to them (`compact`).
 //! - Interior words need no store: free chunks have FREE words by P2, fresh ones by birth.
 //!
 //! `open` walks the map back from its end over at most one step of growth (4096 chunks) and one run, to find the chunks
@@ -96,8 +108,9 @@
 //! scanner -> the table's bucket locks -> one of the short locks. Short locks are a class's `refill` (over a fetch of a
 //! chunk: the map's fence, growth), then a chunk's, a class's `room`, `space`, `ripe`: each held for a few instructions
 //! (`space` also over growth), never two of the latter at once, never over a call to the table or the reclaimer. So
-//! `write`, `discard` and `retire` may be called under bucket locks; `prepare` and `make_room` must not.
-//! A usual `write` takes one lock, of the chunk that its thread's stripe allocates from.
+//! `write`, `discard` and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact` must not.
+//! A usual `write` takes one lock, of the chunk that its thread's stripe allocates from. `compact` has a lock of its own,
+//! before all of these.
 //!
 //! # Costs
 //!
@@ -105,9 +118,10 @@
 //! |---|---|---|---|
 //! | `write` | those of header and content | the same, once each | 0 (the caller's) |
 //! | `write`, when a chunk begins a new use | 1 map word more | 1 more | 1, for a large run 0 |
-//! | `read` | 0 (reads the header's line and what the caller looks at) | 0 | 0 |
+//! | `read` | 0 (reads the header's line and what the caller copies) | 0 | 0 |
 //! | `discard`, `retire` | 0 | 0 | 0 |
 //! | a chunk given up | 1 map word | 1 | 1 for all that ripened together |
+//! | a blob moved | those of header and content, a slot | the same, once each | 1 (the table's), 1 for up to 64 |
 //!
 //! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of a touched group of 1024.
 //! Time: `write` is one uncontended lock, one pass of the checksum (8 GB/s on our machines), the copy and the flushes;
@@ -118,6 +132,7 @@ mod block;
 mod check;
 mod chunk;
 mod class;
+mod compact;
 mod pool;
 mod scan;
 mod space;
@@ -130,7 +145,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::{Guard, Reclaimer};
-use crate::pm::{Medium, Region};
+use crate::pm::{Medium, Region, SharedBytes};
 use crate::{Error, Result};
 
 use block::{HEADER_BYTES, Header};
@@ -227,6 +242,8 @@ pub struct BlobStore {
     shared: Arc<Shared>,
     reclaimer: Arc<Reclaimer>,
     scanner: Mutex<Scanner>,
+    /// Held by the one who moves blobs together.
+    compacting: Mutex<()>,
 }
 
 impl std::fmt::Debug for BlobStore {
@@ -273,7 +290,7 @@ impl BlobStore {
         // The first write already looks around: sessions of one operation each must not take a fresh chunk each.
         shared.scan_due = AtomicU32::new(fresh.min(SCAN_PER_CHUNK));
         let scanner = shared.scanner(pm, fresh);
-        Ok(Self { shared: Arc::new(shared), reclaimer, scanner })
+        Ok(Self { shared: Arc::new(shared), reclaimer, scanner, compacting: Mutex::default() })
     }
 
     /// Stores `content` for `owner` (the hash of its key) and flushes it. Durable after this thread's next fence; until
@@ -287,49 +304,73 @@ impl BlobStore {
             return Err(Error::ValueTooLong { len: content.len(), max: MAX_BLOB_BYTES });
         }
         let offset = self.shared.allocate(pm, content.len())?;
+        self.fill(pm, offset, owner, content)
+    }
+
+    /// Writes and flushes a block that was just taken.
+    #[inline]
+    fn fill<M: Medium>(&self, pm: &M, offset: u64, owner: u64, content: &[u8]) -> Result<BlobRef> {
         let Some(header) = self.header(offset) else {
             return Err(self.shared.fault(offset, "an allocated block lies outside the region"));
         };
         header.store(pm, owner, content);
         if !content.is_empty() {
-            // SAFETY: the block was free and is this thread's alone until it is linked; readers of a former content
-            // have left (the reclaimer saw to it before it became free).
-            unsafe { pm.write_bytes(&self.shared.blobs, offset + HEADER_BYTES, content) };
+            pm.store_bytes(&self.shared.blobs, offset + HEADER_BYTES, content);
         }
         pm.flush(std::ptr::from_ref(header).cast(), HEADER_BYTES as usize + content.len());
         Ok(BlobRef::at(offset))
     }
 
-    /// The content of `blob`. Checks that it lies inside the region, nothing else.
+    /// The content of `blob`, to be copied out or compared. It is what was written if the reference was loaded from a
+    /// published slot (T3), under a guard pinned before or under the lock of its key, and that is held until the copy is
+    /// made; else, or in a damaged file, it may be anything.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the reference, or the length it leads to, is impossible.
-    ///
-    /// # Safety
-    /// `blob` was loaded from a published slot (T3), under a guard pinned before, or under the lock of its key; the
-    /// bytes are used no longer than that is held. No other store, and no region of this one, is used meanwhile.
     #[inline]
-    pub unsafe fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<&[u8]> {
+    #[track_caller]
+    pub fn read<M: Medium>(&self, pm: &M, blob: BlobRef) -> Result<SharedBytes<'_>> {
         let (offset, header) = self.resolve(blob)?;
-        // SAFETY: the caller's promise: nobody writes to a block that a slot refers to or a guard protects.
-        unsafe { self.content(pm, offset, header) }
+        let len = header.len(pm);
+        if len > MAX_BLOB_BYTES {
+            return Err(self.shared.fault(offset, "the blob's length is impossible"));
+        }
+        // A small block lies in one chunk; what is longer must be the run that the map has.
+        let chunk_bytes = u64::from(self.shared.params.chunk_bytes);
+        let end = (offset & (chunk_bytes - 1)) + HEADER_BYTES + len as u64;
+        if end > chunk_bytes && !self.shared.is_run_of(pm, offset, len) {
+            return Err(self.shared.fault(offset, "the blob is longer than its block"));
+        }
+        let content = pm.shared_bytes(&self.shared.blobs, offset + HEADER_BYTES, len);
+        content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))
     }
 
-    /// [`BlobStore::read`], refusing content that was damaged or written for another owner. Reads all of it.
+    /// A copy of the content of `blob`, refused if it was damaged or written for another owner.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
-    ///
-    /// # Safety
-    /// As [`BlobStore::read`].
-    pub unsafe fn verify<M: Medium>(&self, pm: &M, owner: u64, blob: BlobRef) -> Result<&[u8]> {
-        let (offset, header) = self.resolve(blob)?;
-        // SAFETY: the caller's promise.
-        let content = unsafe { self.content(pm, offset, header) }?;
-        if !header.describes(pm, owner, content) {
-            return Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"));
-        }
+    pub fn verify<M: Medium>(&self, pm: &M, owner: u64, blob: BlobRef) -> Result<Vec<u8>> {
+        let content = self.read(pm, blob)?.to_vec();
+        self.vouch(pm, Some(owner), blob, &content)?;
         Ok(content)
+    }
+
+    /// Refuses `content`, which was copied from `blob`, unless it is what was written there, for `owner` if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn vouch<M: Medium>(
+        &self,
+        pm: &M,
+        owner: Option<u64>,
+        blob: BlobRef,
+        content: &[u8],
+    ) -> Result<()> {
+        let (offset, header) = self.resolve(blob)?;
+        if header.describes(pm, owner.unwrap_or_else(|| header.owner(pm)), content) {
+            return Ok(());
+        }
+        Err(self.shared.fault(offset, "the blob's checksum or owner is wrong"))
     }
 
     /// The owner word that `blob` was written with: the hash of its key, for a table that splits. Not verified.
@@ -386,6 +427,17 @@ impl BlobStore {
         }
     }
 
+    /// Bytes in blocks that slots refer to, as far as is known: in chunks that the scan has not reached yet, all that are
+    /// not free.
+    pub fn bytes_in_use<M: Medium>(&self, pm: &M) -> u64 {
+        let stats = self.stats();
+        if stats.unscanned_bytes == 0 {
+            return stats.used_bytes;
+        }
+        stats.used_bytes
+            + self.shared.unscanned_in_use(pm) * u64::from(self.shared.params.chunk_bytes)
+    }
+
     #[inline]
     fn header(&self, offset: u64) -> Option<&Header> {
         self.shared.blobs.at(offset)
@@ -398,19 +450,6 @@ impl BlobStore {
             self.shared.fault(offset, "a blob reference leads outside the region")
         })?;
         Ok((offset, header))
-    }
-
-    /// # Safety
-    /// As [`BlobStore::read`].
-    #[inline]
-    unsafe fn content<M: Medium>(&self, pm: &M, offset: u64, header: &Header) -> Result<&[u8]> {
-        let len = header.len(pm);
-        if len > MAX_BLOB_BYTES {
-            return Err(self.shared.fault(offset, "the blob's length is impossible"));
-        }
-        // SAFETY: the caller's promise; `write` wrote it before the slot was published.
-        let content = unsafe { pm.read_bytes(&self.shared.blobs, offset + HEADER_BYTES, len) };
-        content.ok_or_else(|| self.shared.fault(offset, "the blob reaches beyond the region"))
     }
 }
 

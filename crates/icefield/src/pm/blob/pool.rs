@@ -73,6 +73,15 @@ impl Pool {
         }
     }
 
+    /// No stripe allocates from this chunk any more; tells how many did.
+    pub fn let_go_of(&self, number: u32) -> u32 {
+        let _refilling = lock(&self.refill);
+        // Relaxed, both: `refill` excludes other writers, and the chunk's lock orders the rest.
+        let theirs =
+            self.stripes.iter().filter(|stripe| stripe.0.load(Ordering::Relaxed) == number + 1);
+        theirs.map(|stripe| stripe.0.store(0, Ordering::Relaxed)).count() as u32
+    }
+
     fn stripe(&self) -> &Stripe {
         // Relaxed: any stripe will do.
         let stripes = self.contended.load(Ordering::Relaxed) + 1;
@@ -135,8 +144,19 @@ impl Shared {
 
     fn take_block(&self, number: u32, chunk: &mut SmallChunk) -> Option<u64> {
         let block = chunk.take()?;
+        Some(self.block_offset(number, chunk.class, block))
+    }
+
+    /// A block of a chunk that serves the class, if it has one left.
+    pub(super) fn take_of(&self, number: u32, class: usize) -> Option<u64> {
+        let mut chunk = lock(self.chunks.get(number));
+        self.take_block(number, small_of(&mut chunk, class)?)
+    }
+
+    /// The byte at which a block of a chunk begins.
+    pub(super) fn block_offset(&self, number: u32, class: usize, block: u32) -> u64 {
         let start = u64::from(number) * u64::from(self.params.chunk_bytes);
-        Some(start + u64::from(block) * u64::from(self.classes.size(chunk.class)))
+        start + u64::from(block) * u64::from(self.classes.size(class))
     }
 
     /// Gives the stripe a chunk with room, and the caller its first block.
@@ -242,7 +262,7 @@ impl Shared {
             *chunk = Chunk::Vacant;
             drop(chunk);
             self.ripen(number, 1);
-        } else if small.free.len() > 0 && !small.listed {
+        } else if small.free.len() > 0 && !small.listed && !small.closed {
             small.listed = true;
             let class = small.class;
             drop(chunk);

@@ -32,6 +32,14 @@ pub trait Owner {
     ///
     /// The store calls this with none of its short locks held; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
+
+    /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable: keeps the tag of the
+    /// reference, and is durable before another thread acts on it. Tells whether there was one. Under the locks of
+    /// [`Owner::is_live`], as every change of a slot.
+    ///
+    /// # Errors
+    /// The fence failed, or the table cannot tell; what the slot refers to after a crash is open then.
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool>;
 }
 
 /// How far the scan has come. Chunks at and after `end` were first used in this session.
@@ -107,6 +115,18 @@ impl Shared {
 
     fn is_unscanned(&self, number: u32) -> bool {
         self.chunks.peek(number).is_none_or(|chunk| matches!(*lock(chunk), Chunk::Unscanned))
+    }
+
+    /// How many of the unscanned chunks the map says are in use.
+    pub(super) fn unscanned_in_use<M: Medium>(&self, pm: &M) -> u64 {
+        let fresh = lock(&self.space).fresh;
+        let in_use = (0..fresh).filter(|&number| self.is_unscanned(number));
+        let chunks = in_use.map(|number| match self.word_at(pm, number) {
+            Some(Ok(Some(Extent::Large(chunks)))) => u64::from(chunks.min(fresh - number)),
+            Some(Ok(Some(Extent::Small(_)))) => 1,
+            _ => 0,
+        });
+        chunks.sum()
     }
 
     /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. Where the
@@ -293,11 +313,13 @@ impl BlobStore {
         self.shared.count_scanned(1);
     }
 
-    /// Whether a run that the map claims lies below `end` and has an inside that begins nothing.
+    /// Whether a run that the map claims lies below `end` and has an inside that begins nothing, and where the session has
+    /// not been.
     fn is_run<M: Medium>(&self, pm: &M, start: u32, chunks: u32, end: u32) -> bool {
         let inside = |number| {
             map_word(&self.shared.map, number)
                 .is_some_and(|word| word.load(pm, Ordering::Relaxed) == FREE)
+                && self.shared.is_unscanned(number)
         };
         chunks <= end - start && (start + 1..start + chunks).all(inside)
     }
@@ -388,7 +410,7 @@ impl BlobStore {
     }
 
     /// Runs `work` when every reader of now has left.
-    fn after_readers(&self, work: impl FnOnce(&Shared) + Send + 'static) {
+    pub(super) fn after_readers(&self, work: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let guard = self.reclaimer.pin();
         guard.retire(move || work(&shared));

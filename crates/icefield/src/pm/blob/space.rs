@@ -65,6 +65,11 @@ impl FreeRuns {
         self.chunks
     }
 
+    /// All of them, with their lengths.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.by_start.iter().map(|(&start, &length)| (start, length))
+    }
+
     /// The length of the longest run.
     pub fn longest(&self) -> u32 {
         self.by_length.last().map_or(0, |&(length, _)| length)
@@ -73,7 +78,8 @@ impl FreeRuns {
     /// Whether a free run overlaps the chunks.
     pub fn overlaps(&self, start: u32, length: u32) -> bool {
         self.by_start
-            .range(..start + length)
+            // A damaged map says of any length.
+            .range(..start.saturating_add(length))
             .next_back()
             .is_some_and(|(&near, &near_length)| near + near_length > start)
     }
@@ -117,6 +123,18 @@ impl Shared {
     /// The chunks of the longest blob.
     pub(super) fn longest_run(&self) -> u32 {
         MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
+    }
+
+    /// Whether the block at byte `offset` is a run for a content of `content` bytes.
+    #[cold]
+    pub(super) fn is_run_of<M: Medium>(&self, pm: &M, offset: u64, content: usize) -> bool {
+        let chunk_bytes = u64::from(self.params.chunk_bytes);
+        let number = u32::try_from(offset / chunk_bytes).unwrap_or(u32::MAX);
+        // Relaxed: durable, and so stored, before the reference that led here (P1).
+        let word =
+            map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
+        let extent = self.classes.decode(number, word).ok().flatten();
+        offset.is_multiple_of(chunk_bytes) && extent == Some(self.classes.extent(content))
     }
 
     /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run:

@@ -10,7 +10,9 @@ use super::space::EventKind;
 use super::state::{State, StoreKind};
 use super::{Claim, HANG, Model, Sim, UNRECORDED, arena, image, mode};
 use crate::pm::medium::in_use;
-use crate::pm::{Cell128, Durability, LINE_BYTES, Medium, Region, SyncMode, arch};
+use crate::pm::{
+    Cell128, Durability, LINE_BYTES, Medium, Region, SharedBytes, SyncMode, arch, bytes,
+};
 use crate::{Error, Result};
 
 impl Sim {
@@ -547,6 +549,45 @@ impl Medium for Sim {
         }
         // SAFETY: as above.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
+    }
+
+    #[track_caller]
+    fn shared_bytes<'a>(
+        &self,
+        region: &'a Region,
+        offset: u64,
+        bytes: usize,
+    ) -> Option<SharedBytes<'a>> {
+        let modes = self.step();
+        let words: &[bytes::ByteWord] =
+            region.slice_at(offset, bytes.div_ceil(size_of::<u64>()))?;
+        if modes & (mode::COUNT | mode::DETECT) != 0 {
+            let address = words.as_ptr().addr();
+            self.watched_load(address, bytes, false, modes, Location::caller(), || ());
+        }
+        Some(SharedBytes::new(words, bytes))
+    }
+
+    #[track_caller]
+    fn store_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
+        let modes = self.step();
+        let words = region.slice_at(offset, src.len().div_ceil(size_of::<u64>()));
+        let Some(words) = words else { panic!("bytes stored outside {}", region.name()) };
+        if modes & (mode::RECORD | mode::COUNT) == 0 {
+            return bytes::store(words, src);
+        }
+        let slot = self.slot_of(region);
+        let mut state = self.state();
+        if modes & mode::COUNT != 0 {
+            state.count_write(slot, offset as usize, src.len());
+        }
+        bytes::store(words, src);
+        if modes & mode::RECORD != 0 {
+            // With the zeros that fill the last word.
+            let mut stored = src.to_vec();
+            stored.resize(src.len().next_multiple_of(size_of::<u64>()), 0);
+            state.store_bulk(slot, offset as usize, &stored, Location::caller());
+        }
     }
 
     word_access!(

@@ -48,6 +48,11 @@ fn readers_never_see_a_block_used_again() {
                     })
                 })
                 .collect();
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    toy.compact().unwrap();
+                }
+            });
             for thread in 0..2 {
                 let (toy, done, reads) = (&toy, &done, &reads);
                 scope.spawn(move || {

@@ -124,10 +124,16 @@ fn session(
     let mut middle = None;
     for step in 0..14 {
         let slot = choices.below(SLOTS as u64) as usize;
-        let len = [3, 60, 130, 450, 900, 1500, 3000][choices.below(7) as usize];
+        let len = [3, 60, 130, 300, 450, 450, 900, 1500, 3000][choices.below(9) as usize];
         let new = (choices.below(3) > 0).then(|| content(seed + step, len));
         lock(promise).in_flight = Some((slot, new.clone()));
         sim.begin_op();
+        if choices.below(4) == 0 {
+            // Nothing changes but where blobs are.
+            lock(promise).in_flight = None;
+            toy.compact()?;
+            lock(promise).in_flight = Some((slot, new.clone()));
+        }
         match &new {
             Some(bytes) => toy.put(slot, bytes)?,
             None => _ = toy.remove(slot)?,
@@ -224,8 +230,8 @@ fn every_flush_and_fence_is_needed() {
         sites.into_iter().filter(|site| ours(site.file) && site.kind != SiteKind::Store).collect();
     assert_eq!(
         mutants.len(),
-        5,
-        "flush of a block; flush, fence of a chunk's word; flush, fence of words given up: {mutants:?}"
+        6,
+        "flush of a block; fence of copies; flush, fence of a chunk's word; flush, fence of words given up: {mutants:?}"
     );
     for site in mutants {
         let mutation = Mutation::of(site);

@@ -55,6 +55,16 @@ impl<M: Medium> Owner for Toy<M> {
         let _held = lock(bucket);
         mark(self.load(owner as usize).is_some_and(|slot| slot.same_block(blob)));
     }
+
+    fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool> {
+        let Some(bucket) = self.locks.get(owner as usize) else { return Ok(false) };
+        let _held = lock(bucket);
+        let found = self.load(owner as usize).filter(|slot| slot.same_block(blob));
+        if let Some(slot) = found {
+            self.publish(owner as usize, copy.with_tag(slot.tag()).word());
+        }
+        Ok(found.is_some())
+    }
 }
 
 impl<M: Medium> Toy<M> {
@@ -116,9 +126,11 @@ impl<M: Medium> Toy<M> {
     pub fn get(&self, i: usize) -> Result<Option<Vec<u8>>> {
         let _guard = self.reclaimer.pin();
         let Some(blob) = self.load(i) else { return Ok(None) };
-        // SAFETY: loaded from a published slot, under a guard.
-        unsafe { self.store.verify(&*self.pm, i as u64, blob) }
-            .map(|content| Some(content.to_vec()))
+        self.store.verify(&*self.pm, i as u64, blob).map(Some)
+    }
+
+    pub fn compact(&self) -> Result<()> {
+        self.store.compact(&*self.pm, self)
     }
 
     pub fn live(&self) -> Vec<(u64, BlobRef)> {
@@ -126,8 +138,7 @@ impl<M: Medium> Toy<M> {
     }
 
     pub fn report(&self, live: impl IntoIterator<Item = (u64, BlobRef)>) -> BlobReport {
-        // SAFETY: no test checks while others write.
-        unsafe { self.store.check(&*self.pm, live) }
+        self.store.check(&*self.pm, live)
     }
 
     pub fn check(&self) {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::super::class::{Extent, FREE};
+use super::super::space::map_word;
 use super::*;
 use crate::pm::{Mapped, MappedOptions, superblock};
 
@@ -233,16 +235,101 @@ fn plenty_of_free_space_goes_back_to_the_file_system() {
     }
 }
 
+/// Bytes of chunks that are used.
+fn used_chunk_bytes(toy: &Toy<Plain>) -> u64 {
+    let stats = toy.store.stats();
+    let shared = &toy.store.shared;
+    shared.blobs.len() - stats.free_bytes
+}
+
+#[test]
+fn what_is_left_of_many_is_moved_together() {
+    const SLOTS: usize = 2_000;
+    for reopened in [false, true] {
+        let pm = Arc::new(Plain::default());
+        let mut toy = Toy::open(Arc::clone(&pm), TINY, SLOTS).unwrap();
+        let of = |slot: usize| content(slot as u64, 40 + slot % 160);
+        for slot in 0..SLOTS {
+            toy.put(slot, &of(slot)).unwrap();
+        }
+        let full = used_chunk_bytes(&toy);
+        for slot in (0..SLOTS).filter(|slot| slot % 20 != 0) {
+            toy.remove(slot).unwrap();
+        }
+        if reopened {
+            // Nobody has looked for what is dead.
+            toy = Toy::open(Arc::clone(&pm), TINY, SLOTS).unwrap();
+        }
+        toy.compact().unwrap();
+        for slot in 0..SLOTS {
+            let expected = slot.is_multiple_of(20).then(|| of(slot));
+            assert_eq!(toy.get(slot).unwrap(), expected, "slot {slot}");
+        }
+        // A chunk for each class that is not full.
+        let classes = u64::from(toy.store.shared.classes.count() as u32);
+        let used = used_chunk_bytes(&toy);
+        assert!(used <= 2 * toy.live_bytes() + classes * 1024, "{used} bytes of {full}");
+        let punched: u64 = lock(&pm.punched).iter().map(|&(_, bytes)| bytes).sum();
+        assert!(punched >= pm.region(BLOBS_REGION, 0).unwrap().len() - used, "{punched} bytes");
+        toy.check_nothing_lost();
+        // Once more there is nothing to move.
+        let places = toy.live();
+        toy.compact().unwrap();
+        assert_eq!(toy.live(), places);
+        // What was given back is used again.
+        for slot in 0..SLOTS {
+            toy.put(slot, &of(slot)).unwrap();
+        }
+        assert!(used_chunk_bytes(&toy) <= full + full / 8);
+        toy.check_nothing_lost();
+    }
+}
+
+#[test]
+fn a_damaged_blob_is_not_made_good_by_moving_it() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 40).unwrap();
+    (0..40).for_each(|slot| toy.put(slot, &content(slot as u64, 100)).unwrap());
+    (0..40).filter(|slot| slot % 8 != 7).for_each(|slot| _ = toy.remove(slot).unwrap());
+    let blob = toy.load(7).unwrap();
+    let word: &Cell64 = toy.store.shared.blobs.at(blob.offset().unwrap() + 16).unwrap();
+    word.store(&*pm, !word.load(&*pm, Ordering::Relaxed), Ordering::Relaxed);
+    toy.compact().unwrap();
+    assert!(toy.load(7).unwrap().same_block(blob));
+    assert!(matches!(toy.get(7), Err(Error::Corrupt { .. })));
+    for slot in [15, 23, 31, 39] {
+        assert_eq!(toy.get(slot).unwrap(), Some(content(slot as u64, 100)));
+    }
+}
+
+/// A run that the map claims over a chunk that the session uses already.
+#[test]
+fn a_run_over_chunks_in_use_is_refused() {
+    let pm = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&pm), TINY, 40).unwrap();
+    (0..40).for_each(|slot| toy.put(slot, &content(slot as u64, 400)).unwrap());
+    let number = 4;
+    let claim = toy.store.shared.classes.encode(number, Extent::Large(6));
+    let word = |number| map_word(&toy.store.shared.map, number).unwrap();
+    word(number).store(&*pm, claim, Ordering::Relaxed);
+    for inside in number + 1..number + 6 {
+        word(inside).store(&*pm, FREE, Ordering::Relaxed);
+    }
+    let toy = Toy::open(Arc::clone(&pm), TINY, 40).unwrap();
+    // In use, though the word says nothing: as after all its blocks were given back and others taken.
+    *lock(toy.store.shared.chunks.get(number + 2)) = Chunk::Vacant;
+    toy.store.make_room(&*pm, &toy).unwrap();
+    assert!(matches!(*lock(toy.store.shared.chunks.get(number)), Chunk::Unscanned));
+}
+
 #[test]
 fn damage_is_an_error() {
     let pm = Arc::new(Plain::default());
     let toy = Toy::open(Arc::clone(&pm), TINY, 4).unwrap();
     toy.put(0, &content(1, 100)).unwrap();
     toy.put(1, &content(2, 3_000)).unwrap();
-    let corrupt = |blob: BlobRef| {
-        // SAFETY: nothing else runs.
-        unsafe { matches!(toy.store.verify(&*pm, 0, blob), Err(Error::Corrupt { .. })) }
-    };
+    let corrupt =
+        |blob: BlobRef| matches!(toy.store.verify(&*pm, 0, blob), Err(Error::Corrupt { .. }));
     for word in [0, 1 << 40, u64::MAX, 0xFFFF << 48] {
         assert!(corrupt(BlobRef::from_word(word)), "{word:#x}");
     }

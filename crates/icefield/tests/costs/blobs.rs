@@ -1,0 +1,90 @@
+//! Records by reference: what is written is the value, and the key only where it is new.
+
+use icefield::pm::sim::{Sim, SimOptions};
+use icefield::{Computed, Dash, DashOptions, Directory, Eh, Iceberg, Lh, Op, Table};
+
+use crate::{Cost, cost, counted, counting};
+
+/// Few enough that no chunk of the blob store begins within what is counted.
+const KEYS: u64 = 64;
+
+/// A key of 17 lines and, where it is a value, of one: what is written tells them apart.
+fn key(number: u64) -> String {
+    format!("{number:01000}")
+}
+
+const VALUE: [u8; 40] = [7; 40];
+
+/// So many values have been written, and linked, with so many fences.
+fn values(found: Cost, values: u64, fences: u64, what: &str) {
+    assert_eq!((found.flushes, found.fences), (2 * values, fences), "{what}");
+}
+
+fn updates_write_values(sim: &Sim, table: &impl Table<Key = str, Value = [u8]>, fences: u64) {
+    let keys: Vec<String> = (0..KEYS).map(key).collect();
+    let records: Vec<(&str, &[u8])> = keys.iter().map(|key| (key.as_str(), &VALUE[..])).collect();
+    for (key, value) in &records {
+        let insert = cost(sim, || table.put(key, value));
+        assert!(insert.flushes >= 19, "a key, a value and a slot: {insert:?}");
+    }
+    for round in 0..3 {
+        for (key, value) in &records {
+            let what = |call: &str| format!("{call} in round {round}");
+            values(cost(sim, || table.put(key, value)), 1, fences, &what("put"));
+            values(cost(sim, || table.insert(key, value)), 1, fences, &what("insert"));
+            values(cost(sim, || table.update(key, value)), 1, fences, &what("update"));
+            let computed = cost(sim, || {
+                let put = table.compute(key, |_| icefield::Decision::Put(VALUE.to_vec()))?;
+                assert!(matches!(put, Computed::Put(Some(_))));
+                Ok(())
+            });
+            values(computed, 1, fences, &what("compute"));
+            let occupied = cost(sim, || table.try_insert(key, value));
+            assert_eq!((occupied.flushes, occupied.fences), (0, 0), "try_insert of present");
+        }
+    }
+}
+
+fn batches_write_values(sim: &Sim, table: &impl Table<Key = str, Value = [u8]>, fences: u64) {
+    let keys: Vec<String> = (0..KEYS).map(key).collect();
+    let records: Vec<(&str, &[u8])> = keys.iter().map(|key| (key.as_str(), &VALUE[..])).collect();
+    for round in 0..3 {
+        for window in records.chunks(32) {
+            let what = |call: &str| format!("{call} of 32 in round {round}");
+            values(cost(sim, || table.put_batch(window)), 32, fences, &what("put_batch"));
+            let mut ops: Vec<Op<'_, str, [u8]>> =
+                window.iter().map(|&(key, value)| Op::Put(key, value)).collect();
+            let mixed = cost(sim, || table.execute(&mut ops, icefield::OnFailure::Continue));
+            values(mixed, 32, fences, &what("mixed batch"));
+        }
+    }
+}
+
+/// Fences of a single update, and of a window of updates.
+fn costs(sim: &Sim, table: &impl Table<Key = str, Value = [u8]>, single: u64, window: u64) {
+    updates_write_values(sim, table, single);
+    batches_write_values(sim, table, window);
+}
+
+fn dash<P: Directory>() {
+    let sim = counting();
+    let options = DashOptions::<str, [u8], P>::default().capacity(1_000).hash_seed([1, 2]);
+    let table: Dash<str, [u8], P, Sim> = options.create_on(sim.clone()).expect("room");
+    costs(&sim, &table, 2, 2);
+}
+
+#[test]
+fn updates_of_a_dash_write_the_value_only() {
+    dash::<Eh>();
+    dash::<Lh>();
+}
+
+#[test]
+fn updates_of_an_iceberg_write_the_value_only() {
+    for (free_fences, window) in [(false, 2), (true, 64)] {
+        let sim = Sim::new(SimOptions { free_fences, ..counted() });
+        let options = Iceberg::<str, [u8]>::options().capacity(1_000).hash_seed([1, 2]);
+        let table = options.create_on(sim.clone()).expect("room");
+        costs(&sim, &table, 2, window);
+    }
+}
