@@ -138,8 +138,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return;
             }
             let known = newest.entry(hash).or_default();
-            // Where the keys cannot be compared, one hash is one key: a newer record must not give way to an older.
-            if known.iter().all(|other| !self.same_key(*other, record).unwrap_or(true)) {
+            if !known.iter().any(|newer| self.replaces(*newer, record)) {
                 known.push(record);
                 found.records.push(record);
             }
@@ -174,6 +173,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         found.records.retain(|record| !record.dead);
         found
+    }
+
+    /// Whether a record is of the key of an older one with the same hash. Damaged keys say nothing: then one hash is one
+    /// key, so that a damaged record, or a damaged removal, brings no older value back.
+    fn replaces(&self, newer: RecordOf<K, V>, older: RecordOf<K, V>) -> bool {
+        let is_whole = |record: RecordOf<K, V>| match self.payloads() {
+            Some(payloads) => matches!(payloads.fault(&self.pm, record.reference()), Ok(None)),
+            None => true,
+        };
+        match self.same_key(newer, older) {
+            Ok(same) => same || !is_whole(newer) || !is_whole(older),
+            Err(_) => true,
+        }
     }
 
     /// The records of an entry that belong there, newest first.

@@ -105,13 +105,10 @@ fn as_much_is_lost_as_check_finds() {
             found.faults.iter().filter(|fault| !fault.contains("records were found")).collect();
         assert!(!faults.is_empty(), "{design}");
         let report = AnyTable::salvage_files(&path, &new).unwrap();
-        assert_eq!(
-            report.lost.len(),
-            faults.len(),
-            "{design}: {:?} {:?}",
-            report.lost,
-            found.faults
-        );
+        // A removed record of Plush may be damaged: a fault, and no loss.
+        let is_more = design == &"plush" && report.lost.len() < faults.len();
+        let are_equal = report.lost.len() == faults.len();
+        assert!(are_equal || is_more, "{design}: {:?} {faults:?}", report.lost);
         assert_eq!(report.records + report.lost.len() as u64, 18_000, "{design}");
         for (key, value) in records_of(&new) {
             assert_eq!(value, value_of(key), "{design}");
