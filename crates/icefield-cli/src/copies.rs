@@ -58,7 +58,7 @@ pub fn salvage(SalvageArgs { from_to: args }: &SalvageArgs) -> Outcome {
             return Err(Failure::Usage(advice));
         }
         let sign = progress::waiting("salvaging");
-        let report = AnyTable::open_read_only(&args.table.table)?.salvage(&args.new);
+        let report = AnyTable::salvage_files(&args.table.table, &args.new);
         sign.finish_and_clear();
         let report = report?;
         Columns::copy(&args.table.table, &args.new)?;

@@ -21,7 +21,7 @@ use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
 use icefield_testkit::pool::Pool;
 use icefield_testkit::scratch::Scratch;
 use icefield_testkit::{
-    Failure as Violation, corrupt, faults, iterate, kill, linear, model, syncs,
+    Failure as Violation, corrupt, faults, hostile, iterate, kill, linear, model, syncs,
 };
 
 use crate::failure::{Failure, Outcome};
@@ -113,6 +113,14 @@ enum Kind {
         /// How many tables [default: 1]
         #[arg(long, value_name = "N", value_parser = at_least_one())]
         tables: Option<u64>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Opens tables with forged references and lengths, and changes them while they lend their bytes
+    Hostile {
+        /// How many forged tables [default: 20000]
+        #[arg(long, value_name = "N", value_parser = at_least_one())]
+        mutations: Option<u64>,
         #[command(flatten)]
         common: Common,
     },
@@ -268,6 +276,7 @@ impl Kind {
             | Self::Corrupt { common, .. }
             | Self::Syncs { common, .. }
             | Self::Churn { common, .. }
+            | Self::Hostile { common, .. }
             | Self::Faults { common } => common,
             Self::KillChild { .. } => unreachable!("a child has no scenario"),
         }
@@ -304,6 +313,9 @@ fn torture(arsenal: &Arsenal, kind: &Kind, common: &Common, out: &mut Output) ->
         Kind::Churn { keep, turnovers, tables, .. } => {
             let rounds = Rounds::new(common, "tables", *tables, 1)?;
             run_churn(arsenal, &rounds, (*keep, *turnovers), out)
+        }
+        Kind::Hostile { mutations, .. } => {
+            run_hostile(arsenal, &Rounds::new(common, "forged tables", *mutations, 20_000)?, out)
         }
         Kind::Faults { .. } => run_faults(arsenal, common, out),
         Kind::Syncs { .. } if !arsenal.disks => {
@@ -552,6 +564,28 @@ fn run_churn(
         .field("shrunk_bytes", &counts.shrunk_bytes)
         .field("cleared_bytes", &counts.cleared_bytes);
     rounds.end(out, line, violations)
+}
+
+fn run_hostile(arsenal: &Arsenal, rounds: &Rounds<'_>, out: &mut Output) -> Outcome {
+    let place = place(rounds.common)?;
+    let mut counts = hostile::Counts::default();
+    let result = rounds.each(1000, |seed, size| {
+        let on_files = size / FILES_ONE_IN;
+        counts.add((arsenal.hostile)(seed, size - on_files)?);
+        let path = place.path().join(seed.to_string());
+        counts.add((arsenal.hostile_files)(seed, on_files, &path)?);
+        Ok(())
+    });
+    let failed = tell(result.and_then(|()| counts.clone().judged(rounds.common.seed).map(drop)));
+    let line = Tally::new(rounds.common, hostile::NAME)
+        .field("mutations", &counts.mutations)
+        .field("opened", &counts.opened)
+        .field("refused", &counts.refused)
+        .field("lends", &counts.lends)
+        .field("changed", &counts.changed)
+        .field("panics", &counts.panics)
+        .field("hangs", &counts.hangs);
+    rounds.end(out, line, failed)
 }
 
 fn run_faults(arsenal: &Arsenal, common: &Common, out: &mut Output) -> Outcome {

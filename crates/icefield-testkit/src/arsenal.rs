@@ -14,7 +14,7 @@ use crate::file_subject::{FileOptions, FileSubject};
 use crate::place::{FilePlace, MemoryPlace, SimPlace};
 use crate::pool::Pool;
 use crate::subject::Subject;
-use crate::{Failure, corrupt, faults, iterate, kill, linear, model, syncs};
+use crate::{Failure, corrupt, faults, hostile, iterate, kill, linear, model, syncs};
 
 /// What keys and values are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,14 @@ pub struct Arsenal {
     pub corrupt_files: fn(u64, u64, &Path) -> Result<corrupt::Counts, Failure>,
     /// [`churn::scenario`].
     pub churn: fn(&ChurnOptions, &Path) -> Result<churn::Counts, Failure>,
+    /// [`hostile::scenario`].
+    pub hostile: fn(u64, u64) -> Result<hostile::Counts, Failure>,
+    /// [`hostile::scenario_on_files`].
+    pub hostile_files: fn(u64, u64, &Path) -> Result<hostile::Counts, Failure>,
+    /// [`hostile::fuzz::files`].
+    pub fuzz_files: fn(&[u8]) -> Result<(), Failure>,
+    /// [`hostile::fuzz::operations`].
+    pub fuzz_operations: fn(&[u8]) -> Result<(), Failure>,
     /// [`faults::scenario`].
     pub faults: fn(u64, &Path) -> Result<faults::Counts, Failure>,
     /// [`syncs::tables`], of designs that live on disks.
@@ -94,6 +102,10 @@ impl Arsenal {
             corrupt: corrupt::scenario::<S>,
             corrupt_files: corrupt::scenario_on_files::<F>,
             churn: churn::scenario::<F>,
+            hostile: hostile::scenario::<S>,
+            hostile_files: hostile::scenario_on_files::<F>,
+            fuzz_files: hostile::fuzz::files::<S>,
+            fuzz_operations: hostile::fuzz::operations::<S>,
             faults: faults::scenario::<F>,
             syncs: syncs::tables::<F>,
         }

@@ -16,6 +16,7 @@ pub mod faults;
 pub mod faulty;
 pub mod file_subject;
 pub mod history;
+pub mod hostile;
 pub mod iterate;
 // Instantiates scenarios, as the arsenal does.
 #[cfg(not(test))]

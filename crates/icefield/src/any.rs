@@ -193,7 +193,7 @@ impl AnyTable {
         known.create(path.as_ref(), key, value, options)
     }
 
-    /// Opens the table at `path` for reading and writing.
+    /// Opens the table at `path` for reading and writing. Nobody else may write to its files meanwhile.
     ///
     /// No other program may write to its files while it is open; a copy made meanwhile by other means than
     /// [`AnyTable::backup`] opens without an error and may hold wrong values, which [`AnyTable::check`] finds.
@@ -227,12 +227,38 @@ impl AnyTable {
         designs::open(path.as_ref(), false, options)
     }
 
-    /// Opens the table at `path` for reading: nothing in its directory is modified.
+    /// Opens the table at `path` for reading: nothing in its directory is modified. Nobody else may write to its files
+    /// meanwhile.
     ///
     /// # Errors
     /// As [`AnyTable::open`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         designs::open(path.as_ref(), true, &AnyOptions::default())
+    }
+
+    /// Copies what can still be read of the table at `path` to a new one at `new`, where nothing may be yet. The files
+    /// need not open as a table: what is missing of them is made up for in memory, from what the others say. Nothing at
+    /// `path` changes.
+    ///
+    /// ```
+    /// use icefield::{AnyOptions, AnyTable};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (path, new) = (directory.path().join("t.ice"), directory.path().join("new.ice"));
+    /// let table = AnyTable::create(&path, "dash-eh", "u64", "u64", &AnyOptions::default())?;
+    /// table.put(&[1; 8], &[2; 8])?;
+    /// drop(table);
+    /// std::fs::remove_file(path.join("directory-0.ice"))?;
+    /// assert!(AnyTable::open(&path).is_err());
+    /// let report = AnyTable::salvage_files(&path, &new)?;
+    /// assert_eq!(report.records, 1);
+    /// assert!(!report.lost.is_empty(), "what was missing, in words");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The superblock is damaged in both copies, or names no design that opens by name; the new table cannot be made.
+    pub fn salvage_files(path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
+        designs::salvage(path.as_ref(), new.as_ref())
     }
 
     /// The design's name.

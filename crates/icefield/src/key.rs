@@ -57,6 +57,14 @@ impl Raw<'_> {
         }
     }
 
+    /// The bytes as they are stored, those of a word little-endian.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        match self {
+            Raw::Word(word) => word.to_le_bytes().to_vec(),
+            bytes => bytes.bytes().to_vec(),
+        }
+    }
+
     /// The bytes, or nothing for a word.
     #[inline]
     #[must_use]

@@ -28,11 +28,21 @@
 //! | [`DlhtMap`] | DLHT, records by reference | memory | anything |
 //!
 //! What a returned call promises, on which medium, is in `docs/crash-model.md`; [`Durability`] lists the media. The
-//! modules [`base`] and [`pm`] are what tables are made of: public for tests and tools, not covered by version
-//! promises.
+//! modules `base` and `pm` are what tables are made of: public with the feature `unstable-internals` only, for this
+//! library's tests and tools.
 
+#[cfg(feature = "unstable-internals")]
 pub mod base;
+#[cfg(feature = "unstable-internals")]
 pub mod pm;
+
+// The tests' and tools' part of both has no user without the feature.
+#[cfg(not(feature = "unstable-internals"))]
+#[allow(dead_code, unused_imports)]
+mod base;
+#[cfg(not(feature = "unstable-internals"))]
+#[allow(dead_code, unused_imports)]
+mod pm;
 
 mod any;
 mod dash;
@@ -50,6 +60,7 @@ mod table;
 mod misuse;
 
 pub use any::{AnyDamage, AnyOptions, AnyPage, AnyTable};
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use dash::{Ablation, Directory, Geometry, Parts, Whole};
 pub use dash::{Dash, DashEh, DashLh, DashOptions, Eh, Expansion, Lh};
@@ -59,9 +70,11 @@ pub use dlht::{
     DlhtTable, Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
     SnapshotIter,
 };
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use iceberg::{FrontLine, Yards};
 pub use iceberg::{Iceberg, IcebergOptions};
@@ -70,12 +83,13 @@ pub use join::{
     MergeReport, OnFull,
 };
 pub use key::{Data, Form, Key, Raw, Value, Word};
-#[doc(hidden)]
-pub use plush::Shape;
 pub use plush::{Partition, Plush, PlushOptions};
-pub use pm::{Committed, Durability, SyncMode};
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub use plush::{Shape, payload_checksum};
+pub use pm::{Committed, Durability, HugePages, SyncMode};
 pub use table::{
-    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, Decision, Durable, Exchanged,
-    HeldKeys, Iter, NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg, RecoveryReport,
-    SalvageReport, Stats, Table, TryInsert,
+    Arg, BackupReport, CheckReport, Computed, Counter, Cursor, DamagedRecord, Decision, Durable,
+    Exchanged, HeldKeys, Iter, NotShadowed, Occupied, OnFailure, Op, Owned, Page, RecordArg,
+    RecoveryReport, SalvageReport, Stats, Table, TryInsert,
 };

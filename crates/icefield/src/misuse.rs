@@ -82,3 +82,22 @@
 //! table.put_batch(&[(1, 10)])?; // Here.
 //! # Ok::<(), icefield::Error>(())
 //! ```
+//!
+//! A medium of one's own, whose stores a table would have to believe:
+//! ```compile_fail,E0277
+//! use icefield::pm::{Durability, Medium, Region};
+//! struct Mine;
+//! impl Medium for Mine { // Here: sealed.
+//!     fn region(&self, _: &'static str, _: u64) -> icefield::Result<Region> { loop {} }
+//!     fn durability(&self) -> Durability { Durability::Memory }
+//! }
+//! ```
+//!
+//! A store to the bytes behind a region:
+//! ```compile_fail,E0133
+//! use icefield::pm::{Mapped, MappedOptions, Medium};
+//! let pm = Mapped::anonymous(MappedOptions::default())?;
+//! let region = pm.region("data.ice", 4096)?;
+//! pm.write_bytes(&region, 0, b"bytes that a table may have lent"); // Here: unsafe.
+//! # Ok::<(), icefield::Error>(())
+//! ```

@@ -454,8 +454,40 @@ pub struct BackupReport {
 pub struct SalvageReport {
     /// Records copied to the new table.
     pub records: u64,
-    /// What could not be read, in words.
+    /// What could not be read, or not be trusted, in words: damaged records, and parts of the files that are gone.
     pub lost: Vec<String>,
+    /// The damaged ones of the lost records, with what is left of them.
+    pub damaged: Vec<DamagedRecord>,
+}
+
+impl SalvageReport {
+    /// Tells of a record that is left out.
+    pub(crate) fn damaged(&mut self, place: impl fmt::Display, record: DamagedRecord) {
+        self.lost.push(format!("{place}: {}", record.reason));
+        self.damaged.push(record);
+    }
+}
+
+/// A record that [`Durable::salvage`] found and left out, because it is not what was written.
+///
+/// ```
+/// # use icefield::{DamagedRecord, SalvageReport};
+/// fn tell(report: &SalvageReport) {
+///     for DamagedRecord { key, reason, .. } in &report.damaged {
+///         println!("{key:?}: {reason}");
+///     }
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DamagedRecord {
+    /// The bytes where the key is stored (a word little-endian); `None` when they cannot be reached. Either part may be
+    /// the damaged one.
+    pub key: Option<Vec<u8>>,
+    /// The bytes where the value is stored, likewise.
+    pub value: Option<Vec<u8>>,
+    /// What is wrong.
+    pub reason: String,
 }
 
 /// Every operation, on every map of this crate. All calls may be made by any number of threads at once; each is

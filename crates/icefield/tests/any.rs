@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+#[path = "any/salvage.rs"]
+mod salvage;
+
 use icefield::{AnyOptions, AnyTable, Cursor, DashEh, Error, Occupied, Word};
 
 fn place() -> tempfile::TempDir {

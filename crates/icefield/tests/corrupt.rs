@@ -11,6 +11,9 @@ use icefield_testkit::budget::Budget;
 use icefield_testkit::corrupt::Counts;
 use icefield_testkit::scratch::Scratch;
 
+#[path = "corrupt/hostile.rs"]
+mod hostile;
+
 fn images(table: &str, records: Records, first_seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
     let mut counts = Counts::default();

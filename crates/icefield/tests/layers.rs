@@ -327,7 +327,9 @@ fn every_call_is_listed_as_changing_or_reading() {
 /// The designs that have a name in files, and the scenarios that say for each how often they run.
 #[test]
 fn every_design_is_in_every_scenario() {
-    for scenario in ["corrupt", "crash", "designs", "faults", "kill", "linearize", "model"] {
+    for scenario in
+        ["corrupt", "corrupt/hostile", "crash", "designs", "faults", "kill", "linearize", "model"]
+    {
         let path = source::repository().join(format!("crates/icefield/tests/{scenario}.rs"));
         let text = std::fs::read_to_string(&path).expect("the test is there");
         for design in icefield::AnyTable::DESIGNS {
@@ -339,6 +341,22 @@ fn every_design_is_in_every_scenario() {
             );
         }
     }
+}
+
+/// Safe code could break what tables rely on through `base` and `pm`.
+#[test]
+fn what_tables_are_made_of_is_public_for_tests_only() {
+    let path = source::repository().join("crates/icefield/src/lib.rs");
+    let lib = std::fs::read_to_string(path).expect("the crate's root");
+    let gate = "#[cfg(feature = \"unstable-internals\")]\n";
+    for module in ["base", "pm"] {
+        let public = format!("pub mod {module};");
+        assert_eq!(lib.matches(&public).count(), 1, "{module}");
+        assert!(lib.contains(&format!("{gate}{public}")), "{module} is public without the feature");
+    }
+    let hidden = lib.matches("#[doc(hidden)]").count();
+    let gated = lib.matches(&format!("{gate}#[doc(hidden)]")).count();
+    assert_eq!(hidden, gated, "something hidden is public without the feature");
 }
 
 #[test]

@@ -175,6 +175,18 @@ impl Iterator for Rows {
     }
 }
 
+/// Reads `data` as rows to the end, or to the first error that ends it; how many there were, good and bad. For `fuzz/`.
+#[must_use]
+pub fn read_all(data: Vec<u8>, is_json: bool) -> u64 {
+    let format = if is_json { Format::Ndjson } else { Format::Csv };
+    let input = Box::new(io::Cursor::new(data));
+    let dialect = DialectArgs::default().of(format, std::path::Path::new(""));
+    match dialect.and_then(|dialect| Rows::open(input, format, &dialect, &Columns::default())) {
+        Ok(rows) => rows.map_while(Result::ok).count() as u64,
+        Err(_) => 0,
+    }
+}
+
 /// Settles the columns: the key is the row's number if that was asked for, the one named, else `key`, else the first;
 /// the value is the one named, else the only other one, else all others as JSON.
 fn settle(names: &[String], asked: &Columns) -> Result<Schema, Failure> {

@@ -42,12 +42,13 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         Kind::Syncs { images, each, .. } => {
             run_syncs(&Rounds::new(common, "images", *images, 20_000)?, *each, join::syncs, out)
         }
-        Kind::Linear { .. } | Kind::Churn { .. } | Kind::KillChild { .. } => {
-            Err(Failure::Usage(format!(
-                "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults|syncs --table {}`",
-                super::tables::JOIN
-            )))
-        }
+        Kind::Linear { .. }
+        | Kind::Churn { .. }
+        | Kind::Hostile { .. }
+        | Kind::KillChild { .. } => Err(Failure::Usage(format!(
+            "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults|syncs --table {}`",
+            super::tables::JOIN
+        ))),
     }
 }
 

@@ -178,7 +178,7 @@ pub(crate) fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng)
     (0..times).map(|_| damage(files, other, rng)).collect::<Vec<_>>().join("; ")
 }
 
-fn looking(seed: u64, pool: &Pool) -> SimOptions {
+pub(crate) fn looking(seed: u64, pool: &Pool) -> SimOptions {
     SimOptions {
         seed,
         recording: false,
@@ -189,7 +189,7 @@ fn looking(seed: u64, pool: &Pool) -> SimOptions {
 }
 
 /// Tables of different sizes and geometries, some closed properly and some not.
-fn images<T: Subject>(seed: u64, pool: &Pool) -> Result<Vec<(Image, Known)>, Error> {
+pub(crate) fn images<T: Subject>(seed: u64, pool: &Pool) -> Result<Vec<(Image, Known)>, Error> {
     let image = |n: u64| {
         let sim = Sim::new(SimOptions { model: Model::Pmem, ..looking(seed ^ n, pool) });
         let table = T::create_tiny(sim.clone(), n)?;
@@ -201,7 +201,7 @@ fn images<T: Subject>(seed: u64, pool: &Pool) -> Result<Vec<(Image, Known)>, Err
     (0..TABLES).map(image).collect()
 }
 
-fn directories<T: FileSubject>(
+pub(crate) fn directories<T: FileSubject>(
     seed: u64,
     place: &Path,
 ) -> Result<Vec<(Directory, Arc<Known>)>, String> {

@@ -16,9 +16,18 @@ const MAX_PAGES: usize = 20_000;
 
 /// What the table was before it was damaged.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// Every value that was ever written, by key.
     pub written: HashMap<u64, HashSet<u64>>,
+}
+
+impl Known {
+    /// The keys, in an order of their own.
+    pub(crate) fn keys(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = self.written.keys().copied().collect();
+        keys.sort_unstable();
+        keys
+    }
 }
 
 /// What using a damaged table led to.

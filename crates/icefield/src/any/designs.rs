@@ -9,8 +9,10 @@ use crate::dash::{DashEh, DashLh};
 use crate::iceberg::Iceberg;
 use crate::key::{Form, Key, Value};
 use crate::plush::Plush;
-use crate::pm::{Durability, Mapped, MappedOptions, superblock};
+use crate::pm::superblock::{self, Identity};
+use crate::pm::{Durability, Mapped, MappedOptions};
 use crate::record::opening::refusal_of_disks;
+use crate::table::SalvageReport;
 use crate::{Error, Result};
 
 /// A table whose types are known no more.
@@ -29,6 +31,11 @@ trait Design {
         V: Untyped + Value + ?Sized;
 
     fn open<K, V>(pm: Mapped) -> Result<AnyBox>
+    where
+        K: Untyped + Key + ?Sized,
+        V: Untyped + Value + ?Sized;
+
+    fn salvage<K, V>(pm: Mapped, new: &Path) -> Result<SalvageReport>
     where
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
@@ -79,6 +86,14 @@ macro_rules! designs {
                 {
                     Ok(Box::new($table::<K, V>::options().open_on(pm)?))
                 }
+
+                fn salvage<K, V>(pm: Mapped, new: &Path) -> Result<SalvageReport>
+                where
+                    K: Untyped + Key + ?Sized,
+                    V: Untyped + Value + ?Sized,
+                {
+                    $table::<K, V>::options().salvage_on(pm, new)
+                }
             }
         )*
     };
@@ -108,11 +123,18 @@ pub(super) struct Known {
     disks: bool,
     create: fn(&Path, Types<'_>, &AnyOptions) -> Result<AnyBox>,
     open: fn(Mapped, (Form, Form)) -> Result<AnyBox>,
+    salvage: fn(Mapped, (Form, Form), &Path) -> Result<SalvageReport>,
 }
 
 impl Known {
     const fn of<D: Design>() -> Self {
-        Self { name: D::NAME, disks: D::DISKS, create: create_as::<D>, open: open_as::<D> }
+        Self {
+            name: D::NAME,
+            disks: D::DISKS,
+            create: create_as::<D>,
+            open: open_as::<D>,
+            salvage: salvage_as::<D>,
+        }
     }
 
     /// The design of that name.
@@ -148,7 +170,28 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
     } else {
         Mapped::open(path, options)
     }?;
-    let (_, identity) = superblock::read(&pm)?;
+    let (known, identity) = named(&pm, path)?;
+    if wanted == Durability::Disk && !known.disks {
+        return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
+    }
+    let (key, value) =
+        (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
+    let table = (known.open)(pm, (key.form(), value.form()))?;
+    Ok(AnyTable { table, design: known.name, key, value })
+}
+
+/// Copies what the files of whatever table is at `path` still hold.
+pub(super) fn salvage(path: &Path, new: &Path) -> Result<SalvageReport> {
+    let pm = Mapped::open_read_only(path, MappedOptions::default())?;
+    let (known, identity) = named(&pm, path)?;
+    let (key, value) =
+        (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
+    (known.salvage)(pm, (key.form(), value.form()), new)
+}
+
+/// The design of the table.
+fn named(pm: &Mapped, path: &Path) -> Result<(Known, Identity)> {
+    let (_, identity) = superblock::read(pm)?;
     let known = Known::named(&identity.design).ok_or_else(|| {
         let (path, found) = (path.display(), identity.design.as_str());
         Error::Unsupported(match found {
@@ -162,14 +205,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
             ),
         })
     })?;
-    if wanted == Durability::Disk && !known.disks {
-        return Err(refusal_of_disks(&format!("{}: {}", path.display(), known.name)));
-    }
-    let (key, value) =
-        (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    let forms = (key.form(), value.form());
-    let table = (known.open)(pm, forms)?;
-    Ok(AnyTable { table, design: known.name, key, value })
+    Ok((known, identity))
 }
 
 fn create_as<D: Design>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox> {
@@ -187,5 +223,14 @@ fn open_as<D: Design>(pm: Mapped, forms: (Form, Form)) -> Result<AnyBox> {
         (Form::Word, _) => D::open::<AnyWord, AnyBytes>(pm),
         (_, Form::Word) => D::open::<AnyBytes, AnyWord>(pm),
         (_, _) => D::open::<AnyBytes, AnyBytes>(pm),
+    }
+}
+
+fn salvage_as<D: Design>(pm: Mapped, forms: (Form, Form), new: &Path) -> Result<SalvageReport> {
+    match forms {
+        (Form::Word, Form::Word) => D::salvage::<AnyWord, AnyWord>(pm, new),
+        (Form::Word, _) => D::salvage::<AnyWord, AnyBytes>(pm, new),
+        (_, Form::Word) => D::salvage::<AnyBytes, AnyWord>(pm, new),
+        (_, _) => D::salvage::<AnyBytes, AnyBytes>(pm, new),
     }
 }

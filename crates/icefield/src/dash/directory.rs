@@ -8,6 +8,7 @@ use super::segment::Core;
 use crate::Result;
 use crate::pm::Medium;
 use crate::record::Pin;
+use crate::record::mending::Mending;
 
 /// So often a segment that turns out to be no part of the table is looked up anew: each time somebody else has just
 /// merged it. A damaged directory would name it for ever.
@@ -81,6 +82,13 @@ pub trait Directory: Sized + Send + Sync + 'static {
     /// # Errors
     /// The root words are damaged.
     fn open<T: Kinds>(core: &Core<T>, options: Self::Options) -> Result<(Self, u64)>;
+
+    /// Makes up for what is missing of the files of a table that is opened for salvage, in private copies of their
+    /// pages.
+    ///
+    /// # Errors
+    /// The root words cannot be read; no memory.
+    fn mend<T: Kinds>(core: &Core<T>, options: Self::Options, mending: &Mending) -> Result<()>;
 
     /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading
     /// versions or locking. `None` says nothing: ask [`Directory::locate`].

@@ -6,6 +6,7 @@
 
 mod check;
 mod grow;
+mod mend;
 mod shrink;
 
 use std::marker::PhantomData;
@@ -24,6 +25,7 @@ use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::pm::{Cell64, Medium};
 use crate::record::Pin;
+use crate::record::mending::Mending;
 
 /// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
 const NO_SOURCE: u32 = u32::MAX;
@@ -167,6 +169,10 @@ impl<A: Ablation> Directory for Eh<A> {
             |block, owner| Ok(eh.is_owned(core, owner)? && core.owns_chain_block(owner, block)?),
         )?;
         Ok((eh, resolved))
+    }
+
+    fn mend<T: Kinds>(core: &Core<T>, (): (), mending: &Mending) -> Result<()> {
+        Self::mend_entries(core, mending)
     }
 
     #[inline(always)]

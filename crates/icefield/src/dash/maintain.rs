@@ -15,11 +15,11 @@ use super::segment::{Found, Segment, Site};
 use super::stash::{self, StashHint};
 use super::still::Still;
 use crate::Result;
-use crate::key::{Data, Key, Value};
+use crate::key::{Key, Value};
 use crate::pm::blob::{BlobRef, BlobStore, Owner};
 use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::engine::Engine;
-use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
 
 /// What `check` gathers over all segments.
 #[derive(Default)]
@@ -256,6 +256,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 }
             };
         }
+        report.records = rescued.len()?;
         Ok(report)
     }
 
@@ -267,9 +268,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     ) -> Result<()> {
         let core = &self.core;
         let _pin = core.pin();
-        for site in core.sites(segment) {
-            let bucket = match site {
-                Ok((_, bucket)) => bucket,
+        for (number, site) in core.sites(segment).enumerate() {
+            let (site, bucket) = match site {
+                Ok(found) => found,
                 Err(error) => {
                     report.lost.push(error.to_string());
                     continue;
@@ -278,19 +279,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             for slot in
                 Bucket::slots_of(bucket.meta(&core.pm).allocated() & core.geometry.slot_mask())
             {
-                let (key, value) = bucket.record(&core.pm, slot);
-                match self
-                    .own_key(key)
-                    .and_then(|key| self.own_value(value).map(|value| (key, value)))
-                {
-                    Ok((key, value)) => {
-                        rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
-                        report.records += 1;
-                    }
-                    Err(error) => {
-                        report.lost.push(format!("a record of segment {}: {error}", segment.id))
-                    }
-                }
+                let place = format!("segment {}, bucket {number}, slot {slot}", segment.id);
+                let is_home =
+                    |hash| self.check_record(segment, (number, site), bucket, (slot, hash));
+                let put = |key: Arg<'_, K>, value: Arg<'_, V>| rescued.put(key, value);
+                self.rescue(bucket.record(&core.pm, slot), place, report, is_home, put)?;
             }
         }
         Ok(())

@@ -200,6 +200,7 @@ mod layout;
 mod lh;
 mod limbo;
 mod maintain;
+mod mend;
 mod merge;
 mod moves;
 mod newcomer;
@@ -228,8 +229,10 @@ use segment::Core;
 #[doc(hidden)]
 pub use directory::Directory;
 pub use eh::Eh;
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use kinds::{Ablation, Parts, Whole};
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use layout::Geometry;
 pub use lh::{Expansion, Lh};

@@ -121,10 +121,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     /// table.put(1, 10)?;
     /// # Ok::<(), icefield::Error>(())
     /// ```
+    #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
         self.validate()?;
         let identity = self.identity();
+        let pm = pm.claimed()?;
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, 0)?;
         let directory = P::create(&core, self.policy, self.common.capacity)?;
@@ -151,8 +153,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
     /// assert!(DashEh::<u64, u64>::options().open_on(pm)?.is_empty()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
     pub fn open_on<M: Medium>(self, pm: M) -> Result<Dash<K, V, P, M>> {
         let started = Instant::now();
+        let pm = pm.claimed()?;
         let (table, identity) = superblock::read(&pm)?;
         check_types::<K, V>(&pm, &identity, P::DESIGN)?;
         let opened = self.with_identity(&pm, &identity)?;
@@ -166,6 +170,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         let generation =
             P::generation_in(root.directory.load(&pm, std::sync::atomic::Ordering::Acquire));
         let core = opened.core(pm, table.clone(), &identity, generation)?;
+        if let Some(mending) = &opened.common.mending {
+            core.mend_chains(mending)?;
+            P::mend(&core, opened.policy, mending)?;
+        }
         let chains = core.chain_blocks.used(&core.pm, &core.root()?.chains);
         check_blocks(&core, &core.chains, chains, size_of::<ChainBlock>() as u64)?;
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.

@@ -84,6 +84,11 @@ impl Base {
         Ok(())
     }
 
+    /// A file of the directory.
+    pub(super) fn region(&self, parity: usize) -> &Region {
+        &self.regions[parity]
+    }
+
     /// Makes so many entries of a file usable.
     pub(super) fn grow<M: Medium>(&self, pm: &M, parity: usize, entries: u64) -> Result<()> {
         pm.grow(&self.regions[parity], entries * 8)

@@ -11,12 +11,12 @@ use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
 use super::options::IcebergOptions;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
-use crate::key::{Data, Key, Value};
+use crate::key::{Key, Value};
 use crate::pm::blob::{BlobRef, BlobStore, Owner};
 use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::Probe;
 use crate::record::engine::Engine;
-use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
 
 /// What `check` gathers over all slots.
 #[derive(Default)]
@@ -261,7 +261,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         core.finish_step()?;
         let _pin = core.pin();
         let mut report = SalvageReport::default();
-        for place in core.places(core.shape()) {
+        let shape = core.shape();
+        for place in core.places(shape) {
             let words = match core.words(place) {
                 Ok(Some(words)) => words,
                 Ok(None) => continue,
@@ -270,15 +271,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
                     continue;
                 }
             };
-            let owned = self.own_key(words.0).and_then(|key| Ok((key, self.own_value(words.1)?)));
-            match owned {
-                Ok((key, value)) => {
-                    rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
-                    report.records += 1;
-                }
-                Err(error) => report.lost.push(format!("the record in {place:?}: {error}")),
-            }
+            // While the table doubles, half of the records are still elsewhere.
+            let anywhere = shape.is(Phase::Doubling);
+            let is_home = |hash| match anywhere || core.is_home(shape, place, hash) {
+                true => Ok(()),
+                false => Err("no place for a record with this hash".to_owned()),
+            };
+            let put = |key: Arg<'_, K>, value: Arg<'_, V>| rescued.put(key, value);
+            self.rescue(words, format_args!("{place:?}"), &mut report, is_home, put)?;
         }
+        report.records = rescued.len()?;
         Ok(report)
     }
 

@@ -164,8 +164,10 @@ use crate::table::RecoveryReport;
 
 use self::core::Core;
 
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use fingerprints::FrontLine;
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use layout::Yards;
 pub use options::IcebergOptions;

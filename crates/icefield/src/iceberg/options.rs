@@ -150,10 +150,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     /// table.put(1, 10)?;
     /// # Ok::<(), icefield::Error>(())
     /// ```
+    #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Iceberg<K, V, M>> {
         let started = Instant::now();
         self.validate()?;
         let identity = self.identity();
+        let pm = pm.claimed()?;
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, 0)?;
         let depth = core.depth_for(self.common.capacity);
@@ -191,14 +193,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     /// assert!(Iceberg::<u64, u64>::options().open_on(pm)?.is_empty()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
     pub fn open_on<M: Medium>(self, pm: M) -> Result<Iceberg<K, V, M>> {
         let started = Instant::now();
+        let pm = pm.claimed()?;
         let (table, identity) = superblock::read(&pm)?;
         check_types::<K, V>(&pm, &identity, DESIGN)?;
         let opened = self.with_identity(&pm, &identity)?;
         // A table that is larger than `max_bytes` opens all the same; it does not grow.
         let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&pm));
         let core = opened.core(pm, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
+        if let (Some(mending), Some(shape)) =
+            (&opened.common.mending, core.root()?.stored_shape(&core.pm))
+        {
+            for (region, bytes) in core.yard_bytes(shape) {
+                mending.lengthen(&core.pm, region, bytes)?;
+            }
+        }
         let shape = stored_shape(&core)?;
         core.reach(shape)?;
         core.shape.store(shape.word(), Release);

@@ -303,7 +303,7 @@ impl<K: Word> JoinOptions<K> {
 
     /// Opens the index at `path` in milliseconds, whatever its size, beside any number of others. The first change
     /// makes this the one that may change it; a second such gets [`Error::Locked`] for its change, and goes on reading
-    /// the generation that it has opened.
+    /// the generation that it has opened. Nobody may write to its files but through such handles.
     ///
     /// No other program may write to the files of the index while it is open: what it writes can be read as pairs, and a
     /// file that it truncates ends the process by SIGBUS.
@@ -336,7 +336,7 @@ impl<K: Word> JoinOptions<K> {
     #[doc(hidden)]
     pub fn open_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
-        let frame = Arc::new(self.frame(pm)?);
+        let frame = Arc::new(self.frame(pm.claimed()?)?);
         let (view, region, tail) = View::load(&frame, frame.root()?)?;
         let view = Arc::new(view);
         let mut recovery = report(&view, started)?;
@@ -350,7 +350,7 @@ impl<K: Word> JoinOptions<K> {
     #[doc(hidden)]
     pub fn look_on<M: Medium>(&self, pm: M) -> Result<JoinIndex<K, M>> {
         let started = Instant::now();
-        let frame = Arc::new(self.frame(pm)?);
+        let frame = Arc::new(self.frame(pm.claimed()?)?);
         let (view, ..) = View::load(&frame, frame.root()?)?;
         let recovery = report(&view, started)?;
         let core = Core::new(Arc::new(view), None, self.thread_count(), self.on_full);
@@ -423,6 +423,7 @@ impl<K: Word> JoinOptions<K> {
         const { assert!(K::IS_KEY, "floats cannot be keys: equal values may have different bits") };
         let started = Instant::now();
         let bits = FilterBits::chosen(self.filter_bits)?;
+        let pm = pm.claimed()?;
         let table = superblock::create(&pm)?;
         let identity = self.identity();
         let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;

@@ -15,6 +15,7 @@ use super::partition::Ranges;
 use super::payload_log::{Payload, PayloadLog};
 use super::recovery_log::RecoveryLogs;
 use super::root::{Held, RootTable};
+use super::salvage::Mended;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
 use crate::base::counter::ShardedCounter;
@@ -70,6 +71,8 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) exact: [AtomicU64; 2],
     pub(super) counts: Counts,
     pub(super) types: PhantomData<fn(&K, &V)>,
+    /// Present when the table is opened for salvage only.
+    pub(super) mended: Option<Mended>,
     /// Last, so that everything that leads into its mappings is dropped before.
     pub(super) pm: M,
 }

@@ -1,4 +1,4 @@
-//! Looking after a table: `check`, `salvage`, `backup`, `stats`; all buckets from the start.
+//! Looking after a table: `check`, `backup`, `stats`; all buckets from the start. `salvage` is next door.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,11 +12,10 @@ use super::filter;
 use super::layout::{CLASSES, ENTRY_BYTES, MAX_BUCKETS, class_of};
 use super::payload_log::PayloadLog;
 use crate::Result;
-use crate::key::{Data, Key, Value};
+use crate::key::{Key, Value};
+use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Blocks, Words};
-use crate::pm::superblock;
-use crate::pm::{Medium, refuse_child};
-use crate::table::{BackupReport, CheckReport, SalvageReport, Stats};
+use crate::table::{BackupReport, CheckReport, Stats};
 
 /// A check on its way through the table.
 #[derive(Default)]
@@ -209,8 +208,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 {
                     let hash = core.hash_of(record);
                     checking.report.fault(format!("I7: a record with hash {hash:#x}: {fault}"));
-                }
-                if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
+                } else if let Err(error) = self.own_key(record).and(self.own_value(record.value)) {
                     checking.report.fault(format!("I2: {error}"));
                 }
                 checking.report.records += 1;
@@ -218,39 +216,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             next = after;
         }
         Ok(checking.report)
-    }
-
-    pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
-        // The parent moves records while the child reads them.
-        refuse_child(&self.core.pm)?;
-        let (_, identity) = superblock::read(&self.core.pm)?;
-        let options = Self::options_like(&identity).partitioned_as(self.core.ranges);
-        let rescued = options.create(path)?;
-        let mut report = SalvageReport::default();
-        let _pin = self.core.pin();
-        let mut next = Some(0);
-        while let Some(hash) = next {
-            match self.core.range_at(hash) {
-                Ok((records, after)) => {
-                    for record in records {
-                        let owned = self.own_key(record);
-                        match owned.and_then(|key| Ok((key, self.own_value(record.value)?))) {
-                            Ok((key, value)) => {
-                                rescued.put(K::arg(&key), <V as Data>::arg(&value))?;
-                                report.records += 1;
-                            }
-                            Err(error) => report.lost.push(error.to_string()),
-                        }
-                    }
-                    next = after;
-                }
-                Err(error) => {
-                    report.lost.push(error.to_string());
-                    next = self.core.range_after(self.core.level_count(), hash);
-                }
-            }
-        }
-        Ok(report)
     }
 
     pub(super) fn backup_to(&self, path: &Path) -> Result<BackupReport> {

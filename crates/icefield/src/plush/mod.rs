@@ -234,6 +234,7 @@ mod payload_log;
 mod recover;
 mod recovery_log;
 mod root;
+mod salvage;
 mod scan;
 mod together;
 mod top_filters;
@@ -247,10 +248,14 @@ use crate::table::RecoveryReport;
 
 use self::core::Core;
 
+#[cfg(feature = "unstable-internals")]
 #[doc(hidden)]
 pub use layout::Shape;
 pub use options::PlushOptions;
 pub use partition::Partition;
+#[cfg(feature = "unstable-internals")]
+#[doc(hidden)]
+pub use payload_log::checksum as payload_checksum;
 
 /// Plush: a durable, concurrent hash table for writing.
 ///

@@ -19,6 +19,7 @@ use super::partition::{Bounds, Partition, Ranges, rank_of};
 use super::payload_log::PayloadLog;
 use super::recovery_log::RecoveryLogs;
 use super::root::RootTable;
+use super::salvage::Mended;
 use super::top_filters::TopFilters;
 use super::words::{Measure, Widths};
 use crate::base::counter::ShardedCounter;
@@ -240,6 +241,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     /// table.put(1, 10)?;
     /// # Ok::<(), icefield::Error>(())
     /// ```
+    #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
     pub fn create_on<M: Medium>(self, pm: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
         let mut identity = self.common.identity::<K, V>(DESIGN, [0; 3]);
@@ -248,6 +250,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let shape = self.new_shape(widths, pm.fence_syncs())?;
         identity.params[..3].copy_from_slice(&shape.pack().map(u64::from));
         Ranges::inscribe(&mut identity, self.partition, self.bounds);
+        let pm = pm.claimed()?;
         let table = superblock::create(&pm)?;
         let core = self.core(pm, table.clone(), &identity, (shape, measure), 0)?;
         core.check_room(self.common.capacity)?;
@@ -291,8 +294,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     /// assert!(Plush::<u64, u64>::options().open_on(pm)?.is_empty()?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[cfg_attr(not(feature = "unstable-internals"), doc(hidden))]
     pub fn open_on<M: Medium>(mut self, pm: M) -> Result<Plush<K, V, M>> {
         let started = Instant::now();
+        let pm = pm.claimed()?;
         let (table, identity) = superblock::read(&pm)?;
         check_types::<K, V>(&pm, &identity, DESIGN)?;
         let shape = Shape::unpack(self.common.adopt(&pm, &identity)?)
@@ -306,6 +311,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         };
         self.check_lengths(&pm, shape, measure.widths())?;
         let core = self.core(pm, table.clone(), &identity, (shape, measure), phase.set())?;
+        if let Some(mending) = &self.common.mending {
+            core.mend(mending)?;
+        }
         // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
@@ -338,6 +346,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
                 "levels.ice" => pm.region_with_holes(name, max_bytes)?,
                 _ => pm.region(name, max_bytes)?,
             };
+            if let Some(mending) = &self.common.mending {
+                mending.lengthen(pm, &region, bytes)?;
+            }
             if region.len() < bytes {
                 let detail = format!("{bytes} bytes are expected");
                 return Err(Error::corrupt(pm.path().join(name), region.len(), detail));
@@ -426,6 +437,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         };
         Ok(Core {
             payloads,
+            mended: self.common.mending.clone().map(Mended::new),
             shape,
             measure,
             hash: Hash::new(self.common.hash, identity.hash_seed),

@@ -288,7 +288,7 @@ fn stored_bytes(key: usize, value: usize) -> u64 {
 }
 
 /// The checksum of a record at its place.
-fn checksum(word: u64, hash: u64, lengths: u64, content: &[u8]) -> u64 {
+pub fn checksum(word: u64, hash: u64, lengths: u64, content: &[u8]) -> u64 {
     // Not a secret: only accidents are to be told from records.
     let sum = Hash::new(HashKind::Strong, [0x504C_5553, 0x5041_594C]);
     sum.bytes(content) ^ sum.word(word ^ lengths.rotate_left(32)).wrapping_add(hash)

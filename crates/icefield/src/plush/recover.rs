@@ -179,10 +179,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         if self.logs.log_of(entry) != log {
             let detail = format!("a record of root entry {entry} is in log {log}");
+            if let Some(mended) = &self.mended {
+                mended.note(detail);
+                return Ok(());
+            }
             return Err(self.corrupt(self.logs.region(), 0, detail));
         }
         if !self.is_whole(record, epoch)? {
             return Ok(());
+        }
+        if let Some(mended) = &self.mended
+            && self.root.is_full(entry)
+        {
+            self.spill(mended, entry);
         }
         if self.root.is_full(entry) {
             let detail = format!("more records of root entry {entry} than it can have had");

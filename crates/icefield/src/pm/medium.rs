@@ -90,11 +90,26 @@ pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {
     }
 }
 
-/// An opened table directory on some medium. Implemented by [`super::Mapped`] and by [`super::sim::Sim`] only.
+/// Keeps [`Medium`] to this crate: unsafe code relies on what its calls do.
+pub(crate) mod sealed {
+    /// Not nameable outside.
+    pub trait Sealed {}
+}
+
+/// An opened table directory on some medium. Implemented by [`super::Mapped`] and by `Sim`, the simulator, only.
 ///
 /// The word calls are for the cells of [`super::cell`]; tables use those. They take `#[track_caller]` so that the
 /// simulator can name, skip and reorder each site in the code.
-pub trait Medium: Send + Sync + Sized + 'static {
+pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
+    /// The medium for one table alone. What a table lends from its files may change only by its own calls: a medium is
+    /// refused whose regions are in use, or on which another table is open.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidOption`] names what is in the way.
+    fn claimed(self) -> Result<Self> {
+        Ok(self)
+    }
+
     /// Maps the region `name`, creating an empty one when the directory has none, and reserves address space for
     /// `max_bytes`. The same name gives the same region. A file that somebody copied with holes, opened for writing,
     /// has space behind every byte afterwards: no store meets a full device.
@@ -485,4 +500,12 @@ pub trait Medium: Send + Sync + Sized + 'static {
 
     /// Ends the medium's use by a table: called once by the table's `Drop`, after its last store.
     fn close(&self);
+}
+
+/// The refusal of a medium on which somebody else has `region`.
+pub(super) fn in_use(region: &Region) -> crate::Error {
+    crate::Error::InvalidOption {
+        option: "medium",
+        detail: format!("its region `{}` is in use; drop the region first", region.name()),
+    }
 }

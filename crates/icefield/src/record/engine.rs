@@ -5,7 +5,9 @@ use super::{Pin, Probe, Records, Unlinked};
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::pm::blob::Owner;
-use crate::table::{Arg, Computed, Decision, Occupied, Owned, TryInsert};
+use crate::table::{
+    Arg, Computed, DamagedRecord, Decision, Occupied, Owned, SalvageReport, TryInsert,
+};
 use crate::{Error, Result};
 
 /// What to do with a key.
@@ -94,6 +96,33 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
         self.records()
             .own_key(self.pm(), word)?
             .ok_or_else(|| self.fault_in_slot(format!("a stored key is no {}", K::TYPE)))
+    }
+
+    /// Hands a slot's record to `put` if all of it is what was written and it is at home there; else tells that it is
+    /// damaged.
+    fn rescue(
+        &self,
+        (key, value): (u64, u64),
+        place: impl std::fmt::Display,
+        report: &mut SalvageReport,
+        is_home: impl FnOnce(u64) -> std::result::Result<(), String>,
+        put: impl FnOnce(Arg<'_, K>, Arg<'_, V>) -> Result<()>,
+    ) -> Result<()> {
+        let (records, pm) = (self.records(), self.pm());
+        let whole = || {
+            let hash = records.verify(pm, key, value).map_err(|error| error.to_string())?;
+            is_home(hash)?;
+            let owned = self.own_key(key).and_then(|key| Ok((key, self.own_value(value)?)));
+            owned.map_err(|error| error.to_string())
+        };
+        match whole() {
+            Ok((key, value)) => put(K::arg(&key), V::arg(&value)),
+            Err(reason) => {
+                let [key, value] = records.remains(pm, key, value);
+                report.damaged(place, DamagedRecord { key, value, reason });
+                Ok(())
+            }
+        }
     }
 
     /// The value of `key`, copied out.

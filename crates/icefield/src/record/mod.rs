@@ -2,13 +2,14 @@
 //! that tables with such slots share, wherever their slots lie.
 //!
 //! Here: how records are hashed, compared, stored and dropped. Below: `engine`, the operations on one key; `batch`;
-//! `length`, how many records there are; `types`, the types in the superblock; `opening`, what the options have in
+//! `length`, how many records there are; `mending`, opening what is damaged; `types`, the types in the superblock; `opening`, what the options have in
 //! common; `face`, the public methods; `iter`, the iterator.
 
 pub(crate) mod batch;
 pub(crate) mod engine;
 pub(crate) mod face;
 pub(crate) mod length;
+pub(crate) mod mending;
 pub(crate) mod opening;
 pub(crate) mod types;
 
@@ -275,6 +276,28 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Records<K, V> {
             return Ok(self.hash.word(word));
         }
         self.store()?.owner_of(pm, BlobRef::from_word(word))
+    }
+
+    /// The hash of a slot's record, when everything that has a checksum is what was written for that key. Reads all of
+    /// it. Under a [`Pin`] or the bucket's lock.
+    pub(crate) fn verify(&self, pm: &impl Medium, key: u64, value: u64) -> Result<u64> {
+        let hash = match Self::KEY_IS_WORD {
+            true => self.hash.word(key),
+            false => self.hash.bytes(&self.bytes(pm, key)?.to_vec()),
+        };
+        for blob in self.references(key, value) {
+            self.store()?.verify(pm, hash, blob)?;
+        }
+        Ok(hash)
+    }
+
+    /// The bytes that stand for a slot's key and for its value, as far as they can be reached.
+    pub(crate) fn remains(&self, pm: &impl Medium, key: u64, value: u64) -> [Option<Vec<u8>>; 2] {
+        let bytes = |is_word, word: u64| match is_word {
+            true => Some(word.to_le_bytes().to_vec()),
+            false => self.bytes(pm, word).ok().map(|bytes| bytes.to_vec()),
+        };
+        [bytes(Self::KEY_IS_WORD, key), bytes(Self::VALUE_IS_WORD, value)]
     }
 
     /// The key behind a slot's word, copied out; `None` if it is no `K`. Under a [`Pin`] or the bucket's lock.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::mending::Mending;
 use super::types::StoredTypes;
 use crate::base::hash::{HashKind, Seed, random_seed};
 use crate::key::{Key, Value};
@@ -40,6 +41,8 @@ pub(crate) struct Common {
     pub(crate) stored_types: StoredTypes,
     /// Whether the design is right on media that reorder the stores within a line.
     pub(crate) allows_disk: bool,
+    /// Present when the table is opened for salvage only.
+    pub(crate) mending: Option<Mending>,
 }
 
 impl Default for Common {
@@ -57,6 +60,7 @@ impl Default for Common {
             faults: None,
             stored_types: StoredTypes::default(),
             allows_disk: false,
+            mending: None,
         }
     }
 }
@@ -361,6 +365,41 @@ macro_rules! common_options {
             pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<$table<K, V $(, $policy)?>> {
                 let pm = Mapped::open_read_only(path, self.common.mapped($name)?)?;
                 self.open_on(pm)
+            }
+
+            /// Copies what can still be read of the table at `path` to a new one at `new`, where nothing may be yet. The
+            /// files need not open as a table: what is missing of them is made up for in memory, from what the others
+            /// say. Nothing at `path` changes. [`SalvageReport`] lists what was lost.
+            ///
+            /// ```
+            #[doc = concat!(" use icefield::", stringify!($public), ";")]
+            /// let directory = tempfile::tempdir()?;
+            /// let (path, new) = (directory.path().join("orders.ice"), directory.path().join("new.ice"));
+            #[doc = concat!(" ", stringify!($public), "::<u64, u64>::create(&path)?.put(7, 70)?;")]
+            #[doc = concat!(" let report = ", stringify!($public), "::<u64, u64>::options().salvage(&path, &new)?;")]
+            /// assert_eq!((report.records, report.lost.len()), (1, 0));
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// The superblock is damaged in both copies; as [`open_read_only`](Self::open_read_only) and
+            /// [`create`](Self::create).
+            pub fn salvage(
+                self,
+                path: impl AsRef<Path>,
+                new: impl AsRef<Path>,
+            ) -> Result<$crate::SalvageReport> {
+                let pm = Mapped::open_read_only(path, self.common.mapped($name)?)?;
+                self.salvage_on(pm, new.as_ref())
+            }
+
+            /// [`salvage`](Self::salvage) of what was opened for reading.
+            pub(crate) fn salvage_on(mut self, pm: Mapped, new: &Path) -> Result<$crate::SalvageReport> {
+                let mending = $crate::record::mending::Mending::default();
+                self.common.mending = Some(mending.clone());
+                let mut report = self.open_on(pm)?.salvage(new)?;
+                report.lost.splice(0..0, mending.take());
+                Ok(report)
             }
 
             /// Makes a table in anonymous memory, gone when it is dropped.

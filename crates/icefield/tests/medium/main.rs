@@ -16,6 +16,7 @@ use icefield::pm::{
 };
 use icefield::{Durability, Error};
 
+mod alone;
 mod backup;
 mod blobs;
 mod copies;

@@ -61,6 +61,29 @@ pub struct Words {
     intents: [Cell64; INTENTS],
 }
 
+impl Words {
+    /// Forgets what is free and what was on its way: who only reads needs neither, and both may be damaged.
+    pub(crate) fn forget(&self, pm: &impl Medium) {
+        for set in &self.sets {
+            set.free.store(pm, 0, Relaxed);
+        }
+        for intent in &self.intents {
+            intent.store(pm, 0, Relaxed);
+        }
+    }
+
+    /// Says that `used` blocks were handed out at most.
+    pub(crate) fn bound(&self, pm: &impl Medium, used: u64) {
+        for set in &self.sets {
+            for cell in [&set.bump, &set.skip] {
+                if cell.load(pm, Relaxed) > used {
+                    cell.store(pm, used, Relaxed);
+                }
+            }
+        }
+    }
+}
+
 #[repr(C)]
 struct Set {
     bump: Cell64,

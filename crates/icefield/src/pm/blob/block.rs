@@ -128,6 +128,12 @@ impl Header {
     }
 }
 
+/// The header's two words over `content`: for tests that damage a block and make its checksum right.
+#[must_use]
+pub fn header_words(owner: u64, content: &[u8]) -> [u64; 2] {
+    [content.len() as u64 | u64::from(checksum(owner, content)) << 32, owner]
+}
+
 /// Odd constants with evenly spread bits (from the digits of e).
 const MIX: [u64; 3] = [0xB7E1_5162_8AED_2A6B, 0xBF71_5880_9CF4_F3C7, 0x62E7_160F_38B4_DA57];
 

@@ -107,6 +107,13 @@ const KIND_MASK: u64 = 0xFF;
 const VALUE_SHIFT: u32 = 8;
 const CHECK_SHIFT: u32 = 48;
 
+/// The map's word for chunk `number` that begins blocks of `value` bytes, or one block over `value` chunks: for tests
+/// that damage the map and make its check right.
+#[must_use]
+pub fn map_word(number: u32, is_large: bool, value: u32) -> u64 {
+    seal(number, if is_large { LARGE } else { SMALL }, value)
+}
+
 /// Packs kind and value with 16 check bits that also tie the word to its chunk: a damaged word that passed for another
 /// size would have the scan give away parts of live blocks.
 fn seal(number: u32, kind: u64, value: u32) -> u64 {

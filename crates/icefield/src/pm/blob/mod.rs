@@ -155,8 +155,12 @@ use pool::{Held, Pool, release_later};
 use scan::Scanner;
 use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in};
 
+#[doc(hidden)]
+pub use block::header_words;
 pub use block::{BlobRef, MAX_BLOB_BYTES};
 pub use check::BlobReport;
+#[doc(hidden)]
+pub use class::map_word;
 pub use scan::Owner;
 
 /// The region of the blocks.

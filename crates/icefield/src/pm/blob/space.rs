@@ -78,7 +78,8 @@ impl FreeRuns {
     /// Whether a free run overlaps the chunks.
     pub fn overlaps(&self, start: u32, length: u32) -> bool {
         self.by_start
-            .range(..start + length)
+            // A damaged map says of any length.
+            .range(..start.saturating_add(length))
             .next_back()
             .is_some_and(|(&near, &near_length)| near + near_length > start)
     }

@@ -82,6 +82,12 @@ pub struct MappedOptions {
 
 /// What of a table's files is in huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs`, and not where a fence
 /// is a sync. Anonymous memory always asks for them.
+///
+/// ```
+/// use icefield::{DashEh, HugePages};
+/// let table = DashEh::<u64, u64>::options().huge_pages(HugePages::Never).in_memory()?;
+/// # Ok::<(), icefield::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// Nothing.
@@ -377,7 +383,23 @@ fn effort(durability: Durability, skip_flush: bool) -> Result<Effort> {
     })
 }
 
+impl crate::pm::medium::sealed::Sealed for Mapped {}
+
 impl Medium for Mapped {
+    fn claimed(self) -> Result<Self> {
+        let purpose = self.directory.as_ref().map(|directory| directory.purpose());
+        if purpose == Some(Purpose::ReadBeside) {
+            return Err(Error::InvalidOption {
+                option: "beside_writer",
+                detail: "this table changes its files in place; open it without".into(),
+            });
+        }
+        if let Some(file) = lock(&self.regions).iter().find(|file| file.region().is_shared()) {
+            return Err(super::medium::in_use(file.region()));
+        }
+        Ok(self)
+    }
+
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         self.map_region(name, max_bytes, RegionFile::fill_holes)
     }

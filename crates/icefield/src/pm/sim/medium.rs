@@ -3,11 +3,13 @@
 use std::panic::Location;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::space::EventKind;
 use super::state::{State, StoreKind};
-use super::{HANG, Model, Sim, UNRECORDED, arena, image, mode};
+use super::{Claim, HANG, Model, Sim, UNRECORDED, arena, image, mode};
+use crate::pm::medium::in_use;
 use crate::pm::{
     Cell128, Durability, LINE_BYTES, Medium, Region, SharedBytes, SyncMode, arch, bytes,
 };
@@ -90,6 +92,26 @@ impl Sim {
         unsafe { std::slice::from_raw_parts(self.slot(slot).as_ptr(), len) }
     }
 
+    /// The same, copied: a medium that does not record does word stores without the lock, but they are atomic.
+    pub(super) fn copied(&self, slot: usize, len: usize) -> Vec<u8> {
+        let start = self.slot(slot).as_ptr();
+        let mut copy = Vec::with_capacity(len);
+        for at in (0..len / 8).map(|word| word * 8) {
+            // SAFETY: inside the arena, aligned; bulk writes happen under the lock that the caller holds, and every
+            // other store is atomic.
+            let word = unsafe { &*start.add(at).cast::<AtomicU64>() };
+            // Relaxed: the caller's threads know what they have stored.
+            copy.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        for at in len / 8 * 8..len {
+            // SAFETY: as above.
+            let byte = unsafe { &*start.add(at).cast::<AtomicU8>() };
+            // Relaxed: as above.
+            copy.push(byte.load(Ordering::Relaxed));
+        }
+        copy
+    }
+
     /// The slot and the offset in it of an address in the mapping.
     #[inline(always)]
     fn place(&self, address: usize) -> (usize, usize) {
@@ -100,6 +122,17 @@ impl Sim {
             "an address that belongs to no region was stored to, loaded or flushed"
         );
         (slot, offset & ((1 << self.0.slot_shift) - 1))
+    }
+
+    /// Whether this handle may have regions: those of an open table are the table's.
+    fn may_touch(&self, state: &State) -> Result<()> {
+        if state.is_claimed && self.1.is_none() { Err(in_use_by_table()) } else { Ok(()) }
+    }
+
+    /// A region that keeps the medium's memory.
+    fn kept(&self, region: &Region) -> Region {
+        let inner = Arc::<super::Inner>::clone(&self.0);
+        region.kept_by(inner)
     }
 
     fn slot_of(&self, region: &Region) -> usize {
@@ -178,6 +211,13 @@ impl Sim {
             }
         }
         result
+    }
+}
+
+fn in_use_by_table() -> Error {
+    Error::InvalidOption {
+        option: "medium",
+        detail: "a table is open on another handle of it; drop the table first".into(),
     }
 }
 
@@ -268,23 +308,43 @@ macro_rules! word_access {
     };
 }
 
+impl crate::pm::medium::sealed::Sealed for Sim {}
+
 impl Medium for Sim {
+    fn claimed(mut self) -> Result<Self> {
+        let mut state = self.state();
+        if state.is_claimed {
+            return Err(in_use_by_table());
+        }
+        let mut regions = state.regions().iter().filter_map(|region| region.region.as_ref());
+        if let Some(region) = regions.find(|region| region.is_shared()) {
+            return Err(in_use(region));
+        }
+        state.is_claimed = true;
+        drop(state);
+        self.1 = Some(Arc::new(Claim(Arc::clone(&self.0))));
+        Ok(self)
+    }
+
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         let mut state = self.state();
+        self.may_touch(&state)?;
         let slot = state.regions().iter().position(|region| region.name == name);
         let slot = slot.unwrap_or_else(|| self.new_slot(&mut state, name));
         let exempt = state.exempt.contains(&name);
         let region = &mut state.regions_mut()[slot];
         if let Some(known) = &region.region {
-            return Ok(known.clone());
+            return Ok(self.kept(known));
         }
         let max_bytes =
             max_bytes.next_multiple_of(4096).min(1 << self.0.slot_shift).max(region.len as u64);
-        // SAFETY: the slot is page-aligned, reserved and readable up to its end, and lives as long as the medium.
+        // SAFETY: the slot is page-aligned, reserved and readable up to its end, and lives as long as the medium, which
+        // every region that is handed out keeps.
         let mapped = unsafe { Region::new(name, self.slot(slot), region.len as u64, max_bytes) };
-        region.region = Some(mapped.clone());
+        let handle = self.kept(&mapped);
+        region.region = Some(mapped);
         region.exempt = exempt;
-        Ok(mapped)
+        Ok(handle)
     }
 
     #[track_caller]
@@ -325,6 +385,7 @@ impl Medium for Sim {
         let site = Location::caller();
         self.step();
         let mut state = self.state();
+        self.may_touch(&state)?;
         if state.regions().iter().all(|region| region.name != name) {
             return Ok(());
         }
@@ -456,11 +517,12 @@ impl Medium for Sim {
                 .add(offset)
                 .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
         };
+        // The lock in any case: an image is no copy of half a write.
+        let mut state = self.state();
         if modes & (mode::RECORD | mode::COUNT) == 0 {
             return copy();
         }
         let slot = self.slot_of(region);
-        let mut state = self.state();
         if modes & mode::COUNT != 0 {
             state.count_write(slot, offset, src.len());
         }

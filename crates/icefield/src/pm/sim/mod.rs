@@ -147,9 +147,19 @@ mod mode {
     pub(super) const READ_ONLY: u32 = 16;
 }
 
-/// A simulated medium. Clones are handles of the same one.
+/// A simulated medium. Clones are handles of the same one. While a table is open on it, only the table's own handle
+/// gets at the regions; the others take images, count and watch.
 #[derive(Clone)]
-pub struct Sim(Arc<Inner>);
+pub struct Sim(Arc<Inner>, Option<Arc<Claim>>);
+
+/// What the handle of the medium's one table has.
+struct Claim(Arc<Inner>);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).is_claimed = false;
+    }
+}
 
 struct Inner {
     base: NonNull<u8>,
@@ -235,19 +245,22 @@ impl Sim {
             | flag(detecting, mode::DETECT)
             | flag(yield_one_in > 0, mode::YIELD)
             | flag(read_only, mode::READ_ONLY);
-        Self(Arc::new(Inner {
-            base: arena.base(),
-            slot_shift: slot_bytes.trailing_zeros(),
-            modes: AtomicU32::new(modes),
-            steps: AtomicU64::new(0),
-            step_budget: AtomicU64::new(step_budget),
-            yield_one_in: AtomicU32::new(yield_one_in),
-            yields: AtomicU64::new(image::mix(seed) | 1),
-            give_way,
-            state: Mutex::new(state),
-            arena: Some(arena),
-            pool,
-        }))
+        Self(
+            Arc::new(Inner {
+                base: arena.base(),
+                slot_shift: slot_bytes.trailing_zeros(),
+                modes: AtomicU32::new(modes),
+                steps: AtomicU64::new(0),
+                step_budget: AtomicU64::new(step_budget),
+                yield_one_in: AtomicU32::new(yield_one_in),
+                yields: AtomicU64::new(image::mix(seed) | 1),
+                give_way,
+                state: Mutex::new(state),
+                arena: Some(arena),
+                pool,
+            }),
+            None,
+        )
     }
 
     /// A medium that holds `image`, everything persistent.
@@ -284,7 +297,7 @@ impl Sim {
         let state = self.state();
         let copy = |(slot, region): (usize, &state::RegionState)| ImageRegion {
             name: region.name,
-            bytes: self.bytes(slot, region.len).to_vec(),
+            bytes: self.copied(slot, region.len),
             volatile: region.volatile.clone(),
         };
         let mut image = Image { regions: state.regions().iter().enumerate().map(copy).collect() };

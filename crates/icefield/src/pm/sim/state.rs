@@ -175,6 +175,8 @@ pub(super) struct State {
     pub(super) free: u32,
     pub(super) dirty: Vec<LineId>,
     /// `Medium::publish_created` was called.
+    /// A table is open on the medium.
+    pub(super) is_claimed: bool,
     pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
     /// Lines that some thread's fence has left to the next `settle`.
@@ -225,6 +227,7 @@ impl State {
         self.free = NONE;
         self.dirty.clear();
         self.published = false;
+        self.is_claimed = false;
         self.threads.clear();
         self.left.clear();
         self.left_out.clear();

@@ -30,6 +30,8 @@ impl Drop for Plain {
     }
 }
 
+impl crate::pm::medium::sealed::Sealed for Plain {}
+
 impl Medium for Plain {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         let mut regions = lock(&self.regions);

@@ -1,4 +1,5 @@
-//! The command `icefield`: its subcommands and exit status. Each subcommand is a module.
+//! The command `icefield`: its subcommands and exit status. Each subcommand is a module. A library, so that `fuzz/` can
+//! read rows.
 
 mod bench;
 mod columns;
@@ -80,7 +81,12 @@ enum Command {
     TourChild(tour::ChildArgs),
 }
 
-fn main() -> ExitCode {
+#[doc(hidden)]
+pub use rows::read_all;
+
+/// Runs the command that the program's arguments name.
+#[must_use]
+pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(refusal) => return refuse(&refusal),

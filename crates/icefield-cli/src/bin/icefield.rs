@@ -1,0 +1,7 @@
+//! The command `icefield`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    icefield_cli::main()
+}

@@ -1,0 +1,90 @@
+//! Rebuilds the directory of a damaged table that is opened for salvage, from the headers of its segments.
+
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::super::layout::{Link, MAX_DEPTH, RootWord, State};
+use super::super::root::{entry_of, hashes_below, segment_of};
+use super::{Ablation, Core, Eh, Kinds};
+use crate::Result;
+use crate::record::mending::Mending;
+
+/// A segment by its header.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// The number of bits of `pattern` that its hashes share.
+    depth: u32,
+    pattern: u64,
+    /// Another segment has its records as well.
+    leaves: bool,
+    id: u32,
+}
+
+impl<A: Ablation> Eh<A> {
+    /// Stores the entries that lead nowhere anew, by what the segments say of themselves. Of several that claim a hash
+    /// the one with the fewest bits has it: until its split is over it holds the records of the others.
+    pub(super) fn mend_entries<T: Kinds>(core: &Core<T>, mending: &Mending) -> Result<()> {
+        let (pm, words) = (&core.pm, core.root()?);
+        words.segments.forget(pm);
+        let segments = core.segment_blocks.used(pm, &words.segments);
+        let segments = core.mend_segments(segments, mending)?;
+        words.segments.bound(pm, segments);
+        let root = RootWord::unpack(words.directory.load(pm, Acquire));
+        if root.depth > MAX_DEPTH {
+            // The opening refuses it.
+            return Ok(());
+        }
+        let eh = Self::map(pm, root)?;
+        mending.lengthen(pm, eh.base.region(root.parity()), (2 << root.depth) * 8)?;
+        let entries = eh.entries(pm, root)?;
+        let mut claims = Vec::new();
+        for id in 0..segments as u32 {
+            match core.claim(id) {
+                Some(claim) if claim.depth <= root.depth => claims.push(claim),
+                _ => {}
+            }
+        }
+        claims.sort_by_key(|claim| (!claim.leaves, Reverse(claim.depth)));
+        let mut made = vec![None; entries.len()];
+        for claim in &claims {
+            let first = root.index(claim.pattern) as usize;
+            let last = root.index(claim.pattern | hashes_below(claim.depth)) as usize;
+            made[first..=last].fill(Some(claim.id));
+        }
+        let mut mended = 0;
+        for (index, (entry, made)) in entries.iter().zip(made).enumerate() {
+            // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
+            let hash = (index as u64) << 1 << (63 - root.depth);
+            let named = segment_of(entry.load(pm, Relaxed));
+            let is_right = named.and_then(|id| core.claim(id)).is_some_and(|claim| {
+                claim.depth <= root.depth && hash & !hashes_below(claim.depth) == claim.pattern
+            });
+            if let (false, Some(id)) = (is_right, made) {
+                entry.store(pm, entry_of(id), Relaxed);
+                mended += 1;
+            }
+        }
+        if mended > 0 {
+            let all = entries.len();
+            mending
+                .note(format!("{mended} of {all} directory entries made anew from the segments"));
+        }
+        Ok(())
+    }
+}
+
+impl<T: Kinds> Core<T> {
+    /// Reads a segment's header; `None` when the segment is free, or the header damaged or missing.
+    fn claim(&self, id: u32) -> Option<Claim> {
+        let header = self.header(id).ok()?;
+        let link = Link::unpack(header.link.load(&self.pm, Acquire))?;
+        // Merged with its neighbour, it has one bit less.
+        let depth = match link.state {
+            State::Free => return None,
+            State::Absorbing => link.depth.saturating_sub(1),
+            State::Stable | State::Splitting | State::Leaving => link.depth,
+        };
+        let pattern = header.pattern.load(&self.pm, Acquire) & !hashes_below(depth);
+        Some(Claim { depth, pattern, leaves: link.state == State::Leaving, id })
+    }
+}

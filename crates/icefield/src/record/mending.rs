@@ -1,0 +1,59 @@
+//! Opening what is damaged, for salvage: files that are missing or too short are made up for in private copies of their
+//! pages, so that what the other files hold can be read. Nothing of it reaches the disk.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Result;
+use crate::pm::{Medium, Region};
+
+/// Collects descriptions of the parts that were missing. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Mending(Arc<Mutex<Vec<String>>>);
+
+impl Mending {
+    pub(crate) fn note(&self, words: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(words);
+    }
+
+    /// Takes the descriptions.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Extends `region` to `bytes` by zeros if it is shorter, and notes that.
+    pub(crate) fn lengthen(&self, pm: &impl Medium, region: &Region, bytes: u64) -> Result<()> {
+        let len = region.len();
+        if len < bytes {
+            pm.grow(region, bytes)?;
+            let name = region.name();
+            self.note(match len {
+                0 => format!("{name} is missing, or empty; it had {bytes} bytes"),
+                _ => format!("{name} ends at byte {len} of {bytes}; what was behind is lost"),
+            });
+        }
+        Ok(())
+    }
+
+    /// As [`Mending::lengthen`], for `used` blocks of `block_bytes` bytes. Returns `used`, or the number of blocks in the
+    /// file if the region cannot hold `used` blocks.
+    pub(crate) fn lengthen_blocks(
+        &self,
+        pm: &impl Medium,
+        region: &Region,
+        used: u64,
+        block_bytes: u64,
+    ) -> Result<u64> {
+        let bytes = used.checked_mul(block_bytes).filter(|&bytes| bytes <= region.max_bytes());
+        match bytes {
+            Some(bytes) => self.lengthen(pm, region, bytes).map(|()| used),
+            None => {
+                let there = region.len() / block_bytes;
+                self.note(format!(
+                    "{used} blocks of {} cannot be; {there} are there",
+                    region.name()
+                ));
+                Ok(there)
+            }
+        }
+    }
+}

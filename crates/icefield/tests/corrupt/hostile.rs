@@ -1,0 +1,45 @@
+//! Forged tables, changed while they lend: no byte under a borrow changes, and no panic, no hang.
+
+use icefield_testkit::arsenal::{Records, arsenal};
+use icefield_testkit::hostile::Counts;
+use icefield_testkit::scratch::Scratch;
+
+/// Images on the simulated medium, and a few tables in files, which are also read only and salvaged.
+fn forged(table: &str, records: Records, seed: u64, images: u64, files: u64) {
+    let arsenal = arsenal(table, records).expect("a design");
+    let mut counts = Counts::default();
+    let done = (arsenal.hostile)(seed, images);
+    counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    let place = Scratch::new().expect("a scratch directory");
+    let done = (arsenal.hostile_files)(seed, files, place.path());
+    counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
+    println!("{table}, {records:?}: {counts:?}");
+    if let Err(failure) = counts.judged(seed) {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn forged_tables_of_dash() {
+    forged("dash-eh", Records::Bytes, 21_000_000, 2000, 40);
+    forged("dash-eh", Records::Words, 22_000_000, 400, 10);
+}
+
+#[test]
+fn forged_tables_of_linear_hashing() {
+    forged("dash-lh", Records::Bytes, 23_000_000, 2000, 40);
+    forged("dash-lh", Records::Words, 24_000_000, 400, 10);
+}
+
+#[test]
+fn forged_tables_of_icebergs() {
+    forged("iceberg", Records::Bytes, 25_000_000, 2000, 40);
+    forged("iceberg", Records::Words, 26_000_000, 400, 10);
+}
+
+#[test]
+fn forged_tables_of_plush() {
+    forged("plush", Records::Bytes, 27_000_000, 2000, 40);
+    forged("plush", Records::Words, 28_000_000, 400, 10);
+    forged("plush", Records::Wide, 29_000_000, 400, 10);
+}

@@ -1,0 +1,48 @@
+//! The fuzzers' targets: functions of bytes that panic when something happens that must not. `scripts/fuzz.sh` runs them,
+//! under cargo-fuzz where that can be had, else by `drive`, with random bytes.
+
+use icefield_testkit::Failure;
+use icefield_testkit::arsenal::{Arsenal, Records, arsenal};
+
+/// The designs that have targets.
+const DESIGNS: [&str; 4] = ["dash-eh", "dash-lh", "iceberg", "plush"];
+
+/// The names of all targets: `DESIGN-files` opens damaged files, `DESIGN-operations` runs histories beside a map,
+/// `csv-rows` and `ndjson-rows` read what `icefield load` reads.
+pub fn targets() -> impl Iterator<Item = String> {
+    let kinds = |design| ["files", "operations"].map(|kind| format!("{design}-{kind}"));
+    let rows = ["csv-rows", "ndjson-rows"].map(str::to_owned);
+    DESIGNS.into_iter().flat_map(kinds).chain(rows)
+}
+
+/// Runs a target.
+///
+/// # Errors
+/// The target found something; the words say what.
+///
+/// # Panics
+/// The target does not exist.
+pub fn try_run(target: &str, data: &[u8]) -> Result<(), Failure> {
+    let (design, kind) = target.rsplit_once('-').expect("DESIGN-KIND");
+    if kind == "rows" {
+        let rows = icefield_cli::read_all(data.to_vec(), design == "ndjson");
+        assert!(rows <= data.len() as u64 + 1, "{rows} rows of {} bytes", data.len());
+        return Ok(());
+    }
+    let arsenal: &Arsenal = arsenal(design, Records::Bytes).expect("a design");
+    match kind {
+        "files" => (arsenal.fuzz_files)(data),
+        "operations" => (arsenal.fuzz_operations)(data),
+        _ => panic!("no target `{target}`"),
+    }
+}
+
+/// As [`try_run`], for fuzzers: they see panics.
+///
+/// # Panics
+/// The target found something.
+pub fn run(target: &str, data: &[u8]) {
+    if let Err(failure) = try_run(target, data) {
+        panic!("{failure}");
+    }
+}
