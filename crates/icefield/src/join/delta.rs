@@ -109,7 +109,7 @@ impl KeyDelta {
 
 /// The state of one pair in the delta store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PairDelta {
+pub(super) enum PayloadDelta {
     /// The store adds the pair.
     Added,
     /// The store hides this number of equal pairs of the base.
@@ -155,15 +155,15 @@ impl Delta {
     }
 
     /// Looks up one pair.
-    pub(super) fn look_up_pair(&self, hash: u64, key: u64, payload: u64) -> PairDelta {
-        let mut known = PairDelta::Hidden(0);
+    pub(super) fn look_up_pair(&self, hash: u64, key: u64, payload: u64) -> PayloadDelta {
+        let mut known = PayloadDelta::Hidden(0);
         for entry in self.chain(hash).map(|at| self.entries[at]).filter(|entry| entry.key == key) {
             match (entry.effect, &mut known) {
-                (Effect::Add, _) if entry.payload == payload => return PairDelta::Added,
-                (Effect::Hide, PairDelta::Hidden(hidden)) if entry.payload == payload => {
+                (Effect::Add, _) if entry.payload == payload => return PayloadDelta::Added,
+                (Effect::Hide, PayloadDelta::Hidden(hidden)) if entry.payload == payload => {
                     *hidden += 1
                 }
-                (Effect::HideAll, _) => known = PairDelta::AllHidden,
+                (Effect::HideAll, _) => known = PayloadDelta::AllHidden,
                 _ => {}
             }
         }

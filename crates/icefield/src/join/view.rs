@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::base::Base;
-use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, PairDelta};
+use super::delta::{Change, Delta, DeltaFilter, KeyDelta, MAX_ENTRIES, PayloadDelta};
 use super::layout::{Root, Watermark, corrupt, watermark};
 use super::log::{self, Log, RECORD_BYTES, Tail};
 use super::placed::Placed;
@@ -215,8 +215,8 @@ impl<M: Medium> View<M> {
             Change::RemovePair(key, payload) => {
                 let known = self.read_delta().look_up_pair(hash, key, payload);
                 effect.pairs = match known {
-                    PairDelta::Added => 1,
-                    PairDelta::Hidden(hidden) => {
+                    PayloadDelta::Added => 1,
+                    PayloadDelta::Hidden(hidden) => {
                         // One more than are hidden: the first that is not.
                         let mut left = hidden + 1;
                         self.base.payloads(&self.frame.pm, hash, key, |found| {
@@ -225,7 +225,7 @@ impl<M: Medium> View<M> {
                         })?;
                         u64::from(left == 0)
                     }
-                    PairDelta::AllHidden => 0,
+                    PayloadDelta::AllHidden => 0,
                 };
             }
         }
