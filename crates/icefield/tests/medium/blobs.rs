@@ -33,8 +33,8 @@ fn live_bytes(numbers: impl Iterator<Item = u64>) -> u64 {
 
 /// Small chunks, so that one that is not full for each class is little: 40 classes.
 const CHUNK_BYTES: u32 = 4 << 10;
-/// What a table of one record has, and those chunks.
-const CONSTANT: u64 = 1 << 20;
+/// What a table of one record has (64 segments, of linear hashing), and those chunks.
+const CONSTANT: u64 = 3 << 20;
 
 macro_rules! table {
     ($module:ident, $table:ident) => {
@@ -43,7 +43,7 @@ macro_rules! table {
 
             fn make(path: &Path) -> icefield::Result<$table<str, [u8]>> {
                 let options = $table::options().durability(Durability::Process);
-                options.blob_chunk_bytes(CHUNK_BYTES).create(path)
+                options.huge_pages(false).blob_chunk_bytes(CHUNK_BYTES).create(path)
             }
 
             /// Reads some of the keys from `first` to `last` until `done`: each has its value or none.
@@ -99,7 +99,8 @@ macro_rules! table {
                     }
                     if reopened {
                         drop(table);
-                        table = $table::options().durability(Durability::Process).open(&path)?;
+                        let options = $table::options().durability(Durability::Process);
+                        table = options.huge_pages(false).open(&path)?;
                     }
                     let done = AtomicBool::new(false);
                     std::thread::scope(|scope| {
