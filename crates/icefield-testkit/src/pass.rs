@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use icefield::{Cursor, Data, Table};
+use icefield::{Cursor, Data, Error, Table};
 
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
@@ -50,30 +50,17 @@ pub fn own<T: Subject>(table: &T) -> icefield::Result<Option<Seen>> {
     table.own_pass()
 }
 
-/// Sees every record, in the order in which the table shows them.
+/// Sees every record, in the order in which the table shows them. `shown` is called after each page of a scan, while what
+/// it was made of is still fresh.
 ///
 /// # Errors
-/// The table's, or a record that nobody wrote, in words.
-pub fn see<T>(table: &T, pass: Pass, own: OwnPass<T>) -> Result<Seen, String>
-where
-    T: Table<Key: Sample, Value: Sample>,
-{
-    let seen = match pass {
-        Pass::Own => match own(table).map_err(|error| error.to_string())? {
-            Some(seen) => return Ok(seen),
-            None => see_all(table, Pass::ForEach),
-        },
-        _ => see_all(table, pass),
-    };
-    let seen = seen.map_err(|error| error.to_string())?;
-    seen.into_iter()
-        .collect::<Option<_>>()
-        .ok_or_else(|| format!("{pass:?} shows a record that nobody wrote"))
-}
-
-type Raw = Vec<Option<(u64, u64)>>;
-
-fn see_all<T>(table: &T, pass: Pass) -> icefield::Result<Raw>
+/// The table's, or a record that the scenario never wrote, in words; what `shown` says.
+pub fn see<T>(
+    table: &T,
+    pass: Pass,
+    own: OwnPass<T>,
+    shown: &dyn Fn() -> Result<(), String>,
+) -> Result<Seen, String>
 where
     T: Table<Key: Sample, Value: Sample>,
 {
@@ -82,18 +69,41 @@ where
         Pass::Scan(size) => {
             let mut next = Some(Cursor::START);
             while let Some(cursor) = next {
-                let page = table.scan(cursor, size)?;
+                let page = table.scan(cursor, size).map_err(in_words)?;
+                shown()?;
                 seen.extend(page.records.iter().map(|(key, value)| numbers::<T>(key, value)));
                 next = page.next;
             }
         }
+        Pass::Own => match own(table).map_err(in_words)? {
+            Some(seen) => return Ok(seen),
+            None => seen = see_at_once(table, Pass::ForEach).map_err(in_words)?,
+        },
+        _ => seen = see_at_once(table, pass).map_err(in_words)?,
+    }
+    let known: Option<Seen> = seen.into_iter().collect();
+    known.ok_or_else(|| format!("{pass:?} shows a record that was never written"))
+}
+
+fn in_words(error: Error) -> String {
+    error.to_string()
+}
+
+type Raw = Vec<Option<(u64, u64)>>;
+
+fn see_at_once<T>(table: &T, pass: Pass) -> icefield::Result<Raw>
+where
+    T: Table<Key: Sample, Value: Sample>,
+{
+    let mut seen = Raw::new();
+    match pass {
         Pass::Iter => {
             for record in table.iter() {
                 let (key, value) = record?;
                 seen.push(numbers::<T>(&key, &value));
             }
         }
-        Pass::ForEach | Pass::Own => table.for_each(|key, value| {
+        Pass::Scan(_) | Pass::ForEach | Pass::Own => table.for_each(|key, value| {
             seen.push(numbers::<T>(key, value));
             ControlFlow::Continue(())
         })?,
@@ -117,7 +127,7 @@ where
     Ok(seen)
 }
 
-/// A record in numbers; `None` if it is nobody's.
+/// A record in numbers; `None` if no sample is like it.
 fn numbers<T: Table<Key: Sample, Value: Sample>>(
     key: &<T::Key as Data>::Owned,
     value: &<T::Value as Data>::Owned,

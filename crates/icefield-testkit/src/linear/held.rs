@@ -58,6 +58,8 @@ pub(super) struct Actor<'a, T> {
     pass: OwnPass<T>,
     /// The keys of the history.
     among: &'a [u64],
+    /// Whether a crash could take back what was shown.
+    durable: &'a dyn Fn() -> Result<(), String>,
     /// Keys and values of the shadow inserts that it holds.
     keys: Vec<(u64, u64)>,
 }
@@ -69,8 +71,10 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
         hold: Option<Hold<T>>,
         pass: OwnPass<T>,
         among: &'a [u64],
+        durable: &'a dyn Fn() -> Result<(), String>,
     ) -> Self {
-        Self { table, held: hold.map(|hold| hold(table)), pass, among, keys: Vec::new() }
+        let held = hold.map(|hold| hold(table));
+        Self { table, held, pass, among, durable, keys: Vec::new() }
     }
 
     /// Makes a move; what was asked of which keys, and answered.
@@ -116,7 +120,7 @@ impl<'a, T: Table<Key: Sample, Value: Sample>> Actor<'a, T> {
     /// What a pass tells of the history's keys: as many reads, and more of a key that it shows more than once, as it
     /// may where the key was removed and inserted again.
     fn pass(&self, pass: Pass) -> Result<Vec<Answered>, String> {
-        let seen = see(self.table, pass, self.pass)?;
+        let seen = see(self.table, pass, self.pass, self.durable)?;
         let read = |key, value| (key, Asked::Call(Action::Get), Answer::Reply(Reply::Value(value)));
         let shown = seen.iter().filter(|(key, _)| self.among.contains(key));
         let not_shown = self.among.iter().filter(|&among| seen.iter().all(|(key, _)| key != among));

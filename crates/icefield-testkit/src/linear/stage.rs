@@ -128,7 +128,8 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
     fn perform(&self, thread: usize, history: usize, moves: &[Move]) {
         let mut mine = Vec::with_capacity(moves.len());
         let keys = self.plans[history].keys();
-        let mut actor = Actor::new(&*self.table, self.hold, self.pass, &keys);
+        let durable = || self.is_durable();
+        let mut actor = Actor::new(&*self.table, self.hold, self.pass, &keys, &durable);
         for step in moves {
             if let Some(sim) = &self.sim {
                 sim.begin_op();
@@ -136,9 +137,10 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             baton::begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            let answers = actor.make(step).and_then(|answers| {
+            let answers = actor.make(step).and_then(|answers| match step {
                 // Of what it has read, a `clear` answers nothing.
-                if matches!(step, Move::Clear) { Ok(answers) } else { self.is_durable(answers) }
+                Move::Clear => Ok(answers),
+                _ => self.is_durable().map(|()| answers),
             });
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
             let event =
@@ -152,12 +154,11 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         lock(&self.events[history]).extend(mine);
     }
 
-    /// The answers, if no crash could take back what they were made of.
-    fn is_durable(&self, answers: Vec<Answered>) -> Result<Vec<Answered>, String> {
-        let ahead = self.sim.iter().flat_map(Sim::op_returned).next();
-        match ahead {
-            None => Ok(answers),
-            Some(read) => Err(format!("{answers:?} on the strength of {read}")),
+    /// An error if a crash could take back what the calling thread has read since its call began.
+    fn is_durable(&self) -> Result<(), String> {
+        match self.sim.iter().flat_map(Sim::op_returned).next() {
+            None => Ok(()),
+            Some(read) => Err(format!("answered on the strength of {read}")),
         }
     }
 

@@ -36,6 +36,7 @@
 //!   under a mutex. They end with a look at the lock bit.
 //! - §5.3 global lock (`base::gate`): writers pass it, reads validate a word instead.
 //! - §6 recovery (`recover`): parallel; it finishes an interrupted doubling and strikes the duplicates that one leaves.
+//!   A session that only reads leaves an interrupted step where it is.
 //! - Where the paper is silent. `clear` in one durable store. Variable-length records (`crate::record`, `pm::blob`).
 //!   Batches share a fence (`window`), or, where a fence costs nothing, are single operations whose latencies overlap
 //!   (`at_once`).

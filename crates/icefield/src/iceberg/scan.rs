@@ -3,7 +3,8 @@
 //!
 //! A record never changes its level while the table is open, and a doubling splits a bucket into two that are
 //! neighbours in that order, a halving joins two, so a cursor stays good across both. Each record is read as *get*
-//! reads it: without a lock, and durable when it is shown.
+//! reads it: without a lock, and durable when it is shown. Before it reads a bucket, a scan moves what a doubling has
+//! not moved yet; a session that only reads looks at both places instead.
 
 use super::Iceberg;
 use super::core::Core;
