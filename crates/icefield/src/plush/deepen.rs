@@ -184,6 +184,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for EntryRef { id, .. } in all {
                 self.wipe_entry(id, State { size: 0, epoch: LogEpoch::NONE })?;
             }
+            // P21: before the level goes, which a later one finds as it is left here.
             self.pm.fence();
             held.end_change();
             self.pm.writable()?;
