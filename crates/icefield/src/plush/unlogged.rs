@@ -50,14 +50,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
         let entries = self.root.entries();
         let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
-        let work = || -> Result<()> {
+        let migrate = |entry: usize| -> Result<()> {
             let _pin = self.pin();
+            let held = self.root.lock(&self.pm, entry);
+            if self.root.has_unlogged(entry) {
+                self.migrate_with_others(&held, |entry| self.root.has_unlogged(entry))?;
+            }
+            Ok(())
+        };
+        let work = || -> Result<()> {
             while let Some(task) = tasks.take() {
                 let first = task * ENTRIES_AT_A_TIME;
                 for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
-                    let held = self.root.lock(&self.pm, entry);
-                    if self.root.has_unlogged(entry) {
-                        self.migrate_with_others(&held, |entry| self.root.has_unlogged(entry))?;
+                    // A hash of the entry's.
+                    let hash = (entry as u64).rotate_right(self.shape.root_bits);
+                    match migrate(entry) {
+                        Err(Error::NoSpace { .. }) if self.make_room_in_need(hash)? => {
+                            migrate(entry)?;
+                        }
+                        migrated => migrated?,
                     }
                 }
             }
