@@ -142,7 +142,10 @@ pub(crate) fn reserve_blocks(
     }
     let slack = (needed / 8).min(1 << 20).max(needed / 32).min(64 << 20);
     let generous = needed.saturating_add(slack).min(region.max_bytes()).max(needed);
-    pm.grow(region, generous).or_else(|_| pm.grow(region, needed))
+    match pm.grow(region, generous) {
+        Err(Error::NoSpace { .. }) => pm.grow(region, needed),
+        grown => grown,
+    }
 }
 
 /// A block on its way from the allocator to an owner.

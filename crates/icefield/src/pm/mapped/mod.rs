@@ -358,12 +358,15 @@ impl Mapped {
         self.synced(self.dirty.sync_own())
     }
 
-    /// After a failed sync nothing may be changed any more.
+    /// After a failed sync, of whatever, nothing may be changed any more.
     fn synced(&self, answer: Result<(), Errno>) -> Result<()> {
-        answer.map_err(|_| {
+        if answer.is_err() {
             self.permit.poison();
-            Error::Poisoned
-        })
+        }
+        match self.permit.refusal() {
+            Some(Refusal::Poisoned) => Err(Error::Poisoned),
+            _ => Ok(()),
+        }
     }
 }
 
