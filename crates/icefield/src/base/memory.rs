@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::needs_drop;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize};
@@ -16,6 +16,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Mappings of growing arrays begin and end at multiples of this, the largest page size of any machine.
 const PAGE_BYTES: usize = 64 << 10;
+/// The part of its most addresses that a growing array holds from the start, and what that is at least and at most: as many
+/// as a table of tens of gigabytes needs, and few enough for a process that has few.
+const HELD_PART: usize = 32;
+const LEAST_HELD: usize = 16 << 20;
+const MOST_HELD: usize = 1 << 30;
 /// Arrays whose most elements take no more than this are mapped at once.
 const LEAST_GROWING_BYTES: usize = 1 << 20;
 
@@ -138,17 +143,29 @@ impl<T: Zeroable> std::fmt::Debug for ZeroedArray<T> {
     }
 }
 
-/// A zeroed array that grows in place, in anonymous memory of its own: memory is mapped for its length only, and the
-/// addresses behind it are left free ([`super::addresses`]).
+/// A zeroed array that grows in place, in anonymous memory of its own.
+///
+/// Memory is mapped for its length only. Some addresses behind that are held (a 32nd of the array's most bytes, 16 MiB at
+/// least and 1 GiB at most), so that nothing else is mapped there; those behind them are left free
+/// ([`super::addresses`]) and taken when they are needed, if they still are.
 pub struct GrowingArray<T: Zeroable> {
     start: NonNull<T>,
     len: AtomicUsize,
     most: usize,
-    /// What is mapped; held while the array grows.
-    mapped_bytes: Mutex<usize>,
+    /// Locked while the array grows.
+    bytes: Mutex<Bytes>,
     /// Whether it takes huge pages, as far as it fills them.
     is_huge: bool,
     _window: Option<Window>,
+}
+
+/// How many bytes of an array are there.
+#[derive(Clone, Copy)]
+struct Bytes {
+    /// Of memory.
+    mapped: usize,
+    /// Of addresses; no fewer.
+    held: usize,
 }
 
 // SAFETY: owns its memory as a `Box<[T]>` would.
@@ -181,17 +198,16 @@ impl<T: Zeroable> GrowingArray<T> {
         let most_bytes = bytes_of::<T>(most)?.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         // Miri knows whole mappings only.
         let is_small = most_bytes <= LEAST_GROWING_BYTES || cfg!(miri);
-        let first = if is_small { most_bytes } else { PAGE_BYTES };
         let window = (!is_small).then(Window::next);
-        let start = match &window {
-            Some(window) => map_in_window(first, most_bytes, window)?,
-            None => map(first)?,
+        let (start, bytes) = match &window {
+            Some(window) => hold(most_bytes, window)?,
+            None => (map(most_bytes)?, Bytes { mapped: most_bytes, held: most_bytes }),
         };
         Ok(Self {
             start: start.cast(),
             len: AtomicUsize::new(0),
             most,
-            mapped_bytes: Mutex::new(first),
+            bytes: Mutex::new(bytes),
             is_huge,
             _window: window,
         })
@@ -203,37 +219,33 @@ impl<T: Zeroable> GrowingArray<T> {
     /// More than its most elements; or something else is mapped behind it, or the process has no more addresses. It is
     /// as before.
     pub fn extend(&self, len: usize) -> io::Result<()> {
-        // A count of mapped bytes, whole after any panic.
-        let mut mapped = self.mapped_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two numbers, whole after any panic.
+        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: changed under the lock.
         if len <= self.len.load(Relaxed) {
             return Ok(());
         }
+        let no_more = |why: String| io::Error::new(io::ErrorKind::OutOfMemory, why);
         if len > self.most {
-            return Err(io::Error::new(
-                io::ErrorKind::OutOfMemory,
-                "the array has its most elements",
-            ));
+            return Err(no_more(format!("an array of {} elements has no more", self.most)));
         }
         let most = bytes_of::<T>(self.most)?.next_multiple_of(PAGE_BYTES);
         let needed = bytes_of::<T>(len)?.next_multiple_of(PAGE_BYTES);
-        if needed > *mapped {
-            let twice = mapped.saturating_mul(2).min(most).max(needed);
-            let address = self.start.cast::<u8>().map_addr(|start| start.saturating_add(*mapped));
-            let reached =
-                [twice, needed].into_iter().find(|end| map_at(address, *end - *mapped).is_ok());
-            *mapped = reached.ok_or_else(|| {
-                io::Error::new(
-                    io::ErrorKind::OutOfMemory,
-                    format!("no address space for an array of {needed} bytes where it is; open the table anew"),
-                )
+        if needed > bytes.mapped {
+            let twice = bytes.mapped.saturating_mul(2).min(most).max(needed);
+            let start = self.start.cast();
+            let grown = [twice, needed].into_iter().find_map(|end| bytes.grown(start, end).ok());
+            *bytes = grown.ok_or_else(|| {
+                no_more(format!(
+                    "no address space for {needed} bytes of an array where it is; open the table anew, or raise \
+                     `ulimit -v` (RLIMIT_AS)"
+                ))
             })?;
-            if self.is_huge && needed >= HUGE_PAGE_BYTES {
-                let bytes = *mapped / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-                // SAFETY: our own mapping; only advice.
-                let _ =
-                    unsafe { madvise(self.start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-            }
+        }
+        if self.is_huge && needed >= HUGE_PAGE_BYTES && !cfg!(miri) {
+            let whole = bytes.mapped / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+            // SAFETY: our own mapping; only advice.
+            let _ = unsafe { madvise(self.start.as_ptr().cast(), whole, Advice::LinuxHugepage) };
         }
         // Release: pairs with the Acquire in `deref`; the elements are mapped.
         self.len.store(len, Release);
@@ -254,9 +266,9 @@ impl<T: Zeroable> Deref for GrowingArray<T> {
 
 impl<T: Zeroable> Drop for GrowingArray<T> {
     fn drop(&mut self) {
-        let mapped = *self.mapped_bytes.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let held = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).held;
         // SAFETY: our own mapping, and nobody can have a reference into it any more. Failure would leak it, no worse.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), mapped) };
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), held) };
     }
 }
 
@@ -278,10 +290,33 @@ fn bytes_of<T>(len: usize) -> io::Result<usize> {
         })
 }
 
-/// Maps `first` bytes of zeroed memory at the start of a free window for `most`, on a huge page's boundary.
-fn map_in_window(first: usize, most: usize, window: &Window) -> io::Result<NonNull<u8>> {
+impl Bytes {
+    /// Maps zeroed memory up to byte `end` of an array.
+    fn grown(self, start: NonNull<u8>, end: usize) -> io::Result<Self> {
+        if end <= self.held {
+            // SAFETY: addresses that the array holds, without memory so far.
+            unsafe { map_at(start, self.mapped..end, MapFlags::FIXED) }?;
+            return Ok(Self { mapped: end, ..self });
+        }
+        // SAFETY: nothing is replaced.
+        unsafe { map_at(start, self.held..end, MapFlags::FIXED_NOREPLACE) }?;
+        // SAFETY: as above.
+        if let Err(error) = unsafe { map_at(start, self.mapped..self.held, MapFlags::FIXED) } {
+            // SAFETY: what was just mapped.
+            unsafe { munmap(start.as_ptr().wrapping_add(self.held).cast(), end - self.held) }?;
+            return Err(error);
+        }
+        Ok(Self { mapped: end, held: end })
+    }
+}
+
+/// Takes addresses for an array at the start of a free window, on a huge page's boundary, without memory. Fewer where there
+/// are few.
+fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     let slack = if most >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
-    let mut free = window.bytes(first as u64, most as u64) as usize;
+    let mut held = (most / HELD_PART).clamp(LEAST_HELD, MOST_HELD).min(most);
+    held = held.next_multiple_of(PAGE_BYTES);
+    let mut free = window.bytes(held as u64, most as u64) as usize;
     let (taken, total) = loop {
         let total = free + slack;
         // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
@@ -291,7 +326,10 @@ fn map_in_window(first: usize, most: usize, window: &Window) -> io::Result<NonNu
         };
         match taken {
             Ok(taken) => break (taken.cast::<u8>(), total),
-            Err(_) if free > first => free = (free / 2).next_multiple_of(PAGE_BYTES).max(first),
+            Err(_) if free > PAGE_BYTES => {
+                free = (free / 2).next_multiple_of(PAGE_BYTES);
+                held = held.min(free);
+            }
             Err(errno) => return Err(errno.into()),
         }
     };
@@ -299,34 +337,36 @@ fn map_in_window(first: usize, most: usize, window: &Window) -> io::Result<NonNu
     let start = taken.wrapping_add(lead);
     // SAFETY: all parts lie inside what was taken, on page borders, and nobody knows them yet.
     unsafe {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        let mapped = mmap_anonymous(start.cast(), first, ProtFlags::READ | ProtFlags::WRITE, flags);
-        if let Err(errno) = mapped {
-            munmap(taken.cast(), total)?;
-            return Err(errno.into());
-        }
         if lead > 0 {
             munmap(taken.cast(), lead)?;
         }
-        if total > lead + first {
-            munmap(start.add(first).cast(), total - lead - first)?;
+        if total > lead + held {
+            munmap(start.wrapping_add(held).cast(), total - lead - held)?;
         }
     }
-    NonNull::new(start).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
+    Ok((start, Bytes { mapped: 0, held }))
 }
 
-/// Maps zeroed memory at an address, if that is free.
-fn map_at(address: NonNull<u8>, bytes: usize) -> io::Result<()> {
-    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+/// Maps zeroed memory at a range of bytes behind an address.
+///
+/// # Safety
+/// The caller holds the range, and nothing in it is in use; or `flag` is `FIXED_NOREPLACE`.
+unsafe fn map_at(start: NonNull<u8>, range: Range<usize>, flag: MapFlags) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let address = start.as_ptr().wrapping_add(range.start).cast();
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | flag;
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: nothing is replaced.
-    let mapped = unsafe { mmap_anonymous(address.as_ptr().cast(), bytes, protection, flags) }?;
-    if mapped.addr() == address.addr().get() {
+    // SAFETY: the caller's contract.
+    let mapped = unsafe { mmap_anonymous(address, range.len(), protection, flags) }?;
+    if ptr::eq(mapped, address) {
         return Ok(());
     }
     // Kernels before 4.17 take the address for a wish.
     // SAFETY: what was just mapped.
-    unsafe { munmap(mapped, bytes) }?;
+    unsafe { munmap(mapped, range.len()) }?;
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
@@ -424,24 +464,56 @@ mod tests {
 
     #[test]
     fn growing_arrays_keep_what_they_hold() {
-        let array = GrowingArray::<AtomicU64>::new(3 << 20).expect("address space");
+        // Of a most that leaves room for what other tests map meanwhile; what it holds, and more.
+        let array = GrowingArray::<AtomicU64>::new(1 << 34).expect("address space");
         assert!(array.is_empty());
-        for len in [1, 2, 9000, 9000, 5, 1 << 20, 3 << 20] {
+        let held = MOST_HELD / 8;
+        for len in [1, 2, 9000, 9000, 5, 1 << 20, held, held + 1] {
             let before = array.len();
             array.extend(len).expect("nothing lies behind it");
             assert_eq!(array.len(), len.max(before));
-            assert!(array[before..].iter().all(|word| word.load(Relaxed) == 0));
-            array
-                .iter()
-                .enumerate()
-                .skip(before)
-                .for_each(|(at, word)| word.store(at as u64, Relaxed));
+            for at in [before, (before + len) / 2, len - 1]
+                .into_iter()
+                .filter(|at| (before..len).contains(at))
+            {
+                assert_eq!(array[at].swap(at as u64 + 1, Relaxed), 0, "{at} of {len}");
+                array[at].store(0, Relaxed);
+            }
+            array[len - 1].store(len as u64, Relaxed);
         }
-        assert!(array.iter().enumerate().all(|(at, word)| word.load(Relaxed) == at as u64));
-        assert!(array.extend((3 << 20) + 1).is_err());
+        for len in [2, 9000, 1 << 20, held, held + 1] {
+            assert_eq!(array[len - 1].load(Relaxed), len as u64);
+        }
+        let small = GrowingArray::<AtomicU64>::new(1000).expect("a page");
+        small.extend(1000).expect("mapped at once");
+        assert!(small.extend(1001).is_err());
+        assert_eq!(small.len(), 1000);
         assert!(GrowingArray::<AtomicU64>::sparse(usize::MAX / 4).is_err());
         let none = GrowingArray::<AtomicU8>::sparse(0).expect("a page");
         assert!(none.extend(1).is_err() && none.is_empty());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps at addresses of its choice")]
+    fn growing_arrays_end_where_something_else_begins() {
+        let array = GrowingArray::<AtomicU8>::new(1 << 40).expect("address space");
+        array.extend(1).expect("held");
+        // SAFETY: nothing is replaced.
+        unsafe {
+            map_at(array.start.cast(), MOST_HELD..MOST_HELD + PAGE_BYTES, MapFlags::FIXED_NOREPLACE)
+        }
+        .expect("free");
+        array.extend(MOST_HELD).expect("held");
+        assert!(array.extend(MOST_HELD + 1).is_err());
+        assert_eq!(array.len(), MOST_HELD);
+        array[MOST_HELD - 1].store(1, Relaxed);
+        // SAFETY: mapped above.
+        unsafe {
+            munmap(array.start.as_ptr().cast::<u8>().wrapping_add(MOST_HELD).cast(), PAGE_BYTES)
+        }
+        .expect("mapped");
+        array.extend(MOST_HELD + 1).expect("free again");
+        assert_eq!(array[MOST_HELD - 1].load(Relaxed), 1);
     }
 
     #[test]

@@ -374,12 +374,12 @@ fn a_region_goes_on_elsewhere_when_the_next_addresses_are_taken() {
         drop((region, pm));
         fs::remove_dir_all(&path).unwrap();
     }
-    // Memory without a file is at one place only.
+    // Memory without a file is at one place only; it has a 32nd of its bound from the start.
     let pm = Mapped::anonymous(MappedOptions::default()).unwrap();
     let region = data(&pm);
-    block_address(region.base().as_ptr().addr() + (16 << 20));
-    pm.grow(&region, 16 * MIB).unwrap();
-    let words = pm.grow(&region, 17 * MIB).unwrap_err().to_string();
+    block_address(region.base().as_ptr().addr() + (32 << 20));
+    pm.grow(&region, 32 * MIB).unwrap();
+    let words = pm.grow(&region, 33 * MIB).unwrap_err().to_string();
     assert!(words.contains("address space"), "{words}");
-    cell(&region, 16 * MIB - 8).store(&pm, 1, Relaxed);
+    cell(&region, 32 * MIB - 8).store(&pm, 1, Relaxed);
 }

@@ -121,7 +121,7 @@ impl RegionFile {
         };
         let most = round_up(max_bytes.clamp(1, DEFAULT_BOUND).max(len), page_size() as u64);
         let content = content(file.as_ref(), setting.backing);
-        let wanted = first_bytes(setting.backing, len);
+        let wanted = first_bytes(setting.backing, len, most);
         let reservation = Reservation::map(setting.io, content, len, wanted, most)
             .map_err(|errno| no_addresses(&path, errno, wanted))?;
         // SAFETY: the reservation is page-aligned and as long as it says, `len` bytes of the file lie behind it, and
@@ -236,7 +236,7 @@ impl RegionFile {
             (Ok(()), _) => Ok(()),
             // Only a file that is shared shows the same bytes at two places.
             (Err(Errno::NOMEM), Backing::Shared | Backing::SharedSync) => {
-                let wanted = first_bytes(self.backing, target);
+                let wanted = first_bytes(self.backing, target, most);
                 let further = Reservation::map(setting.io, content, target, wanted, most);
                 let further = further.map_err(fault)?;
                 // SAFETY: as in `open`; both mappings show the file, which is shared.
@@ -443,10 +443,15 @@ impl RegionFile {
     }
 }
 
-/// How much of a region is mapped at first that has `len` bytes: twice as much where that costs only addresses.
-fn first_bytes(backing: Backing, len: u64) -> u64 {
-    let more = if backing == Backing::Private { len / 8 } else { len };
-    len.saturating_add(more).max(LEAST_RESERVATION)
+/// How much of a region is mapped at first that has `len` bytes and may have `most`: twice as much where that costs only
+/// addresses, and a 32nd of the most, up to 64 MiB, of what can be at one place only.
+fn first_bytes(backing: Backing, len: u64, most: u64) -> u64 {
+    let (more, least) = match backing {
+        Backing::Private => (len / 8, LEAST_RESERVATION),
+        Backing::Memory => (len, (most / 32).clamp(LEAST_RESERVATION, 4 * LEAST_RESERVATION)),
+        Backing::Shared | Backing::SharedSync => (len, LEAST_RESERVATION),
+    };
+    len.saturating_add(more).max(least)
 }
 
 fn content(file: Option<&OwnedFd>, backing: Backing) -> Content<'_> {

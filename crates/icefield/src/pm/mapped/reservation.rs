@@ -302,20 +302,24 @@ mod tests {
     #[test]
     fn is_extended_in_place_until_something_is_in_the_way() {
         let io = Io::default();
-        let most = 64 * HUGE_PAGE;
+        // Of a window that leaves room for what other tests map meanwhile.
+        let most = 1 << 40;
         let reservation = Reservation::map(&io, Content::Zeros, 1, HUGE_PAGE, most).unwrap();
         assert_eq!(reservation.bytes(), HUGE_PAGE);
-        for (bytes, expected) in [(1, 1), (HUGE_PAGE + 1, 2), (9 * HUGE_PAGE - 1, 9), (most, 64)] {
+        for (bytes, expected) in
+            [(1, 1), (HUGE_PAGE + 1, 2), (9 * HUGE_PAGE - 1, 9), (64 * HUGE_PAGE, 64)]
+        {
             reservation.extend(Content::Zeros, bytes, most).unwrap();
             assert_eq!(reservation.bytes(), expected * HUGE_PAGE);
         }
-        let end = reservation.base.map_addr(|base| base.saturating_add(most as usize));
+        let end = 64 * HUGE_PAGE;
+        let behind = reservation.base.map_addr(|base| base.saturating_add(end as usize));
         // SAFETY: nothing is at the address, or the call fails.
-        unsafe { io.map_zeros(end, page_size(), Placement::IfFree) }.unwrap();
-        assert_eq!(reservation.extend(Content::Zeros, most + 1, 2 * most), Err(Errno::NOMEM));
+        unsafe { io.map_zeros(behind, page_size(), Placement::IfFree) }.unwrap();
+        assert_eq!(reservation.extend(Content::Zeros, end + 1, most), Err(Errno::NOMEM));
         // SAFETY: mapped above.
-        unsafe { io.unmap(end, page_size()) };
-        reservation.extend(Content::Zeros, most + 1, 2 * most).unwrap();
-        assert_eq!(reservation.bytes(), 2 * most);
+        unsafe { io.unmap(behind, page_size()) };
+        reservation.extend(Content::Zeros, end + 1, most).unwrap();
+        assert_eq!(reservation.bytes(), 2 * end);
     }
 }
