@@ -11,15 +11,18 @@ fn damaged(place: &Place, design: &str) {
     for (key, word) in (1..).zip(&words) {
         place.ok(&["put", "t.ice", &key.to_string(), word]);
     }
+    // Everywhere: some designs hold a value in a log, too.
+    let mut places = 0;
     for entry in std::fs::read_dir(place.path("t.ice")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        let Some(at) = bytes.windows(6).position(|part| part == b"second") else { continue };
-        bytes[at] = 0xFF;
+        while let Some(at) = bytes.windows(6).position(|part| part == b"second") {
+            bytes[at] = 0xFF;
+            places += 1;
+        }
         std::fs::write(&path, bytes).unwrap();
-        return;
     }
-    panic!("the value is in no file of {design}");
+    assert!(places > 0, "the value is in no file of {design}");
 }
 
 #[test]
