@@ -29,7 +29,12 @@ struct Checking {
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Gives every entry of the first levels all its buckets. Nobody else knows the table yet.
     pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
-        for level in 1..=levels.min(self.shape.max_levels()) {
+        let levels = levels.min(self.shape.max_levels());
+        if levels > 0 {
+            let entries = self.shape.entries_above(levels + 1);
+            self.check_room(entries.saturating_mul(self.shape.records() as u64))?;
+        }
+        for level in 1..=levels {
             if level > self.level_count() {
                 self.add_level(level - 1)?;
             }

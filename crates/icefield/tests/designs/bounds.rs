@@ -155,7 +155,9 @@ fn plush() {
         used!(&what, options().dram_limit(end).in_memory());
         used!(&what, options().dram_limit(end).capacity(100_000).in_memory());
         used!(&what, options().dram_filters(end as usize).in_memory());
-        used!(&what, options().preallocate(end.min(1) as usize).in_memory());
+    }
+    for levels in [0, 1, usize::MAX] {
+        used!(&format!("{levels} levels"), options().preallocate(levels).in_memory());
     }
     let table = options().in_memory().unwrap();
     (0..5000).for_each(|key| table.put_unlogged(key, key).unwrap());

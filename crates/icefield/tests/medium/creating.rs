@@ -176,7 +176,8 @@ fn die_at_every_call(path: &Path, create: &dyn Fn(MappedOptions)) {
         }
         let mut status = 0;
         // SAFETY: waits for the child.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!(waited, child);
         if libc::WIFEXITED(status) {
             assert_eq!(libc::WEXITSTATUS(status), 0);
             break;

@@ -584,8 +584,8 @@ fn is_plain(io: &Io, file: &OwnedFd) -> Result<bool, Errno> {
 
 /// What a lock file holds: always as many bytes, so that each text replaces the one before.
 fn lock_text(pid: Option<Pid>, mark: &str) -> String {
-    let pid = pid.map(|pid| pid.as_raw_nonzero().to_string()).unwrap_or_default();
     const MARK: usize = LOCK_BYTES - 11;
+    let pid = pid.map(|pid| pid.as_raw_nonzero().to_string()).unwrap_or_default();
     format!("{pid:>10}{mark:>MARK$}\n")
 }
 
