@@ -6,8 +6,8 @@
 //! leaves of a B-tree do, in any order along the chain. A search looks into one of them, and so does each record that
 //! comes; a leaf that is full drops what is stale in it, or else gives the upper half of its records to a new leaf.
 //!
-//! The bounds are in DRAM only: a leaf's lower one is found by its least key when somebody first asks. It may be higher
-//! then than it was before, as keys have gone since; none of its records is below it all the same. The first leaf has no
+//! The bounds are in DRAM only: the lower one of a leaf is its least key when the chain is first looked at. That may be
+//! higher than it was before, as keys have gone since; none of its records is below it all the same. The first leaf has no
 //! lower bound. A leaf that has lost its last record has no bounds: it is spare.
 //!
 //! A split is the compaction of one leaf by a journal that also says how many records the other one has from then on
@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::compact::{Sifted, Worth};
@@ -84,8 +85,8 @@ impl Leaves {
         self.shard(first).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the leaves of a chain that has lost some, or has been changed by somebody who does not know them. Under the
-    /// lock of its root entry, after the change.
+    /// Forgets the leaves of a chain that has lost some, or was changed without regard to them. Under the lock of its root
+    /// entry, after the change.
     pub(super) fn forget(&self, first: EntryId) {
         if let EntryId::Level(first) = first {
             let mut shard = self.write(first);
@@ -188,7 +189,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.read_entry(entry, &mut records, |_| true)?;
             let mut least: Option<SortKey<'_>> = None;
             for moving in &records {
-                // Of what was freed nobody knows the key, and nobody asks for it.
+                // The key of a freed payload is gone, and is not looked for.
                 let Some(key) = self.sort_key_of(moving)? else { continue };
                 if least.as_ref().is_none_or(|least| **least > *key) {
                     least = Some(key);
@@ -205,7 +206,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(chain)
     }
 
-    /// Whether the records of each leaf of a chain lie between bounds of its own, but for those whose keys nobody knows.
+    /// Whether the records of each leaf of a chain lie between bounds of its own, but for those with freed payloads.
     pub(super) fn are_leaves_apart(&self, first: EntryRef<'_>) -> Result<bool> {
         let mut spans: Vec<[SortKey<'_>; 2]> = Vec::new();
         let mut records = Vec::with_capacity(self.shape.records());
@@ -248,6 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for Share { leaf, coming, taken, .. } in &shares {
                 let behind = &left[coming.start + taken..coming.end];
                 if behind.is_empty() {
+                    self.compact_if_half_dead(held, first, *leaf)?;
                     continue;
                 }
                 if !self.make_room_in_leaf(held, (level, first), *leaf, &behind[0].0)? {
@@ -349,13 +351,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<bool> {
         let Sifted { needed, dropped } = self.sifted(leaf)?;
         if Worth::Full.is_met(needed.len() + dropped.len(), needed.len()) {
-            self.counts.compactions.add(1);
-            self.rewrite(held, leaf, &needed, None)?;
-            dropped.iter().for_each(|moving| self.note_dropped(moving.record));
-            if needed.is_empty() {
-                self.spare_leaf(held, first, leaf);
-            }
-            return Ok(true);
+            return self.compact_leaf(held, first, leaf, Sifted { needed, dropped }).map(|()| true);
         }
         if self.add_level_if_due(level, true)? {
             return Ok(false);
@@ -388,6 +384,48 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
+    /// Drops what is stale in a leaf of which half the records say that a key was removed: no key may be left, and then
+    /// no record comes any more that would make it do so.
+    fn compact_if_half_dead(
+        &self,
+        held: &Held<'_, M>,
+        first: EntryRef<'_>,
+        leaf: EntryRef<'_>,
+    ) -> Result<()> {
+        let size = self.state(leaf)?.size;
+        let dead: u32 = leaf.entry.dead.iter().enumerate().fold(0, |dead, (number, word)| {
+            let counting = size.saturating_sub(number * 64).min(64) as u32;
+            // Relaxed (E3): under the lock. In two steps: a shift by 64 is none.
+            let bits = word.load(&self.pm, Relaxed)
+                & !(u64::MAX << (counting / 2) << counting.div_ceil(2));
+            dead + bits.count_ones()
+        });
+        if dead == 0 || (dead as usize) * 2 < size {
+            return Ok(());
+        }
+        let sifted = self.sifted(leaf)?;
+        self.compact_leaf(held, first, leaf, sifted)
+    }
+
+    /// Leaves a leaf what is needed of it.
+    fn compact_leaf(
+        &self,
+        held: &Held<'_, M>,
+        first: EntryRef<'_>,
+        leaf: EntryRef<'_>,
+        Sifted { needed, dropped }: Sifted<MovingOf<K, V>>,
+    ) -> Result<()> {
+        self.counts.compactions.add(1);
+        let known = if needed.is_empty() { dropped.first() } else { None };
+        let known = known.map(|moving| self.sort_key_of(moving)).transpose()?.flatten();
+        self.rewrite(held, leaf, &needed, None)?;
+        dropped.iter().for_each(|moving| self.note_dropped(moving.record));
+        if let Some(key) = known {
+            self.spare_leaf(held, first, leaf, &key);
+        }
+        Ok(())
+    }
+
     /// An entry without records among the leaves of a chain.
     fn new_leaf<'a>(&'a self, held: &Held<'_, M>, first: EntryRef<'a>) -> Result<EntryRef<'a>> {
         let EntryId::Level(number) = first.id else { return Ok(first) };
@@ -414,16 +452,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         shard.chains.entry(number).or_default().bounds.insert(bound.into(), block);
     }
 
-    /// The leaf before one that has no records has its keys, too.
-    fn spare_leaf(&self, held: &Held<'_, M>, first: EntryRef<'_>, leaf: EntryRef<'_>) {
+    /// The leaf before one that has no records any more has its keys, too; `key` was one of them.
+    fn spare_leaf(&self, held: &Held<'_, M>, first: EntryRef<'_>, leaf: EntryRef<'_>, key: &[u8]) {
         let (EntryId::Level(number), EntryId::Chained(block)) = (first.id, leaf.id) else { return };
         held.begin_change();
         self.pm.beside();
         {
             let mut shard = self.leaves.write(number);
             let chain = shard.chains.entry(number).or_default();
-            chain.bounds.retain(|_, known| *known != block);
-            chain.spare.push(block);
+            let mut up_to = chain.bounds.range::<[u8], _>((Unbounded, Included(key)));
+            let bound = up_to.next_back().filter(|(_, known)| **known == block);
+            if let Some(bound) = bound.map(|(bound, _)| bound.clone()) {
+                chain.bounds.remove(&bound);
+                chain.spare.push(block);
+            }
         }
         held.end_change();
     }

@@ -1,4 +1,5 @@
-//! Iteration: by ranges of hashes, each as wide as an entry of the last level covers.
+//! Iteration: by ranges of hashes, each as wide as an entry of the last level covers. Ranges of keys go leaf by leaf
+//! where keys crowd in an entry.
 //!
 //! A range is read from the root and from every level, the newest record of each key counts, and the read is validated
 //! like a *get*. A cursor is the hash at which a range begins, so it survives new levels.
@@ -137,8 +138,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// partitioned by [`Partition::Range`](super::Partition::Range).
     ///
     /// Weakly consistent, as [`iter`](Self::iter): every key that is present throughout is in it, with a value that it
-    /// had meanwhile; the records of one entry of the last level, some hundred at most, are of one moment. Takes no
-    /// lock. Reads of each level one entry for each such part.
+    /// had meanwhile; the records of one entry of the last level, or of one leaf where keys crowd, some hundred at most,
+    /// are of one moment. Takes no lock of the table. Reads of each level one entry for each such part.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when the table is partitioned by hashes; as [`get`](Self::get).

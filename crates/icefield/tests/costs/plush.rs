@@ -96,7 +96,7 @@ fn crowded_keys_of_a_plush_with_ranges_cost_what_others_do() {
         println!("{name}: {lines:?} lines read by {RECORDS} puts, 500 gets, 200 ranges");
         lines
     };
-    let spread: [u64; 3] = lines_of("spread", |n| mix(n));
+    let spread: [u64; 3] = lines_of("spread", mix);
     for (name, key) in [
         ("counting up", (|n| 1_700_000_000_000 + n) as fn(u64) -> u64),
         ("shuffled", |n| 1_700_000_000_000 + n * 7_919 % RECORDS),

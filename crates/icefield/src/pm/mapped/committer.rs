@@ -44,7 +44,9 @@ impl Committer {
             let work = move || loop {
                 match dirty.await_work(longest) {
                     // A failure is told to those who wait, and to the next who fence.
-                    Work::Sync => drop(dirty.settle()),
+                    Work::Sync => {
+                        let _ = dirty.settle();
+                    }
                     Work::Wake => dirty.wake(),
                     Work::None => break,
                 }
