@@ -3,8 +3,8 @@
 //! A mapping that will grow maps what it needs and is extended in place. Most of the addresses behind it are left free
 //! rather than taken: each new mapping is placed at the start of a free window, of a terabyte while a process has few of
 //! them and of less the more it has, and the rest of the window is given back at once. The kernel takes the highest
-//! addresses that suffice, so other mappings, smaller windows among them, fill a window from its far end. What lies right
-//! behind a mapping is taken last; who may not do without it holds it, or can go on elsewhere.
+//! addresses that suffice, so other mappings, smaller windows among them, fill a window from its far end. The addresses
+//! right behind a mapping are taken last. A mapping that cannot go on at another address holds some of them.
 //!
 //! What is mapped counts against `RLIMIT_AS`, and anonymous or private mappings against the kernel's limit of committed
 //! memory where that is strict. What is left free counts against nothing.

@@ -106,7 +106,7 @@ impl Region {
         self.max_bytes
     }
 
-    /// The start of the first mapping: what tells the medium's regions apart. Not every byte lies behind it.
+    /// The start of the first mapping, which no other region has. Later bytes can be in another mapping.
     #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {

@@ -346,7 +346,7 @@ macro_rules! common_options {
                 match self.clone().open(path) {
                     Err(Error::NotFound { .. }) => match self.clone().create(path) {
                         Err(exists @ Error::AlreadyExists { .. }) => match self.open(path) {
-                            // Something that is no table.
+                            // There is something else at the path.
                             Err(Error::NotFound { .. }) => Err(exists),
                             // Another thread or process was faster.
                             opened => opened,

@@ -12,7 +12,7 @@ use super::*;
 /// What a shell ends with when it has no rights to mount.
 const NO_RIGHTS: i32 = 77;
 /// Rounds of each kind of table: faults on full devices depend on where the blocks are.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
 const TABLES: [(&str, &str); 6] = [
     ("dash-eh", "u64"),
@@ -44,7 +44,7 @@ fn on_a_device(flags: &[&str], mount: &str, variables: &[(&str, String)]) -> Opt
 fn a_full_device_ends_in_errors_and_no_signal() {
     let ext4 = |block_bytes: u32| {
         let mount = format!(
-            "truncate -s 32M $IMAGE && mkfs.ext4 -q -F -b {block_bytes} $IMAGE && mount -o loop $IMAGE $PLACE"
+            "truncate -s 16M $IMAGE && mkfs.ext4 -q -F -b {block_bytes} $IMAGE && mount -o loop $IMAGE $PLACE"
         );
         ("ext4", vec!["--mount"], mount)
     };
@@ -59,13 +59,23 @@ fn a_full_device_ends_in_errors_and_no_signal() {
         if kind == "tmpfs" && done.contains(&"tmpfs") {
             continue;
         }
-        for (design, types) in TABLES {
+        let on_this = |(design, types): (&str, &str)| {
             let variables = [("DESIGN", design.to_owned()), ("TYPES", types.to_owned())];
-            let Some(status) = on_a_device(&flags, &mount, &variables) else { break };
+            let status = on_a_device(&flags, &mount, &variables)?;
             let what = format!("{design} of {types} on {kind}: {status:?}");
             assert_eq!(status.signal(), None, "{what}");
             assert!(status.success(), "{what}");
+            Some(())
+        };
+        // The first one finds out whether it may mount.
+        let (first, others) = TABLES.split_first().unwrap();
+        if on_this(*first).is_some() {
             done.push(kind);
+            std::thread::scope(|scope| {
+                for &table in others {
+                    scope.spawn(move || on_this(table).unwrap());
+                }
+            });
         }
     }
     if !done.contains(&"ext4") {
@@ -124,7 +134,7 @@ fn full_twice(table: &AnyTable, is_text: bool, keeps_records: bool) {
         assert_eq!(table.len().unwrap(), records.len() as u64);
     };
     let mut records = fill(0);
-    holds(&records);
+    assert_eq!(table.len().unwrap(), records.len() as u64);
     // A full Plush refuses deletions.
     if !keeps_records {
         for number in records.keys() {
@@ -132,7 +142,7 @@ fn full_twice(table: &AnyTable, is_text: bool, keeps_records: bool) {
         }
         assert!(table.is_empty().unwrap());
         records = fill(7);
-        holds(&records);
+        assert_eq!(table.len().unwrap(), records.len() as u64);
     }
     for (number, seen) in &mut records {
         match table.put(&key(*number), &value(number ^ 11)) {

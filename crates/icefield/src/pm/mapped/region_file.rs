@@ -538,7 +538,7 @@ const BLOCK_BYTES: u64 = 512;
 /// The length of a file of a table.
 ///
 /// # Errors
-/// It is no plain file, or it is in another place, too: as one file of a table it would change with the other one.
+/// It is no plain file, or has more than one hard link: a change in another directory would change this table.
 pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
     length_and_space(io, file, path).map(|(len, _)| len)
 }
