@@ -1,5 +1,5 @@
-//! The bytes of an input as text: decompressed, in UTF-8, without a byte-order mark. How an input is written is told
-//! by how it begins, whatever its name.
+//! The bytes of an input as text: decompressed, in UTF-8, without a byte-order mark. The first bytes of
+//! an input decide how it is read, not its name.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -30,7 +30,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 const GZIP: &[u8] = b"\x1F\x8B";
 const ZSTD: &[u8] = b"\x28\xB5\x2F\xFD";
-/// At least so many bytes are read to tell formats apart.
+/// Bytes that are read to tell formats apart.
 const HEAD_BYTES: usize = 16;
 
 /// The text of an input.
@@ -80,7 +80,7 @@ fn begun(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 struct Zstd {
     input: BufReader<Input>,
     decoder: FrameDecoder,
-    /// Whether a frame has begun.
+    /// A frame has begun.
     is_open: bool,
 }
 
