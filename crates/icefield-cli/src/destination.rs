@@ -4,7 +4,7 @@
 //! files, under a hidden one beside its place) and renamed. A command that fails, is interrupted or is killed leaves what
 //! was there before. Pipes, devices and standard output are written as they are.
 //!
-//! No output may be a file that the same command reads, by whatever path or link, nor a file of a table that it reads.
+//! No output may be a file that the same command reads, by any path or link, nor a file of a table that it reads.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, Permissions};
@@ -28,7 +28,7 @@ pub struct Destination {
 }
 
 enum State {
-    /// What has no place to be renamed to.
+    /// A pipe, a device or an open file: it has no place to be renamed to.
     AsItIs,
     /// A file without a name, for this place.
     Unnamed(PathBuf),
@@ -97,12 +97,13 @@ impl Write for Destination {
     }
 }
 
-/// Whether a path means standard output, whose place in a file it shares with what else is written there.
+/// Returns whether a path means standard output. It is written through its own descriptor, so that other writers of the
+/// same file continue behind it.
 pub fn is_stdout(path: &Path) -> bool {
     ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name))
 }
 
-/// Whether an existing `path` is a pipe, a device or an open file of this process.
+/// Returns whether an existing `path` is a pipe, a device or an open file of this process.
 fn is_as_it_is(path: &Path) -> bool {
     let is_descriptor = ["/dev/fd", "/dev/stdout", "/dev/stderr", "/proc"];
     is_descriptor.iter().any(|prefix| path.starts_with(prefix))
@@ -195,12 +196,12 @@ pub fn refuse_reads(output: &Path, reads: &[&Path]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What tells files apart, whatever their paths.
+/// The identity of a file, the same for all its paths.
 fn id(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Whether a directory holds a file, by whatever name.
+/// Returns whether a directory holds a file under any name.
 fn holds(directory: &Path, file: (u64, u64)) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().any(|entry| entry.path().metadata().is_ok_and(|found| id(&found) == file))

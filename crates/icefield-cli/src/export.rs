@@ -100,7 +100,7 @@ struct Export<'a> {
     out: &'a mut Output,
 }
 
-/// How many records that were left out are told one by one.
+/// Records left out that are reported one by one.
 const TOLD: u64 = 10;
 
 impl Export<'_> {
@@ -265,7 +265,7 @@ impl Shape {
                 line = line.raw(name, raw);
             }
         }
-        // What the first row of the file did not have.
+        // Members that the first row of the file did not have.
         let mut others: Vec<_> = members.into_iter().collect();
         others.sort_unstable();
         Ok(others.into_iter().fold(line, |line, (name, raw)| line.raw(&name, raw)))

@@ -104,7 +104,7 @@ pub fn get(args: &GetArgs) -> Outcome {
         let keys = types.keys(&args.keys)?;
         let found = match table.get_batch(&slices(&keys)) {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            // One damaged record is no reason to keep the others back.
+            // The other records can still be printed.
             Err(Error::Corrupt { .. }) => keys.iter().map(|key| table.get(key)).collect(),
             Err(error) => return Err(error.into()),
         };
@@ -157,7 +157,7 @@ pub fn put(args: &PutArgs) -> Outcome {
 
 /// Keys of a file that are removed at once.
 const BATCH: usize = 1024;
-/// Lines of a file that are told one by one, those of absent keys and those that are none.
+/// Lines of a file that are reported one by one: absent keys, and lines that are no key.
 const TOLD: u64 = 10;
 
 /// Runs `del`.
@@ -196,7 +196,7 @@ struct Del<'a> {
     types: Types,
     removed: u64,
     absent: u64,
-    /// Absent keys that are told one by one.
+    /// Absent keys that are reported one by one.
     told: u64,
     out: &'a mut Output,
 }

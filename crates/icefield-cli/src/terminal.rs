@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Whether a terminal may act on `c` instead of showing it: control characters (C0, DEL, C1), line separators, and marks
+/// Returns whether a terminal may act on `c` instead of showing it: control characters (C0, DEL, C1), line separators, and marks
 /// that reorder the text around them.
 pub fn acts(c: char) -> bool {
     c.is_control()

@@ -98,7 +98,7 @@ pub struct Args {
     new: NewTable,
 }
 
-/// What becomes of a row whose key is present.
+/// The treatment of a row whose key is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum OnDuplicate {
     /// Its value replaces the present one
@@ -112,7 +112,7 @@ enum OnDuplicate {
 /// How many rows the types of a new table are guessed from, and about how many bytes.
 const SAMPLE_ROWS: usize = 1000;
 const SAMPLE_BYTES: usize = 8 << 20;
-/// How many malformed rows are told one by one.
+/// Malformed rows that are reported one by one.
 const TOLD_ROWS: u64 = 10;
 
 fn after_long_help() -> String {

@@ -1,5 +1,5 @@
-//! The bytes of an input as text: decompressed, in UTF-8, without a byte-order mark. How an input is written is told
-//! by how it begins, whatever its name.
+//! The bytes of an input as text: decompressed, in UTF-8, without a byte-order mark. The first bytes of
+//! an input decide how it is read, not its name.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
@@ -13,16 +13,16 @@ use crate::failure::Failure;
 /// Formats that are no rows, by their first bytes, and what to do with a file of each.
 const OTHERS: &[(&[u8], &str)] = &[
     (
-        b"PAR1",
+        b"PAR1\x15",
         "a Parquet file, which `load` does not read; `icefield join build-index FILE --on COLUMN` makes an index of it",
     ),
-    (b"ARROW1", "an Arrow file, which `load` does not read; convert it to CSV or NDJSON"),
+    (b"ARROW1\0\0", "an Arrow file, which `load` does not read; convert it to CSV or NDJSON"),
     (
         b"SQLite format 3\0",
         "an SQLite database; export its table as CSV: sqlite3 -header -csv FILE 'SELECT ...'",
     ),
     (b"\xFD7zXZ\0", "an xz file; decompress it: xz -dc FILE | icefield load TABLE -"),
-    (b"BZh", "a bzip2 file; decompress it: bzip2 -dc FILE | icefield load TABLE -"),
+    (b"BZh91AY&SY", "a bzip2 file; decompress it: bzip2 -dc FILE | icefield load TABLE -"),
     (b"\x04\x22\x4D\x18", "an lz4 file; decompress it: lz4 -dc FILE | icefield load TABLE -"),
     (b"PK\x03\x04", "a zip archive; unpack it first"),
     (b"\xFF\xFE\0\0", "text in UTF-32; convert it: iconv -f UTF-32 -t UTF-8"),
@@ -30,7 +30,7 @@ const OTHERS: &[(&[u8], &str)] = &[
 ];
 const GZIP: &[u8] = b"\x1F\x8B";
 const ZSTD: &[u8] = b"\x28\xB5\x2F\xFD";
-/// At least so many bytes are read to tell formats apart.
+/// Bytes that are read to tell formats apart.
 const HEAD_BYTES: usize = 16;
 
 /// The text of an input.
@@ -80,7 +80,7 @@ fn begun(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 struct Zstd {
     input: BufReader<Input>,
     decoder: FrameDecoder,
-    /// Whether a frame has begun.
+    /// A frame has begun.
     is_open: bool,
 }
 
@@ -269,6 +269,7 @@ mod tests {
         for (magic, what) in OTHERS {
             assert!(read(magic).unwrap_err().contains(what));
         }
-        assert!(read(b"PAR1....").unwrap_err().contains("icefield join build-index"));
+        assert!(read(b"PAR1\x15\x04").unwrap_err().contains("icefield join build-index"));
+        assert!(read(b"PAR1,BZh\n1,2\n").is_ok(), "names of columns");
     }
 }

@@ -24,11 +24,11 @@ pub struct DialectArgs {
 pub struct Dialect {
     /// Between two fields.
     pub delimiter: u8,
-    /// Whether the user chose it.
+    /// The user chose it.
     pub is_chosen: bool,
-    /// Whether the first line has the columns' names.
+    /// The first line has the names of the columns.
     pub header: bool,
-    /// What stands for null.
+    /// The text that stands for null.
     pub null: Option<String>,
 }
 

@@ -2,7 +2,9 @@
 
 use std::io::{self, Read};
 
-use super::{BadRow, Columns, Dialect, Input, LONGEST_ROW_BYTES, Row, RowResult, Schema, settle};
+use super::{
+    BadRow, Columns, Dialect, Input, LONGEST_ROW_BYTES, MOST_FIELDS, Row, RowResult, Schema, settle,
+};
 use crate::failure::Failure;
 use crate::json::{Line, quoted};
 use crate::terminal::{shell_word, shown};
@@ -159,9 +161,10 @@ pub struct Watched {
     place: Place,
     /// Bytes read so far.
     consumed: u64,
-    /// Where the row began: its line, and bytes since then.
+    /// Where the row began: its line, and bytes and delimiters since then.
     line: u64,
     row_bytes: usize,
+    row_fields: usize,
     /// Line ends read so far.
     lines: u64,
 }
@@ -188,7 +191,16 @@ impl Watched {
 
     fn new(input: Input, delimiter: u8) -> Self {
         let place = Place::FieldStart;
-        Self { input, delimiter, place, consumed: 0, line: 1, row_bytes: 0, lines: 0 }
+        Self {
+            input,
+            delimiter,
+            place,
+            consumed: 0,
+            line: 1,
+            row_bytes: 0,
+            row_fields: 0,
+            lines: 0,
+        }
     }
 
     /// Whether the input is at its end, within quotes.
@@ -240,13 +252,17 @@ impl Read for Watched {
             self.place = self.place.after(byte, self.delimiter);
             self.row_bytes += 1;
             self.lines += u64::from(byte == b'\n');
-            if self.place == Place::FieldStart && matches!(byte, b'\r' | b'\n') {
-                (self.row_bytes, self.line) = (0, self.lines + 1);
+            if self.place == Place::FieldStart {
+                self.row_fields += 1;
+                if matches!(byte, b'\r' | b'\n') {
+                    (self.row_bytes, self.row_fields, self.line) = (0, 0, self.lines + 1);
+                }
             }
         }
-        if self.row_bytes > LONGEST_ROW_BYTES {
+        if self.row_bytes > LONGEST_ROW_BYTES || self.row_fields > MOST_FIELDS {
             let detail = format!(
-                "line {}: a row of more than {LONGEST_ROW_BYTES} bytes; is a quote never closed?",
+                "line {}: a row of more than {LONGEST_ROW_BYTES} bytes or {MOST_FIELDS} fields; is a quote never \
+                 closed?",
                 self.line
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));

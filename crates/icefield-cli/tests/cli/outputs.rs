@@ -91,13 +91,26 @@ fn files_appear_complete_and_keep_their_permissions() {
     }
     assert_eq!(old.metadata().unwrap().mode() & 0o777, 0o600);
     assert!(place.path("link.csv").is_symlink());
+    place.fails(2, &["export", "t.ice", "nowhere/out.csv"]);
     // A failure leaves what was there, and nothing besides.
     let before = names(&place);
     std::fs::write(place.path("t.ice/table.ice"), [0x5A; 8192]).unwrap();
     assert_ne!(place.run(&["export", "t.ice", "out.csv"]).status, Some(0));
     assert_eq!(std::fs::read_to_string(&old).unwrap().lines().count(), 4);
     assert_eq!(names(&place), before);
-    place.fails(2, &["export", "t.ice", "nowhere/out.csv"]);
+}
+
+/// Waits until a process handles SIGINT itself; `false` if it does not come to that.
+fn handles_ctrl_c(process: u32) -> bool {
+    let handles = || -> Option<bool> {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        Some(u64::from_str_radix(mask.trim(), 16).ok()? & 1 << 1 != 0)
+    };
+    (0..2000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        handles() == Some(true)
+    })
 }
 
 #[test]
@@ -111,7 +124,7 @@ fn an_interrupted_command_leaves_no_part_of_a_file() {
         let mut command = place.command(&["load", "t.ice", "-", "--json", "out.csv"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.as_mut().unwrap().write_all(b"key,value\nx,y\n1,z\n").unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        assert!(handles_ctrl_c(child.id()), "the load never began");
         rustix::process::kill_process(rustix::process::Pid::from_child(&child), signal).unwrap();
         let ran = finish(child);
         match signal {
