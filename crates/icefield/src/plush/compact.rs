@@ -98,9 +98,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         self.counts.compactions.add(1);
+        let had_leaves = self.has_leaves(first)?;
         let rewritten = self.rewrite_all(held, live);
         held.begin_change();
-        let unchained = rewritten.and_then(|()| self.unchain_empty(first));
+        let unchained = rewritten.and_then(|()| self.unchain_empty(first)).and_then(|()| {
+            match had_leaves && !self.has_leaves(first)? {
+                true => self.forget_continuations(first),
+                false => Ok(()),
+            }
+        });
         if self.ranges.is_some() {
             self.leaves.forget(first.id);
         }

@@ -361,8 +361,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if a.key != b.key || self.measure.is_inline() || a.value == b.value {
             return Ok(a.key == b.key);
         }
-        let [a, b] = [a, b].map(|record| self.payload_found(record.reference()));
-        Ok(a?.key == b?.key)
+        let Some(payloads) = self.payloads() else { return Ok(true) };
+        let [a, b] = [a, b].map(|record| payloads.key_found(&self.pm, record.reference()));
+        Ok(a? == b?)
     }
 
     /// The newest record of a key, without a lock (§5.2).

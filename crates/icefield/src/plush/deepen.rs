@@ -175,7 +175,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.rewrite(held, first, &records, None)?;
         self.estimate.add(dropped);
         held.begin_change();
-        let emptied = self.drop_chain(first);
+        let emptied = self.drop_chain(first).and_then(|()| self.forget_continuations(first));
+        self.leaves.forget(first.id);
         held.end_change();
         emptied
     }
@@ -204,6 +205,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             held.begin_change();
             let wiped = self.wipe_all(&all);
+            all.iter().for_each(|entry| self.leaves.forget(entry.id));
             held.end_change();
             wiped?;
         }

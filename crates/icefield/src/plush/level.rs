@@ -246,6 +246,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(filter)
     }
 
+    /// Lets the filter of a level's entry that nothing continues any more have only its own records. Flushed: what a crash
+    /// leaves of the former filter is true, too. Readers are kept away.
+    pub(super) fn forget_continuations(&self, first: EntryRef<'_>) -> Result<()> {
+        let mut filter = Image::empty();
+        for at in 0..self.state(first)?.size {
+            filter.add(self.slot_of(at).0, self.hash_of(self.record(first, at)?));
+        }
+        self.store_filter(first, &filter);
+        Ok(())
+    }
+
     /// Tells the filter of a level's entry of records that come behind `size` others to the one that continues it;
     /// flushed.
     pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<K, V>]) {

@@ -96,6 +96,9 @@ impl<K: ?Sized, V: ?Sized> Default for PlushOptions<K, V> {
 
 common_options! {
     options: PlushOptions,
+    verify: "Whether reads verify the checksum of each key and value in the payload log that they give out, and fail with \
+        [`Error::Corrupt`] where it is wrong. Default: no; `check` verifies all of them. Keys and values of fixed width \
+        have none.",
     table: Plush,
     public: Plush,
     name: "Plush",
@@ -433,7 +436,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         let payloads = if measure.is_inline() {
             None
         } else {
-            Some(PayloadLog::open(&pm, self.common.blob_chunk_bytes.into(), limit, false)?)
+            let chunk_bytes = self.common.blob_chunk_bytes.into();
+            Some(PayloadLog::open(&pm, chunk_bytes, limit, self.common.verify)?)
         };
         Ok(Core {
             payloads,

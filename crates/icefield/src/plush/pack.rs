@@ -222,23 +222,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Ok(())
         })?;
         for first in firsts {
-            let mut before = first;
-            while let Some(mut next) = self.next_of(before)? {
-                if let EntryId::Chained(block) = next.id
-                    && u64::from(block) >= count
-                    && let Some(hole) = holes.pop_front()
-                {
-                    let to = self.entry(EntryId::Chained(hole))?;
-                    self.copy_entry(next.entry, to.entry);
-                    // P18: as above.
-                    self.pm.try_fence()?;
-                    before.entry.next.store(&self.pm, hole + 1, Release);
-                    // P19: as above.
-                    self.pm.try_persist(&before.entry.next)?;
-                    next = to;
-                }
-                before = next;
+            let moved = self.pack_chain(first, count, holes);
+            // Leaves are known by their blocks.
+            self.leaves.forget(first.id);
+            moved?;
+        }
+        Ok(())
+    }
+
+    fn pack_chain(&self, first: EntryRef<'_>, count: u64, holes: &mut VecDeque<u32>) -> Result<()> {
+        let mut before = first;
+        while let Some(mut next) = self.next_of(before)? {
+            if let EntryId::Chained(block) = next.id
+                && u64::from(block) >= count
+                && let Some(hole) = holes.pop_front()
+            {
+                let to = self.entry(EntryId::Chained(hole))?;
+                self.copy_entry(next.entry, to.entry);
+                // P18: as above.
+                self.pm.try_fence()?;
+                before.entry.next.store(&self.pm, hole + 1, Release);
+                // P19: as above.
+                self.pm.try_persist(&before.entry.next)?;
+                next = to;
             }
+            before = next;
         }
         Ok(())
     }

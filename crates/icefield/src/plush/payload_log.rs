@@ -362,10 +362,10 @@ impl PayloadLog {
         self.chunks.extend(chunks);
         let mut space = lock(pm, &self.space);
         space.chunks = chunks;
-        let (mut found, mut seed) = (Found::Free, 0);
+        let (mut found, mut seed) = (Found::Free, 0_u64);
         for chunk in 0..chunks {
             let word = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire));
-            seed += word.epoch;
+            seed = seed.wrapping_add(word.epoch);
             found = match (word.used, word.continues) {
                 (_, true) => found,
                 (true, false) => Found::Full(chunk),
@@ -597,12 +597,23 @@ impl PayloadLog {
     /// been freed meanwhile, but is not written again (Y3).
     #[inline]
     pub(super) fn read_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Payload<'a>> {
-        let place = PayloadRef::unpack(word);
-        let stored = self.stored(pm, place, self.chunks.state(pm, place.chunk).limit)?;
+        let stored = self.stored_at(pm, word)?;
         if self.verifies && !stored.is_whole(word) {
-            return Err(self.damaged(pm, place));
+            return Err(self.damaged(pm, PayloadRef::unpack(word)));
         }
         Ok(stored.payload())
+    }
+
+    /// The key of such a record as it is, damaged or not: records move on all the same.
+    #[inline]
+    pub(super) fn key_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<&'a [u8]> {
+        Ok(self.stored_at(pm, word)?.payload().key)
+    }
+
+    #[inline]
+    fn stored_at<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Stored<'a>> {
+        let place = PayloadRef::unpack(word);
+        self.stored(pm, place, self.chunks.state(pm, place.chunk).limit)
     }
 
     /// Fails when reads are verified and the record behind a current word is damaged: its key may not be what it was.

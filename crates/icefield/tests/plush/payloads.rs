@@ -238,3 +238,50 @@ fn reads_among_collections_find_every_key() -> Check {
         Ok(())
     })
 }
+
+/// A changed byte is given out, or makes its key absent, unless reads verify: then they fail. What is damaged is moved on
+/// and replaced all the same.
+#[test]
+fn reads_are_verified_where_asked_for() -> Check {
+    use std::os::unix::fs::FileExt;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("t.ice");
+    let options = || Plush::<str, [u8]>::options().shape(TINY);
+    let table = options().create(&path)?;
+    table.put("the first key, damaged", b"a value that is whole")?;
+    table.put("the second key, whole", b"A VALUE THAT WILL BE DAMAGED")?;
+    table.put("the third key, whole", b"a value that is whole, too")?;
+    drop(table);
+    let file = path.join("payload.ice");
+    let bytes = std::fs::read(&file)?;
+    for text in [&b"first key"[..], b"VALUE"] {
+        let at = bytes.windows(text.len()).position(|bytes| bytes == text);
+        let file = std::fs::File::options().write(true).open(&file)?;
+        file.write_all_at(b"?", at.expect("stored") as u64)?;
+    }
+    let table = options().open(&path)?;
+    assert_eq!(table.get("the first key, damaged")?, None);
+    let damaged = table.get("the second key, whole")?;
+    assert_eq!(damaged.as_deref(), Some(&b"A ?ALUE THAT WILL BE DAMAGED"[..]));
+    drop(table);
+    let table = options().verify(true).open(&path)?;
+    let corrupt = |answer: icefield::Result<()>| matches!(answer, Err(Error::Corrupt { .. }));
+    for key in ["the first key, damaged", "the second key, whole"] {
+        assert!(corrupt(table.get(key).map(drop)), "get of {key}");
+        assert!(corrupt(table.get_with(key, |_| ()).map(drop)), "get_with of {key}");
+    }
+    assert!(corrupt(table.iter().try_for_each(|record| record.map(drop))));
+    let whole = table.get_with("the third key, whole", <[u8]>::to_vec)?;
+    assert_eq!(whole.as_deref(), Some(&b"a value that is whole, too"[..]));
+    assert_eq!(table.get("some other key")?, None);
+    for round in 0..50 {
+        for key in ["the first key, damaged", "the second key, whole", "the third key, whole"] {
+            table.put(key, &[round; 40])?;
+        }
+        table.put(&format!("key {round}"), b"moves others on")?;
+    }
+    for key in ["the first key, damaged", "the second key, whole", "the third key, whole"] {
+        assert_eq!(table.get(key)?, Some(vec![49; 40]), "{key}");
+    }
+    Ok(())
+}

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex};
 
+use icefield::pm::Medium;
+use icefield::pm::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Key, Partition, Plush, Shape};
+use icefield_testkit::rng::mix;
 
 use super::{Check, TINY};
 
@@ -158,4 +162,75 @@ fn among_writers(table: &Plush<u64, u64>) -> Check {
         writer.join().expect("no panic")?;
         Ok(())
     })
+}
+
+/// Tables that shrink have the same ranges afterwards, and after crashes in between, and split their leaves anew: where
+/// all keys are in one entry, whose leaves move in their file, and where they are in all, whose last level goes.
+#[test]
+fn ranges_outlive_shrinking() -> Check {
+    for is_crowded in [true, false] {
+        let key = |n: u64| if is_crowded { 1 << 40 | n } else { n << 54 };
+        let shape = Shape { slots: 2, fan_bits: 2, ..TINY };
+        let options = || Plush::<u64, u64>::options().shape(shape).partition(Partition::Range);
+        let sim = Sim::new(SimOptions::default());
+        let table = options().hash_seed([1, 2]).create_on(sim.clone())?;
+        let mut tree = BTreeMap::new();
+        for round in 0..6 {
+            for n in 0..600 {
+                let key = key(mix(n ^ round << 32) % 1_000);
+                table.put(key, round)?;
+                tree.insert(key, round);
+            }
+            // Of the first leaves of some rounds, and of the last ones of others, much is left.
+            let goes = |key: u64| mix(key ^ round) % 10 < 6 + key / 2 % 2 * 3;
+            for key in tree.keys().copied().filter(|&key| goes(key)).collect::<Vec<_>>() {
+                table.delete(key)?;
+                tree.remove(&key);
+            }
+            let images = Arc::new(Mutex::new(Vec::new()));
+            let base = sim.image();
+            sim.on_event({
+                let images = Arc::clone(&images);
+                move |point| {
+                    let number = point.event().number;
+                    if mix(number).is_multiple_of(300) {
+                        let mut image = base.clone();
+                        point.space().image(Pick::sample(number % 4, number), &mut image);
+                        images.lock().expect("no panic").push(image);
+                    }
+                }
+            });
+            table.shrink_to_fit()?;
+            sim.no_observer();
+            expect_ranges(&table, &tree, &key)?;
+            let images = std::mem::take(&mut *images.lock().expect("no panic"));
+            println!("crowded: {is_crowded}: {} images, {:?}", images.len(), table.stats());
+            for image in images {
+                let sim = Sim::from_image(&image, SimOptions::default());
+                let table = options().open_on(sim)?;
+                expect_ranges(&table, &tree, &key)?;
+                (0..300).try_for_each(|n| table.put(key(n), n))?;
+                assert!(table.check()?.is_clean());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn expect_ranges<M: Medium>(
+    table: &Plush<u64, u64, M>,
+    tree: &BTreeMap<u64, u64>,
+    key: &impl Fn(u64) -> u64,
+) -> Check {
+    let report = table.check()?;
+    assert!(report.is_clean(), "{report:?}");
+    for n in 0..1_000 {
+        assert_eq!(table.get(key(n))?, tree.get(&key(n)).copied(), "key {n}");
+    }
+    for from in (0..1_000).step_by(90) {
+        let found = table.range(key(from), 150)?;
+        let right = tree.range(key(from)..).take(150).map(|(key, value)| (*key, *value));
+        assert!(found.into_iter().eq(right), "from {from}");
+    }
+    Ok(())
 }
