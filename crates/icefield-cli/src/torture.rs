@@ -602,7 +602,7 @@ fn run_syncs(
     scenario: fn(&syncs::Options, &Path) -> Result<syncs::Counts, Violation>,
     out: &mut Output,
 ) -> Outcome {
-    let place = place(rounds.common)?;
+    let place = place_for_syncs(rounds.common)?;
     let mut counts = syncs::Counts::default();
     let result = rounds.each(OF_HISTORIES, |mut seed, wanted| {
         let before = counts.images;

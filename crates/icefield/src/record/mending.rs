@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Result;
+use crate::pm::superblock::{self, SessionEnd};
 use crate::pm::{Medium, Region};
 
 /// Collects descriptions of the parts that were missing. Clones share them.
@@ -55,5 +56,15 @@ impl Mending {
                 Ok(there)
             }
         }
+    }
+}
+
+/// How many records the table had when it was closed; `None` after a crash, and of designs that count by estimates.
+pub(crate) fn recorded(pm: &impl Medium) -> Option<u64> {
+    let (region, identity) = superblock::read(pm).ok()?;
+    match superblock::session_end(pm, &region) {
+        // A blind put of Plush does not say whether its key was there.
+        Ok(SessionEnd::Clean(records)) if identity.design != "plush" => Some(records),
+        _ => None,
     }
 }

@@ -397,8 +397,15 @@ macro_rules! common_options {
             pub(crate) fn salvage_on(mut self, pm: Mapped, new: &Path) -> Result<$crate::SalvageReport> {
                 let mending = $crate::record::mending::Mending::default();
                 self.common.mending = Some(mending.clone());
+                let recorded = $crate::record::mending::recorded(&pm);
                 let mut report = self.open_on(pm)?.salvage(new)?;
                 report.lost.splice(0..0, mending.take());
+                let found = report.records + report.damaged.len() as u64;
+                if let Some(missing) = recorded.and_then(|recorded| recorded.checked_sub(found))
+                    && missing > 0
+                {
+                    report.lost.push(format!("{missing} records that the table had when it was closed are nowhere"));
+                }
                 Ok(report)
             }
 

@@ -88,7 +88,8 @@
 //! in it.
 //!
 //! A map word that fails its check ends the sweep's range for the session: what lies behind it might be the inside of a
-//! run, and nothing is given away on a guess. `check` reports it, reads go on.
+//! run, and nothing is given away on a guess. `check` reports it. Blobs within one chunk are still read; a longer one, whose run the
+//! word describes, is `Corrupt`.
 //!
 //! # The scan against everybody else
 //!
