@@ -64,7 +64,7 @@ fn every_sync(
     sync: SyncMode,
     seeds: Range<u64>,
 ) {
-    let place = Scratch::new().expect("a scratch directory");
+    let place = Scratch::for_syncs().expect("a scratch directory");
     let mut counts = syncs::Counts::default();
     for seed in seeds.clone() {
         let options = syncs::Options { seed, sync, images: 16, enough: 200 };
