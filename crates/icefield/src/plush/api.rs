@@ -274,8 +274,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
                 Decision::Remove => (NOTHING, Own::RemoveStill(before)),
             };
-            let done = self.write_with(key, value, mode)?.1;
+            // A word that was found never comes again. A write that makes room can use no chunk that readers may look at.
             drop(pin);
+            let done = self.write_with(key, value, mode)?.1;
             if done {
                 return Ok(match decision {
                     Decision::Put(_) => Computed::Put(owned),

@@ -141,13 +141,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn drop_level(&self) -> Result<()> {
         let level = self.level_count() - 1;
         for root_entry in 0..self.root.entries() {
+            let _pin = self.pin();
             let held = self.root.lock(&self.pm, root_entry);
+            // Both are about the levels as they were.
+            self.root.set_underway(root_entry, None);
+            self.root.note_relief(root_entry, Relief::NotYet);
             for index in self.entries_below(root_entry, level) {
                 self.move_up(&held, level, index)?;
             }
-            // Both were about the levels as they were.
-            self.root.set_underway(root_entry, None);
-            self.root.note_relief(root_entry, Relief::NotYet);
         }
         self.pack(Last::Goes)
     }
@@ -161,6 +162,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Moves what is below an entry into it. A crash in between leaves copies below, which the entry's own hide.
     fn move_up(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
         let first = self.level_entry(level, index)?;
+        if self.has_leaves(first)? {
+            // Down first: were what leaves have in the entry, too, a crash could leave some of them, in which nobody would
+            // find what others had. The last level is so empty that it takes it.
+            self.migrate_down(held, level, index)?;
+        }
         let mut newest_first = self.newest_first(first)?;
         for below in self.below(level, index) {
             self.newest_first_where(
@@ -175,8 +181,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.rewrite(held, first, &records, None)?;
         self.estimate.add(dropped);
         held.begin_change();
-        let emptied = self.drop_chain(first).and_then(|()| self.forget_continuations(first));
-        self.leaves.forget(first.id);
+        let emptied = self.drop_chain(first);
         held.end_change();
         emptied
     }

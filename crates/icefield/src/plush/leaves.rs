@@ -369,7 +369,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let moving = |(_, moving): &Sorted<'_, MovingOf<K, V>>| *moving;
             let lower: Vec<_> = sorted[..half].iter().map(moving).collect();
             let upper: Vec<_> = sorted[half..].iter().map(moving).collect();
-            self.provide_now(&[(other, upper.len())])?;
+            if let Err(error) = self.provide_now(&[(other, upper.len())]) {
+                // The next attempt takes it, not another one.
+                self.spare_leaf(held, first, other);
+                return Err(error);
+            }
             self.write_records(other, 0, &upper)?;
             // P6: what the other leaf will have, before the journal says so.
             self.pm.try_fence()?;

@@ -234,7 +234,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
-    fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
+    pub(super) fn migrate_down(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
         self.migrate_down_all(&[(held, Underway { level, index, place: 0 })])
     }
 

@@ -165,11 +165,12 @@ fn among_writers(table: &Plush<u64, u64>) -> Check {
 }
 
 /// Tables that shrink have the same ranges afterwards, and after crashes in between, and split their leaves anew: where
-/// all keys are in one entry, whose leaves move in their file, and where they are in all, whose last level goes.
+/// all keys are in one entry, whose leaves move in their file, where they are in all, whose last level goes, and where
+/// they crowd in many, which have leaves above the last level.
 #[test]
 fn ranges_outlive_shrinking() -> Check {
-    for is_crowded in [true, false] {
-        let key = |n: u64| if is_crowded { 1 << 40 | n } else { n << 54 };
+    let keys: [fn(u64) -> u64; 3] = [|n| 1 << 40 | n, |n| n << 54, |n| n / 16 << 58 | n % 16];
+    for key in keys {
         let shape = Shape { slots: 2, fan_bits: 2, ..TINY };
         let options = || Plush::<u64, u64>::options().shape(shape).partition(Partition::Range);
         let sim = Sim::new(SimOptions::default());
@@ -181,8 +182,8 @@ fn ranges_outlive_shrinking() -> Check {
                 table.put(key, round)?;
                 tree.insert(key, round);
             }
-            // Of the first leaves of some rounds, and of the last ones of others, much is left.
-            let goes = |key: u64| mix(key ^ round) % 10 < 6 + key / 2 % 2 * 3;
+            // Little is left, or nearly half.
+            let goes = |key: u64| mix(key ^ round) % 100 < 98 - round % 2 * 40;
             for key in tree.keys().copied().filter(|&key| goes(key)).collect::<Vec<_>>() {
                 table.delete(key)?;
                 tree.remove(&key);
@@ -204,7 +205,7 @@ fn ranges_outlive_shrinking() -> Check {
             sim.no_observer();
             expect_ranges(&table, &tree, &key)?;
             let images = std::mem::take(&mut *images.lock().expect("no panic"));
-            println!("crowded: {is_crowded}: {} images, {:?}", images.len(), table.stats());
+            println!("{} images, {:?}", images.len(), table.stats());
             for image in images {
                 let sim = Sim::from_image(&image, SimOptions::default());
                 let table = options().open_on(sim)?;
