@@ -9,8 +9,8 @@ use super::segment::{Core, Segment};
 use super::stash;
 use crate::Result;
 use crate::base::version_lock;
-use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Claim};
+use crate::pm::{Cell64, Medium};
 
 impl<T: Kinds> Core<T> {
     /// A block of the chain region.
@@ -32,8 +32,12 @@ impl<T: Kinds> Core<T> {
     }
 
     /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
+    ///
+    /// Links are peeked at: they change only around blocks whose records, if any, are durable elsewhere, so no answer
+    /// depends on whether a link is durable yet.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
-        let mut next = self.header(segment).map(|header| header.chain.load(&self.pm, Acquire));
+        let peek = |link: &Cell64| self.pm.peek(|| link.load(&self.pm, Acquire));
+        let mut next = self.header(segment).map(|header| peek(&header.chain));
         let mut left = self.root().map_or(0, |words| Allocator::bound(&self.pm, &words.chains));
         std::iter::from_fn(move || match std::mem::replace(&mut next, Ok(0)) {
             Err(error) => Some(Err(error)),
@@ -48,7 +52,7 @@ impl<T: Kinds> Core<T> {
                 let block = (word - 1) as u32;
                 let found = self.chain_block(block);
                 if let Ok(found) = &found {
-                    next = Ok(found.next.load(&self.pm, Acquire));
+                    next = Ok(peek(&found.next));
                 }
                 Some(found.map(|found| (block, found)))
             }

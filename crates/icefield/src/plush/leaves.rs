@@ -371,7 +371,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let upper: Vec<_> = sorted[half..].iter().map(moving).collect();
             if let Err(error) = self.provide_now(&[(other, upper.len())]) {
                 // The next attempt takes it, not another one.
-                self.spare_leaf(held, first, other);
+                self.spare_leaf(held, first, other, None);
                 return Err(error);
             }
             self.write_records(other, 0, &upper)?;
@@ -425,7 +425,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.rewrite(held, leaf, &needed, None)?;
         dropped.iter().for_each(|moving| self.note_dropped(moving.record));
         if let Some(key) = known {
-            self.spare_leaf(held, first, leaf, &key);
+            self.spare_leaf(held, first, leaf, Some(&key));
         }
         Ok(())
     }
@@ -456,19 +456,31 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         shard.chains.entry(number).or_default().bounds.insert(bound.into(), block);
     }
 
-    /// The leaf before one that has no records any more has its keys, too; `key` was one of them.
-    fn spare_leaf(&self, held: &Held<'_, M>, first: EntryRef<'_>, leaf: EntryRef<'_>, key: &[u8]) {
+    /// A leaf without records is free for the next split. If it had a bound, the leaf before it has its keys, too; `key`
+    /// was one of them.
+    fn spare_leaf(
+        &self,
+        held: &Held<'_, M>,
+        first: EntryRef<'_>,
+        leaf: EntryRef<'_>,
+        key: Option<&[u8]>,
+    ) {
         let (EntryId::Level(number), EntryId::Chained(block)) = (first.id, leaf.id) else { return };
         held.begin_change();
         self.pm.beside();
         {
             let mut shard = self.leaves.write(number);
             let chain = shard.chains.entry(number).or_default();
-            let mut up_to = chain.bounds.range::<[u8], _>((Unbounded, Included(key)));
-            let bound = up_to.next_back().filter(|(_, known)| **known == block);
-            if let Some(bound) = bound.map(|(bound, _)| bound.clone()) {
-                chain.bounds.remove(&bound);
+            let bound = key.and_then(|key| {
+                let mut up_to = chain.bounds.range::<[u8], _>((Unbounded, Included(key)));
+                let bound = up_to.next_back().filter(|(_, known)| **known == block);
+                bound.map(|(bound, _)| bound.clone())
+            });
+            if key.is_none() || bound.is_some() {
                 chain.spare.push(block);
+            }
+            if let Some(bound) = bound {
+                chain.bounds.remove(&bound);
             }
         }
         held.end_change();

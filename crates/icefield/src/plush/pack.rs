@@ -69,13 +69,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // Before anything changes: a table with damaged references stays as it is.
         self.used_blocks()?;
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
-            allocator.settle(&self.pm, words);
+            allocator.settle(&self.pm, words)?;
         }
-        self.chain_allocator.settle(&self.pm, &words.chains);
-        self.pm.writable()?;
+        self.chain_allocator.settle(&self.pm, &words.chains)?;
         // P17: the free lists mean nothing.
         self.set_phase(Phase::Packing { set: phase.set() })?;
-        self.pm.writable()?;
         if last == Last::Goes {
             self.take_last_level()?;
         }

@@ -244,9 +244,14 @@ impl Allocator {
 
     /// How many blocks there are at most, whichever set they were handed out in: a bound on any walk over blocks.
     pub fn bound(pm: &impl Medium, words: &Words) -> u64 {
-        let counts =
-            words.sets.iter().map(|set| set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed)));
-        counts.max().unwrap_or(0)
+        // A peek: a bound on a walk decides no answer.
+        pm.peek(|| {
+            let counts = words.sets.iter().map(|set| {
+                let [bump, skip] = [&set.bump, &set.skip].map(|word| word.load(pm, Relaxed));
+                bump.max(skip)
+            });
+            counts.max().unwrap_or(0)
+        })
     }
 
     /// The blocks of the free list, in order, and the block handed out before its turn. For `check`.
@@ -440,10 +445,13 @@ impl Allocator {
 
     /// Makes the ends of all intents durable: none of them comes back after a crash, whatever becomes of the blocks. No
     /// block is on its way.
-    pub fn settle(&self, pm: &impl Medium, words: &Words) {
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub fn settle(&self, pm: &impl Medium, words: &Words) -> Result<()> {
         let mut state = self.lock();
         state.flush_intents(pm, words);
-        pm.fence();
+        pm.try_fence()
     }
 
     /// Goes by the other set from now on.
