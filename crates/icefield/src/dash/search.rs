@@ -202,9 +202,12 @@ impl<T: Kinds> Core<T> {
         hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
         let segment = self.segment(segment)?;
+        // A peek: the locks keep what the stash has of this key as it is, which is durable. Bits of other keys' records,
+        // which others may be publishing in the same metadata word, decide nothing.
+        let find = |bucket| self.pm.peek(|| self.find_in(bucket, probe));
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)
-                && let Some(slot) = self.find_in(bucket, probe)?
+                && let Some(slot) = find(bucket)?
             {
                 return Ok(Some(Found { bucket, slot, site: Site::Stash(number) }));
             }
@@ -212,7 +215,7 @@ impl<T: Kinds> Core<T> {
         if hint.all {
             for block in self.chain(segment.id) {
                 let bucket = &block?.1.bucket;
-                if let Some(slot) = self.find_in(bucket, probe)? {
+                if let Some(slot) = find(bucket)? {
                     return Ok(Some(Found { bucket, slot, site: Site::Chain }));
                 }
             }

@@ -85,7 +85,7 @@ pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
 /// or a doubling has left; on a medium that is open for reading they finish it in private pages.
 pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {
     match pm.writable() {
-        Err(error @ crate::Error::Forked) => Err(error),
+        Err(error @ crate::Error::Forked) if !pm.is_private() => Err(error),
         _ => Ok(()),
     }
 }
@@ -182,6 +182,11 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`crate::Error::ReadOnly`], [`crate::Error::Poisoned`] or [`crate::Error::Forked`].
     fn writable(&self) -> Result<()>;
+
+    /// Whether the regions are private copies of the files, so that stores reach no other process.
+    fn is_private(&self) -> bool {
+        false
+    }
 
     /// What the files survive; never `Auto`.
     fn durability(&self) -> Durability;

@@ -132,7 +132,8 @@ impl BlobStore {
         class: usize,
         targets: &mut Vec<u32>,
     ) -> Result<Option<Copied>> {
-        let owner = self.owner_of(pm, blob)?;
+        // A peek: the block may be on its way to a slot. Only what a slot refers to is copied.
+        let owner = pm.peek(|| self.owner_of(pm, blob))?;
         let mut is_linked = false;
         table.is_live(owner, blob, &mut |live| is_linked = live);
         if !is_linked {

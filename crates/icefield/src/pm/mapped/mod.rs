@@ -497,6 +497,10 @@ impl Medium for Mapped {
         }
     }
 
+    fn is_private(&self) -> bool {
+        self.backing() == Backing::Private
+    }
+
     fn durability(&self) -> Durability {
         self.durability
     }
