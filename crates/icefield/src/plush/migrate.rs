@@ -556,6 +556,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if needed == 0 {
             return Ok(false);
         }
+        let mut compacted = false;
         loop {
             let first = self.level_entry(level, index)?;
             let has_leaves = self.has_leaves(first)?;
@@ -576,7 +577,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(false);
             }
             if has_leaves {
-                if self.split(held, (level, first), records)? {
+                if self.split(held, (level, first), records, &mut compacted)? {
                     return Ok(true);
                 }
                 continue;
@@ -594,7 +595,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(false);
             }
             if self.ranges.is_some() {
-                if self.split(held, (level, first), records)? {
+                if self.split(held, (level, first), records, &mut compacted)? {
                     return Ok(true);
                 }
                 continue;
@@ -615,10 +616,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held: &Held<'_, M>,
         (level, first): (usize, EntryRef<'_>),
         records: &[MovingOf<K, V>],
+        compacted: &mut bool,
     ) -> Result<bool> {
         match self.scatter(held, (level, first), records) {
-            // Better late than never.
-            Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => Ok(false),
+            // Better late than never, but once: each attempt leaves what it has moved so far, which makes that stale that
+            // the one before has.
+            Err(Error::NoSpace { .. })
+                if !std::mem::replace(compacted, true)
+                    && self.compact(held, first, Worth::Any)? =>
+            {
+                Ok(false)
+            }
             other => other,
         }
     }
