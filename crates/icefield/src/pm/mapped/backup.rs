@@ -37,18 +37,22 @@ impl Mapped {
         }
         let target = Directory::create(&self.io, path.as_ref())?;
         let copied = match &self.directory {
-            Some(directory) => self.copy_files(directory, &target)?,
+            Some(directory) => self.copy_files(directory, &target, |_| true)?,
             None => self.copy_memory(&target)?,
         };
         target.publish(&self.io)?;
         Ok(copied)
     }
 
-    /// Begins a copy at `path` with the first bytes of some regions. Gone when it is dropped before it is published.
+    /// Begins a copy at `path` with the first bytes of some regions, and with the files that programs keep beside the
+    /// regions. Gone when it is dropped before it is published.
     pub(super) fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self> {
         let directory = Directory::create(&self.io, path)?;
         // Publishing makes whole files durable; until then, nothing has to be.
         let options = MappedOptions { durability: Durability::Process, ..MappedOptions::default() };
+        if let Some(source) = &self.directory {
+            self.copy_files(source, &directory, |name| !is_region_name(name))?;
+        }
         let copy = Self::over(directory, self.io.clone(), &options, Permit::WRITABLE)?;
         for &(region, bytes) in parts {
             let target = copy.region(region.name(), bytes.max(1))?;
@@ -68,9 +72,15 @@ impl Mapped {
         Ok(copy)
     }
 
-    fn copy_files(&self, source: &Arc<Directory>, target: &Directory) -> Result<u64> {
+    fn copy_files(
+        &self,
+        source: &Arc<Directory>,
+        target: &Directory,
+        wanted: impl Fn(&OsStr) -> bool,
+    ) -> Result<u64> {
         let mut names =
             self.io.names(source.file()).map_err(|errno| error(&self.path, errno, 0))?;
+        names.retain(|name| wanted(name));
         names.sort_by_key(|name| name == TABLE_REGION);
         let mut copied = 0;
         for name in names.iter().filter(|name| *name != LOCK_FILE) {
@@ -159,6 +169,11 @@ fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64, whole: bool) -> 
         end = next_end;
     }
     Ok(copied)
+}
+
+/// Whether a file of a table's directory is one of its regions.
+fn is_region_name(name: &OsStr) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "ice")
 }
 
 fn reserve(io: &Io, to: &OwnedFd, bytes: u64) -> Result<(), Errno> {
