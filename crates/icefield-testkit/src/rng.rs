@@ -46,7 +46,7 @@ impl Rng {
 
     /// The number in the next `count` bytes.
     #[cold]
-    fn from_tape(&mut self, count: usize) -> u64 {
+    fn next_bytes(&mut self, count: usize) -> u64 {
         (0..count).fold(0, |number, _| number << 8 | u64::from(self.tape.pop().unwrap_or(0)))
     }
 
@@ -59,7 +59,7 @@ impl Rng {
     /// The next word.
     pub fn word(&mut self) -> u64 {
         if self.has_bytes() {
-            return self.from_tape(8);
+            return self.next_bytes(8);
         }
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -77,7 +77,7 @@ impl Rng {
     pub fn below(&mut self, limit: u64) -> u64 {
         if self.has_bytes() {
             let bytes = (u64::BITS - limit.saturating_sub(1).leading_zeros()).div_ceil(8);
-            return self.from_tape(bytes as usize) % limit.max(1);
+            return self.next_bytes(bytes as usize) % limit.max(1);
         }
         ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
     }

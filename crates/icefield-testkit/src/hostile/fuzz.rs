@@ -4,17 +4,16 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use icefield::Cursor;
 use icefield::pm::sim::{Image, Model, Pool, Sim};
 use icefield::pm::superblock::{TABLE_REGION, checksum};
 
 use super::{Counts, NAME, Using, probe};
-use crate::call::{Action, Call, Rule, ask};
 use crate::corrupt::{self, damage::write_word};
 use crate::failure::Failure;
-use crate::reference::Reference;
+use crate::model::scenario_of_bytes;
+use crate::place::SimPlace;
 use crate::rng::{Rng, mix};
-use crate::subject::{Sample, Subject};
+use crate::subject::Subject;
 
 /// Tables that bytes damage, with the keys that each had.
 type Bases = Arc<Vec<(Image, Vec<u64>)>>;
@@ -86,88 +85,13 @@ pub fn files<T: Subject>(data: &[u8]) -> Result<(), Failure> {
     counts.judged(seed).map(drop)
 }
 
-/// Runs a history beside the reference map; three bytes of `data` make an operation.
+/// Runs a history of the model scenario whose steps `data` chooses; the first byte picks the geometry.
 ///
 /// # Errors
 /// The table and the map disagree, or the table fails.
 pub fn operations<T: Subject>(data: &[u8]) -> Result<(), Failure> {
-    let Some((variant, calls)) = data.split_first() else { return Ok(()) };
-    let seed = seed_of(data);
-    let fail = |what: String| Failure::new(NAME, seed, what);
-    let fine = |error: icefield::Error| fail(format!("error: {error}"));
-    let mut options = corrupt::looking(seed, &Pool::default());
-    options.model = Model::Pmem;
-    let sim = Sim::new(options);
-    let mut table = T::create_tiny(sim.clone(), u64::from(*variant)).map_err(fine)?;
-    let mut right = Reference::new();
-    for (at, call) in calls.as_chunks::<3>().0.iter().enumerate() {
-        sim.begin_op();
-        let (key, value) = (u64::from(call[1]), 256 + (u64::from(call[2]) << 4) + at as u64);
-        let action = match call[0] % 24 {
-            0..6 => Action::Insert(value),
-            6..8 => Action::Put(value),
-            8 | 9 => Action::TryInsert(value),
-            10 | 11 => Action::Update(value),
-            12..15 => Action::Remove,
-            15 => Action::Delete,
-            16 => Action::Get,
-            17 => Action::Compute(Rule::PutIfAbsent(value)),
-            18 => Action::Compute(Rule::RemoveEven),
-            19 => {
-                table.clear().map_err(fine)?;
-                right.clear();
-                continue;
-            }
-            20 => {
-                table.shrink_to_fit().map_err(fine)?;
-                continue;
-            }
-            21 => {
-                table.reserve(u64::from(call[2])).map_err(fine)?;
-                continue;
-            }
-            22 => {
-                drop(table);
-                table = T::open_on(sim.clone()).map_err(fine)?;
-                continue;
-            }
-            _ => {
-                agree(&table, &right).map_err(fail)?;
-                continue;
-            }
-        };
-        let call = Call { key, action };
-        let (got, wanted) = (ask(&table, call).map_err(fine)?, right.ask(call));
-        if got != wanted {
-            return Err(fail(format!("operation {at}: {call:?} gave {got:?}, not {wanted:?}")));
-        }
-    }
-    sim.begin_op();
-    agree(&table, &right).map_err(fail)
-}
-
-/// Compares the table with the map, and checks it.
-fn agree<T: Subject>(table: &T, right: &Reference) -> Result<(), String> {
-    let report = table.check().map_err(|error| error.to_string())?;
-    if !report.is_clean() {
-        return Err(format!("{report:?}"));
-    }
-    let mut next = Some(Cursor::START);
-    let mut found = 0;
-    while let Some(cursor) = next {
-        let page = table.scan(cursor, 100).map_err(|error| error.to_string())?;
-        for (key, value) in &page.records {
-            let (key, value) = (T::Key::number(key), T::Value::number(value));
-            if key.is_none_or(|key| right.get(key) != value) {
-                return Err(format!("the scan gives {key:?} the value {value:?}"));
-            }
-        }
-        found += page.records.len();
-        next = page.next;
-    }
-    let (len, known) = (table.len().map_err(|error| error.to_string())?, right.len() as u64);
-    if found as u64 != known || len != known {
-        return Err(format!("{found} records scanned, {len} counted, {known} expected"));
-    }
-    Ok(())
+    let Some((variant, steps)) = data.split_first() else { return Ok(()) };
+    let memory = Pool::default();
+    let place = || SimPlace::new(u64::from(*variant), Model::Pmem, &memory);
+    scenario_of_bytes::<T, _>(steps, place).map(drop)
 }

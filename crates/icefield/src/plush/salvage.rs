@@ -20,9 +20,12 @@ use crate::table::{DamagedRecord, SalvageReport};
 /// A table that is opened for salvage.
 pub(super) struct Mended {
     mending: Mending,
-    /// Records of the logs that the root had no room for, by hash, the oldest first: whether one is dead, and its words.
-    spilled: Mutex<BTreeMap<u64, Vec<(bool, Vec<u64>)>>>,
+    /// Records of the logs that the root had no room for, by hash, the oldest first.
+    spilled: Mutex<BTreeMap<u64, Vec<Spilled>>>,
 }
+
+/// Whether a record is dead, and its words.
+type Spilled = (bool, Vec<u64>);
 
 impl Mended {
     pub(super) fn new(mending: Mending) -> Self {

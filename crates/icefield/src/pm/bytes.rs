@@ -74,8 +74,9 @@ impl<'a> SharedBytes<'a> {
                 target.write(byte);
             }
         }
-        // SAFETY: all `len` of them have just been written: `words` holds at least as many.
-        unsafe { to.assume_init_mut() }
+        // SAFETY: all `len` of them have just been written: `words` holds at least as many. `MaybeUninit<u8>` has the
+        // layout of `u8`.
+        unsafe { &mut *(std::ptr::from_mut(to) as *mut [u8]) }
     }
 
     /// A copy.

@@ -64,14 +64,14 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
                 }
             }
             let stashed = (3..KEYS as usize).contains(&seen.len());
-            *between.lock().unwrap() += u64::from(stashed);
+            *between.lock().expect("no panic") += u64::from(stashed);
         }
         Ok(())
     };
     std::thread::scope(|scope| {
         let told = |outcome: Result<(), String>| {
             if let Err(what) = outcome {
-                trouble.lock().unwrap().get_or_insert(what);
+                trouble.lock().expect("no panic").get_or_insert(what);
             }
         };
         let [writer, reader] = [&baton, &baton];
@@ -81,9 +81,9 @@ fn judged<P: Directory>(seed: u64, batch: u64) -> Result<u64, String> {
         scope.spawn(move || reader.take_turns(1, || told(read())));
     });
     sim.set_yield(0);
-    match trouble.into_inner().unwrap() {
+    match trouble.into_inner().expect("no panic") {
         Some(what) => Err(what),
-        None => Ok(between.into_inner().unwrap()),
+        None => Ok(between.into_inner().expect("no panic")),
     }
 }
 

@@ -1,6 +1,8 @@
 //! An index beside others: copies that are made while another process inserts and merges, and directories that are
 //! moved, replaced and left while a handle is open.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Keys with many pairs: what probes and removals look at.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -90,6 +92,7 @@ fn removed_pairs_are_replayed_together() {
 }
 
 /// The keys of rows, of which some have equal hashes.
+#[allow(clippy::type_complexity, reason = "named once")]
 fn hashed<'a>(
     path: &std::path::Path,
     keys: &'a [&str],

@@ -1,5 +1,7 @@
 //! Options at their limits, and builds where something is already.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use icefield::{AnyTable, DashEh, Error, JoinIndex, JoinOptions, OnFull};
 
 fn options() -> JoinOptions<u64> {

@@ -263,6 +263,7 @@ impl Subject for JoinIndex<u64> {
 type Hashed = HashedJoinIndex<fn(&[u8]) -> u64, fn(&[u8], u64) -> bool>;
 
 /// A hash function and a look at rows, for [`Hashed`].
+#[allow(clippy::type_complexity, reason = "named once")]
 const HASHED: (fn(&[u8]) -> u64, fn(&[u8], u64) -> bool) = (|key| key.len() as u64, |_, _| true);
 
 impl Subject for Hashed {

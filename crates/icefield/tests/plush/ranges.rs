@@ -169,7 +169,7 @@ fn among_writers(table: &Plush<u64, u64>) -> Check {
 /// they crowd in many, which have leaves above the last level.
 #[test]
 fn ranges_outlive_shrinking() -> Check {
-    let keys: [fn(u64) -> u64; 3] = [|n| 1 << 40 | n, |n| n << 54, |n| n / 16 << 58 | n % 16];
+    let keys: [fn(u64) -> u64; 3] = [|n| 1 << 40 | n, |n| n << 54, |n| ((n / 16) << 58) | (n % 16)];
     for key in keys {
         let shape = Shape { slots: 2, fan_bits: 2, ..TINY };
         let options = || Plush::<u64, u64>::options().shape(shape).partition(Partition::Range);
