@@ -37,8 +37,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let _pin = self.pin();
             self.compact_below(&self.hold(hash))?
         };
-        let room = compacted | self.collect_in_need()?
-            || self.compact_all()? && (self.payloads().is_none() || self.collect_in_need()?);
+        let room = match self.payloads() {
+            None => compacted || self.compact_all()?,
+            // What is missing may be chunks: those are empty when all entries have lost what led into them.
+            Some(_) => {
+                self.collect_in_need()?
+                    || self.compact_all()? && self.collect_in_need()?
+                    || compacted
+            }
+        };
         *in_vain = (!room).then_some(changes);
         Ok(room)
     }

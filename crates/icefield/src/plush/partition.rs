@@ -158,7 +158,20 @@ impl Ranges {
     /// The upper half of what stands for a key's hash: grows with the key.
     #[inline]
     pub(super) fn place(self, key: &Raw<'_>) -> u64 {
-        let rank = self.order.rank(key).clamp(self.first, self.last) - self.first;
+        self.place_of_rank(self.order.rank(key))
+    }
+
+    /// The same of a key by what it is sorted by, the first eight bytes of which are its rank.
+    pub(super) fn place_of_sorted(self, sort_key: &[u8]) -> u64 {
+        let mut bytes = sort_key.iter();
+        self.place_of_rank(
+            (0..8).fold(0, |rank, _| rank << 8 | bytes.next().map_or(0, |&byte| u64::from(byte))),
+        )
+    }
+
+    #[inline]
+    fn place_of_rank(self, rank: u64) -> u64 {
+        let rank = rank.clamp(self.first, self.last) - self.first;
         let scaled = u128::from(rank << self.shift) * u128::from(self.factor);
         // Below 2^96, as the factor is no greater than 2^96 over the largest rank and one.
         ((scaled >> 64) as u64) << 32
@@ -242,6 +255,7 @@ mod tests {
             let [a, b] = [K::raw(K::arg(&pair[0])), K::raw(K::arg(&pair[1]))];
             assert!(ranges.place(&a) <= ranges.place(&b), "{pair:?}");
             assert_eq!(ranges.compare(&a, &b), Ordering::Less, "{pair:?}");
+            assert_eq!(ranges.place_of_sorted(&ranges.sort_key(&b)), ranges.place(&b), "{pair:?}");
         }
     }
 
