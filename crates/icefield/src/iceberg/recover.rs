@@ -72,7 +72,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether the files are mapped privately: whatever is stored there costs memory that the kernel cannot drop.
     pub(super) fn only_reads(&self) -> bool {
-        matches!(self.pm.writable(), Err(Error::ReadOnly))
+        // In a forked child of a reader, `writable` says `Forked`.
+        self.pm.is_private() || matches!(self.pm.writable(), Err(Error::ReadOnly))
     }
 
     fn finish_clearing(&self, shape: Shape) -> Result<()> {

@@ -14,7 +14,7 @@ use super::merge::{MergeKind, MergeReport, Next, report};
 use super::plan::FilterBits;
 use super::source::JoinSource;
 use super::view::{ChangeEffect, Frame, View};
-use crate::pm::{Medium, Region, refuse_child, sound, superblock};
+use crate::pm::{Medium, Region, sound, superblock};
 use crate::{Error, Result};
 
 /// What an insert does when the delta store is full.
@@ -180,8 +180,10 @@ impl<M: Medium> Core<M> {
         let mut writer = self.writer();
         if writer.is_none() {
             let view = self.view();
-            // A forked child must not become a writer through the parent's handle.
-            refuse_child(&view.frame.pm)?;
+            // A forked child must not become a writer through the parent's handle, though its pages are private.
+            if let Err(error @ Error::Forked) = view.frame.pm.writable() {
+                return Err(error);
+            }
             let take_over = self.reopen.as_ref().and_then(|reopen| reopen.take_over.as_ref());
             let Some(take_over) = take_over else { return Err(Error::ReadOnly) };
             *writer = Some(self.take_over(take_over(&view.frame)?)?);
