@@ -14,6 +14,8 @@ use crate::rng::Rng;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
+/// A file that says nothing of the table's contents, and is made anew where it is missing.
+const LOCK_FILE: &str = "lock";
 /// Chance that a page of a sampled image is in a state of its own, not in the one that most others are in: one in so
 /// many.
 const ODD_ONE_IN: u64 = 3;
@@ -129,7 +131,7 @@ impl Reel {
             }
             Synced::Mapping { address, bytes } => mapped_at(address, bytes)?,
         };
-        let Some(name) = path.file_name() else { return Ok(()) };
+        let Some(name) = path.file_name().filter(|name| *name != LOCK_FILE) else { return Ok(()) };
         let pages = pages_of(&path)?;
         let durable = self.durable.entry(name.to_owned()).or_default();
         durable.resize(durable.len().max(range.end.min(pages.len())), [0; PAGE]);
@@ -183,6 +185,9 @@ fn files_of(path: &Path) -> io::Result<Files> {
     };
     for entry in entries {
         let entry = entry?;
+        if entry.file_name() == LOCK_FILE {
+            continue;
+        }
         files.insert(entry.file_name(), pages_of(&entry.path())?);
     }
     Ok(files)
