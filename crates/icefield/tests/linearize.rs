@@ -33,8 +33,8 @@ fn every_history_has_an_order() {
         ("iceberg", 3_000_000),
         ("plush", 5_000_000),
     ] {
-        let words = histories(table, Records::Words, 13, 90_000, first_seed);
-        let bytes = histories(table, Records::Bytes, 5, 10_000, first_seed + 1_000_000);
+        let words = histories(table, Records::Words, 9, 90_000, first_seed);
+        let bytes = histories(table, Records::Bytes, 4, 10_000, first_seed + 1_000_000);
         assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
         assert!(words.swapped_rejected > 0, "{words:?}");
     }
