@@ -8,10 +8,10 @@ use super::epoch::LogEpoch;
 use super::layout::{CLASSES, ENTRY_BYTES, State, class_of};
 use super::pack::Last;
 use super::root::{Held, Relief};
+use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::pm::alloc::Blocks;
-use crate::{Error, Result};
 
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
@@ -41,12 +41,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn check_room(&self, records: u64) -> Result<()> {
         let words = self.measure.widths().words() as u64;
         let record_bytes = |records: u64| records.saturating_mul(words * 8);
-        let levels = (self.level_count()..=self.shape.max_levels())
-            .find(|&levels| self.capacity_of(levels) >= records);
-        let Some(levels) = levels else {
-            let path = self.pm.path().join(self.levels.name());
-            return Err(Error::NoSpace { path, needed_bytes: record_bytes(records) });
-        };
+        // Entries of the last level that there can be are continued by others.
+        let most = self.shape.max_levels();
+        let levels = (self.level_count()..most).find(|&levels| self.capacity_of(levels) >= records);
+        let levels = levels.unwrap_or(most);
         let entry_bytes = self.shape.entries_above(levels + 1) * ENTRY_BYTES;
         let more = record_bytes(records.saturating_sub(self.estimate()));
         let bytes = entry_bytes.saturating_sub(self.levels.len()).saturating_add(more);

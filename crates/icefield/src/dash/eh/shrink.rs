@@ -35,10 +35,10 @@ impl<A: Ablation> Eh<A> {
         let pattern = hash & !(hashes_below(depth) | bit);
         let [left, right] = [self.ready(core, pattern)?, self.ready(core, pattern | bit)?];
         let ids = [left.segment, right.segment];
-        // The same one twice: somebody else was faster.
+        // The same one twice: another thread was faster. A peek: their records are counted again under the locks.
         if ids[0] == ids[1]
             || core.link(ids[1])?.depth != depth
-            || !core.fit_in_one(ids, percent)?
+            || !core.pm.peek(|| core.fit_in_one(ids, percent))?
         {
             return Ok(false);
         }
