@@ -153,7 +153,7 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<icefield::pm::Mapped>
             "{target}: is no join index; --replace leaves it alone"
         )));
     }
-    hold(target).map(Some)
+    hold(target)
 }
 
 /// The key column in memory.

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use icefield::Error;
 use icefield::pm::{Mapped, MappedOptions};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
@@ -102,9 +103,13 @@ pub fn exists(target: &Path) -> Failure {
     ))
 }
 
-/// Keeps others from changing the index at `target`, which is going to be replaced; an error when somebody does.
-pub fn hold(target: &Path) -> Result<Mapped, Failure> {
-    Ok(Mapped::open(target, MappedOptions::default())?)
+/// Locks the index at `target`, which is going to be replaced; an error when another process changes it. `None` when its
+/// superblock is damaged: then no process can open it.
+pub fn hold(target: &Path) -> Result<Option<Mapped>, Failure> {
+    match Mapped::open(target, MappedOptions::default()) {
+        Err(Error::Corrupt { .. } | Error::NotFound { .. }) => Ok(None),
+        held => Ok(Some(held?)),
+    }
 }
 
 /// Locks a directory; `None` when somebody else has it, or has removed it.

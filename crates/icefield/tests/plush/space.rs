@@ -169,7 +169,8 @@ fn short_sessions_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Fills a table, removes everything from it, and fills it again: as full as before, or nearly.
+/// Fills a table, removes everything from it, and fills it again until the first put without space: to three fifths at
+/// least, for payload chunks that still have needed records nearby are collected step by step.
 macro_rules! fill_and_empty {
     ($table:ty, $value:expr) => {{
         for batched in [false, true] {
@@ -201,7 +202,7 @@ macro_rules! fill_and_empty {
             assert!(report.is_clean(), "{report:?}");
             let second = fill(1 << 40)?;
             println!("{}: {first}, then {second}", stringify!($table));
-            assert!(second * 10 >= first * 8, "{first}, then {second}");
+            assert!(second * 10 >= first * 6, "{first}, then {second}");
             for key in 0..second {
                 assert!(table.contains((1 << 40) + key)?);
             }
