@@ -88,7 +88,7 @@ pub struct Hash {
     mask: u64,
 }
 
-/// Without the keys, as [`Seed`].
+/// Without the keys.
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hash").finish_non_exhaustive()

@@ -147,7 +147,7 @@ impl<T: Zeroable> std::fmt::Debug for ZeroedArray<T> {
 ///
 /// Memory is mapped for its length only. Some addresses behind that are held (a 32nd of the array's most bytes, 16 MiB at
 /// least and 1 GiB at most), so that nothing else is mapped there; those behind them are left free
-/// ([`super::addresses`]) and taken when they are needed, if they still are.
+/// (`base/addresses.rs`) and taken when they are needed, if they still are.
 pub struct GrowingArray<T: Zeroable> {
     start: NonNull<T>,
     len: AtomicUsize,

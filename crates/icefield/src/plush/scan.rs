@@ -101,11 +101,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         // A leaf above the last level may reach beyond the range.
-        let is_inside = |end: &Box<[u8]>| {
+        let is_inside = |end: &[u8]| {
             self.ranges.is_some_and(|it| self.shape.index(levels, it.place_of_sorted(end)) == index)
         };
         let after = Next::Hash(self.range_after(levels, from));
-        Ok((records, end.filter(is_inside).map_or(after, Next::Key)))
+        Ok((records, end.filter(|end| is_inside(end)).map_or(after, Next::Key)))
     }
 
     fn read_range(&self, entry: usize, from: u64) -> Result<Range<RecordOf<K, V>>> {

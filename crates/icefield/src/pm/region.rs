@@ -1,7 +1,7 @@
 //! A growable run of bytes on a medium. Each byte keeps its address while the table is open.
 //!
 //! A region is mapped at one base as long as there are free addresses behind it. Where there are none, the medium maps
-//! the whole file a second time, at a larger free range ([`Region::add_mapping`]): what ends within the length that the
+//! the whole file a second time, at a larger free range (`Region::add_mapping`): what ends within the length that the
 //! region had then keeps its address in the former mapping, and what lies beyond is found in the newer one. Both show the
 //! same pages. [`Region::at`] compares with `head_len` only, so that the usual case costs what a fixed mapping costs.
 

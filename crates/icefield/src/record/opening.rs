@@ -369,7 +369,7 @@ macro_rules! common_options {
 
             /// Copies what can still be read of the table at `path` to a new one at `new`, where nothing may be yet. The
             /// files need not open as a table: what is missing of them is made up for in memory, from what the others
-            /// say. Nothing at `path` changes. [`SalvageReport`] lists what was lost.
+            /// say. Nothing at `path` changes. [`SalvageReport`](crate::SalvageReport) lists what was lost.
             ///
             /// ```
             #[doc = concat!(" use icefield::", stringify!($public), ";")]
