@@ -14,7 +14,7 @@ use crate::rng::Rng;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// A file that says nothing of the table's contents, and is made anew where it is missing.
+/// A file that says nothing of the table's contents.
 const LOCK_FILE: &str = "lock";
 /// Chance that a page of a sampled image is in a state of its own, not in the one that most others are in: one in so
 /// many.
@@ -302,6 +302,7 @@ impl Images {
             std::fs::remove_dir_all(path)?;
         }
         std::fs::create_dir(path)?;
+        std::fs::write(path.join(LOCK_FILE), "")?;
         for (name, pages) in &self.files {
             let (mut content, mut is_there) = (pages.as_flattened().to_vec(), true);
             let chosen = self.dims.iter().zip(choice);
