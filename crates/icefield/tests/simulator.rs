@@ -30,7 +30,8 @@ fn fails<T: Small>(model: Model, word: &str) {
 /// `threads`: whether only several threads can show the bug; else a short history must.
 #[track_caller]
 fn fails_with<T: Small>(model: Model, threads: bool, word: &str) {
-    let options = CrashOptions { model, threads, states: 60_000, ..CrashOptions::default() };
+    let options =
+        CrashOptions { model, threads, states: 60_000, enough: 1, ..CrashOptions::default() };
     let report = run_machine::<Shelf<T>>(&options);
     let Some(failure) = report.first else {
         panic!("{} on {model:?}: nothing was noticed in {} images", T::NAME, report.states)

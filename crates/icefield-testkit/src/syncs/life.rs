@@ -176,8 +176,7 @@ impl<T: FileSubject> Life for Lived<T> {
         }
         ledger.compare(&table).map_err(Flaw::Wrong)?;
         let report = table.check().map_err(|error| Flaw::Wrong(format!("check: {error}")))?;
-        // A block that the failing call has claimed may stay unused: space is lost, no record.
-        match report.faults.is_empty() {
+        match report.is_clean() {
             true => Ok(()),
             false => Err(Flaw::Wrong(format!("not clean: {report:?}"))),
         }

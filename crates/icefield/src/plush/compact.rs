@@ -293,6 +293,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let other = split.as_ref().map(|split| (split.leaf, split.size));
         let (journal, _lock) = self.take_journal()?;
+        // After a failed sync the journal may be one that the next opening has to roll forward.
+        self.pm.writable()?;
         self.write_journal(journal, entry.id, records, other);
         // P10, commit point of the compaction: from here on it is rolled forward.
         self.pm.try_fence()?;

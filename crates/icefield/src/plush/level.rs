@@ -213,6 +213,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         size: usize,
         records: &[MovingOf<K, V>],
     ) -> Result<()> {
+        // After a failed sync others may count already, in their place.
+        self.pm.writable()?;
         let mut filter = match size {
             0 => self.filter_of_continuations(entry)?,
             _ => self.filter_of(entry),

@@ -61,6 +61,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if before.is_none() || !mode.applies(told) {
             return Ok(Wrote { before: told, done: !mode.looks() });
         }
+        self.pm.writable()?;
         // Readers wait: a crash may still show them the key.
         held.begin_change();
         let marked = self.mark_levels(probe).and_then(|levels| {

@@ -2,6 +2,7 @@
 //! one.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use icefield::pm::{Cell32, Medium, Volatile32};
 
@@ -454,6 +455,11 @@ impl<const BUG: u32> Small for Filled<BUG> {
     }
 }
 
+/// What only a thread in the middle of another's store can see must not depend on how busy the machine is.
+fn let_others_in() {
+    std::thread::sleep(Duration::from_micros(50));
+}
+
 /// PM8: values change in place. Wrong: a reader takes what it finds, persistent or not.
 pub struct Eager<const BUG: u32>;
 
@@ -470,6 +476,9 @@ impl<const BUG: u32> Small for Eager<BUG> {
         match find(pm, key) {
             Some(at) => {
                 pm.store(slot(at) + 1, word);
+                if BUG != 0 {
+                    let_others_in();
+                }
                 pm.persist(slot(at) + 1, 1);
             }
             None => {
@@ -660,6 +669,9 @@ impl<const BUG: u32> Small for Stashed<BUG> {
             Self::step(pm);
         }
         pm.store(VALID, moved(pm, from, to));
+        if BUG != 0 {
+            let_others_in();
+        }
         pm.persist(VALID, 1);
         if BUG != 0 {
             Self::step(pm);

@@ -327,6 +327,8 @@ impl Allocator {
         tags: &[u32],
     ) -> Result<Vec<Claim>> {
         let mut state = self.lock();
+        // An intent that was forgotten after a failed sync stays on the medium, for the next opening to settle.
+        pm.writable()?;
         let set = &words.sets[state.set];
         let (mut free, mut bump) = (set.free.load(pm, Relaxed), set.bump.load(pm, Relaxed));
         let (mut busy, listed) = (state.busy, free != 0);
@@ -533,6 +535,8 @@ fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<Claim
     let mut rounds = 0;
     loop {
         let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
+        // As with claims.
+        pm.writable()?;
         let room = |state: &DramState| state.busy.count_zeros() as usize;
         if states.iter().zip(frees).all(|(state, freed)| freed.owned.len() <= room(state)) {
             let announced = states.iter_mut().zip(frees);
