@@ -6,6 +6,7 @@
 //! persisted with it: of these any may be missing after a crash, so a gap is the end of the log; a gap that a later
 //! record knows to have been durable is damage.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::delta::Change;
@@ -130,6 +131,37 @@ pub(super) fn replay(
     let rest = slots[records as usize..].iter().flatten();
     let stray = rest.filter(|cell| cell.load(pm, Relaxed) != 0).count() as u64;
     Ok(Tail { records, stray })
+}
+
+/// Shows the whole changes of a log, oldest first, also those behind damaged ones. Returns the numbers of the records
+/// that are missing: those below `expected`, and those that were durable before a later one.
+pub(super) fn rescue(
+    pm: &impl Medium,
+    region: &Region,
+    sums: &Hash,
+    generation: u64,
+    expected: u64,
+    mut visit: impl FnMut(Change),
+) -> Result<Vec<Range<u64>>> {
+    let slots = slots(pm, region)?;
+    let mut missing: Vec<Range<u64>> = Vec::new();
+    for (number, slot) in (0..).zip(slots) {
+        if let Some((change, _)) = read(pm, sums, slot, number, generation) {
+            visit(change);
+        } else if number < expected || witness(pm, slots, sums, generation, number).is_some() {
+            match missing.last_mut() {
+                Some(gap) if gap.end == number => gap.end += 1,
+                _ => missing.push(number..number + 1),
+            }
+        } else {
+            return Ok(missing);
+        }
+    }
+    let end = slots.len() as u64;
+    if end < expected {
+        missing.push(end..expected);
+    }
+    Ok(missing)
 }
 
 /// A record that was begun when the missing one was durable.
