@@ -81,7 +81,7 @@ pub fn tell_damage(
     if aloud {
         out.flush()?;
         match key {
-            Some(key) => warn(format_args!("record {}: {detail}", types.key.listed(key))),
+            Some(key) => warn(format_args!("record {}: {detail}", types.key.named(key))),
             None => warn(format_args!("a record: {detail}")),
         }
     }

@@ -82,9 +82,14 @@ pub struct Types {
 impl Types {
     /// Those of an open table.
     pub fn of(table: &AnyTable, hex: HexArg) -> Self {
+        Self::named(table.key_type(), table.value_type(), hex)
+    }
+
+    /// Those that a superblock names.
+    pub fn named(key: &str, value: &str, hex: HexArg) -> Self {
         Self {
-            key: TextType::new(table.key_type(), hex.hex),
-            value: TextType::new(table.value_type(), hex.hex),
+            key: TextType::new(key, hex.hex),
+            value: TextType::new(value, hex.hex),
             exact_keys: false,
             exact_values: false,
         }

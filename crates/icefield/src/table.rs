@@ -461,20 +461,21 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// Tells of a record that is left out.
-    pub(crate) fn damaged(&mut self, place: impl fmt::Display, record: DamagedRecord) {
-        self.lost.push(format!("{place}: {}", record.reason));
+    /// Lists a record that is left out.
+    pub(crate) fn damaged(&mut self, record: DamagedRecord) {
+        self.lost.push(record.to_string());
         self.damaged.push(record);
     }
 }
 
-/// A record that [`Durable::salvage`] found and left out, because it is not what was written.
+/// A record that [`Durable::salvage`] found and left out, because it is not what was written. Displayed as in
+/// [`SalvageReport::lost`].
 ///
 /// ```
 /// # use icefield::{DamagedRecord, SalvageReport};
 /// fn tell(report: &SalvageReport) {
-///     for DamagedRecord { key, reason, .. } in &report.damaged {
-///         println!("{key:?}: {reason}");
+///     for DamagedRecord { key, place, reason, .. } in &report.damaged {
+///         println!("{key:?}, in {place}: {reason}");
 ///     }
 /// }
 /// ```
@@ -486,8 +487,16 @@ pub struct DamagedRecord {
     pub key: Option<Vec<u8>>,
     /// The bytes where the value is stored, likewise.
     pub value: Option<Vec<u8>>,
+    /// The part of the files that refers to the record, in the design's terms.
+    pub place: String,
     /// What is wrong.
     pub reason: String,
+}
+
+impl fmt::Display for DamagedRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
 }
 
 /// Every operation, on every map of this crate. All calls may be made by any number of threads at once; each is

@@ -279,7 +279,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             (None, false) => (None, None),
         };
         let place = format!("the record with hash {:#018x}", core.hash_of(record));
-        report.damaged(place, DamagedRecord { key, value, reason });
+        report.damaged(DamagedRecord { key, value, place, reason });
         Ok(())
     }
 }
