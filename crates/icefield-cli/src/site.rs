@@ -23,7 +23,7 @@ use crate::join::stamp;
 
 /// The table's name in the hidden directory.
 const TABLE: &str = "table";
-/// How often a hidden directory is made again that somebody took for a leftover before it was locked.
+/// How often a hidden directory is made again that another process removed as a leftover before it was locked.
 const ATTEMPTS: u32 = 100;
 
 /// A hidden directory beside what will be made; removed with all that is still in it.
@@ -68,7 +68,7 @@ impl Site {
         self.hidden.path().join(TABLE)
     }
 
-    /// Gives it its name. What was there goes, if it may be replaced.
+    /// Gives it its name. An empty directory there is replaced, an index if it may be.
     pub fn publish(self, replace: bool) -> Result<(), Failure> {
         let rename = |flags| renameat_with(CWD, self.path(), CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {

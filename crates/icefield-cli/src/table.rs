@@ -1,6 +1,6 @@
 //! What the commands on one table share: its path, its types as text, lookups of arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
 
@@ -56,6 +56,11 @@ impl TableArg {
         let Keeping { durability, sync } = keeping;
         AnyTable::open_with(&self.table, &AnyOptions { durability, sync, ..AnyOptions::default() })
     }
+}
+
+/// Opens a table for reading its records: what has a checksum is verified.
+pub fn open_to_read(path: &Path) -> icefield::Result<AnyTable> {
+    AnyTable::open_read_only_with(path, &AnyOptions { verify: true, ..AnyOptions::default() })
 }
 
 /// The option for bytes as hexadecimal digits.

@@ -32,11 +32,27 @@ fn damaged_records_are_listed_left_out_and_kept() {
         let place = Place::new();
         damaged(&place, design);
         assert_eq!(place.run(&["check", "m.ice"]).status, Some(1), "{design}");
+        // Reads do not give it out, and give the others.
+        let ran = place.run(&["get", "m.ice", "1", "2"]);
+        assert_eq!((ran.status, ran.out.as_str()), (Some(1), "2\tBob\n"), "{design}: {ran:?}");
+        assert!(ran.err.starts_with("1: damaged: "), "{}", ran.err);
+        for (command, out) in [("scan", "2\tBob\n"), ("export", "id,name\n2,Bob\n")] {
+            let ran = place.run(&[command, "m.ice"]);
+            assert_eq!((ran.status, ran.out.as_str()), (Some(1), out), "{design}: {ran:?}");
+            assert!(
+                ran.err.starts_with("record 1: ") && ran.err.contains("checksum"),
+                "{}",
+                ran.err
+            );
+        }
         let args = ["salvage", "m.ice", "m2.ice", "--keep-damaged", "left.ndjson"];
         let ran = place.run(&args);
         assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""), "{design}: {ran:?}");
         let [damaged, count] = ran.out.lines().collect::<Vec<_>>()[..] else { panic!("{ran:?}") };
-        assert!(damaged.starts_with("damaged: record 1: ") && damaged.contains("checksum"));
+        assert!(
+            damaged.starts_with("damaged: record 1: ") && damaged.ends_with("wrong"),
+            "{damaged}"
+        );
         let told = "1 records rescued, 1 damaged (in left.ndjson), 0 other losses";
         assert_eq!(count, format!("m2.ice: {told}"));
         let left = json_lines(&std::fs::read_to_string(place.path("left.ndjson")).unwrap());
@@ -92,6 +108,15 @@ fn as_many_records_are_left_out_as_check_finds() {
             assert!(
                 !is_last || damaged > LISTED && faults >= LISTED - 1,
                 "{design}: {damaged} {faults}"
+            );
+            // The reads that give out all others leave the same out.
+            let exported = place.run(&["export", "m.ice", "m-out.csv"]);
+            let told = format!("m-out.csv: {} records, {damaged} left out\n", ROWS - damaged);
+            assert_eq!(
+                (exported.status, exported.out),
+                (Some(1), told),
+                "{design}: {}",
+                exported.err
             );
             let (more, rescued) = (damaged - 10, ROWS - damaged);
             let told = format!(

@@ -48,7 +48,9 @@ impl<K: Word> JoinOptions<K> {
     pub fn salvage(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         let frame = self.frame(Mapped::open_read_only(path, self.mapped())?)?;
         let mut report = SalvageReport::default();
-        let pairs = rescue(&frame, &mut report.lost)?;
+        let mut lost = Vec::new();
+        let pairs = rescue(&frame, &mut lost)?;
+        lost.iter().for_each(|words| report.lose(words));
         let index = self.like(&frame).build_from(new, &Rescued(pairs))?;
         report.records = index.len();
         Ok(report)

@@ -238,7 +238,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let mut next = Some(0);
         while let Some(hash) = next {
             let found = self.core.rescued_range(hash);
-            report.lost.extend(found.lost);
+            found.lost.iter().for_each(|words| report.lose(words));
             for record in found.records {
                 self.rescue(record, &rescued, &mut report)?;
             }
