@@ -144,17 +144,18 @@ pub(super) fn rescue(
     mut visit: impl FnMut(Change),
 ) -> Result<Vec<Range<u64>>> {
     let slots = slots(pm, region)?;
+    let all = || {
+        (0..).zip(slots).map(|(number, slot)| (number, read(pm, sums, slot, number, generation)))
+    };
+    let witnessed = all().filter_map(|(number, found)| found.map(|(_, back)| number - back)).max();
+    let durable = witnessed.unwrap_or(0).max(expected);
     let mut missing: Vec<Range<u64>> = Vec::new();
-    for (number, slot) in (0..).zip(slots) {
-        if let Some((change, _)) = read(pm, sums, slot, number, generation) {
-            visit(change);
-        } else if number < expected || witness(pm, slots, sums, generation, number).is_some() {
-            match missing.last_mut() {
-                Some(gap) if gap.end == number => gap.end += 1,
-                _ => missing.push(number..number + 1),
-            }
-        } else {
-            return Ok(missing);
+    for (number, found) in all() {
+        match (found, missing.last_mut()) {
+            (Some((change, _)), _) => visit(change),
+            (None, _) if number >= durable => return Ok(missing),
+            (None, Some(gap)) if gap.end == number => gap.end += 1,
+            (None, _) => missing.push(number..number + 1),
         }
     }
     let end = slots.len() as u64;

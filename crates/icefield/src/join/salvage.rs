@@ -169,8 +169,11 @@ fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, lost: &mut Vec<String>)
             ));
         }
     };
-    for block in 0..layout.records.div_ceil(each) {
-        let records = block * each..((block + 1) * each).min(layout.records);
+    let there = base.region.len().saturating_sub(layout.records_at()) / BLOCK_BYTES;
+    for block in 0..layout.records.div_ceil(each).min(there + 1) {
+        // What the file is too short for is one gap.
+        let end = if block < there { (block + 1) * each } else { u64::MAX };
+        let records = block * each..end.min(layout.records);
         let at = layout.records_at() + records.start * RECORD_BYTES;
         let slice = base.region.slice_at::<Record>(at, (records.end - records.start) as usize);
         match (slice, base.verify_block(pm, sums, first_block + block)) {
