@@ -207,7 +207,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         {
             let (found, after) = self.core.range_at(hash)?;
             for record in found {
-                page.add(self.own_key(record), || self.own_value(record.value), damaged)?;
+                match self.own_key(record) {
+                    Err(error @ Error::Corrupt { .. }) => {
+                        damaged(self.unverified_key(record), error)?;
+                    }
+                    key => page.add(key, || self.own_value(record.value), damaged)?,
+                }
             }
             page.next = after.map(Cursor);
         }
