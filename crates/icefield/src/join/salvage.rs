@@ -1,7 +1,7 @@
 //! `salvage` copies the pairs of a damaged index that can be verified to a new one, and lists the losses.
 //!
 //! A pair of the base is verified by its block's checksum alone: groups, filters and the other blocks are not needed. A
-//! record of the delta log has a checksum of its own, so those behind a damaged one count, too.
+//! record of the delta log has its own checksum, so those behind a damaged one count, too.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -171,7 +171,7 @@ fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, lost: &mut Vec<String>)
     };
     let there = base.region.len().saturating_sub(layout.records_at()) / BLOCK_BYTES;
     for block in 0..layout.records.div_ceil(each).min(there + 1) {
-        // What the file is too short for is one gap.
+        // Records beyond the end of the file are one gap.
         let end = if block < there { (block + 1) * each } else { u64::MAX };
         let records = block * each..end.min(layout.records);
         let at = layout.records_at() + records.start * RECORD_BYTES;
