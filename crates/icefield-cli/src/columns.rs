@@ -1,20 +1,22 @@
 //! The columns of the file that a table was loaded from: `columns.json` in the table's directory, by which `export` gives
 //! them back. It is there as long as all records have these columns, as far as `load` is concerned.
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::destination::Destination;
 use crate::failure::Failure;
 use crate::json::warn;
 use crate::rows::Rows;
-use crate::terminal::shown_path;
+use crate::terminal::{shown, shown_path};
 
 /// The file's name.
-const NAME: &str = "columns.json";
+pub const NAME: &str = "columns.json";
 /// The version of its form.
 const VERSION: u32 = 1;
 
@@ -47,7 +49,7 @@ impl Columns {
     /// Those of a table; `None` for one that was made by other means.
     pub fn read(table: &Path) -> Result<Option<Self>, Failure> {
         let path = table.join(NAME);
-        let text = match fs::read_to_string(&path) {
+        let text = match read_small(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Failure::io(&path, &error)),
@@ -84,11 +86,15 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes them for a copy of a table.
+    /// Writes them for a copy of a table, if they can be read: records without names of columns are records.
     pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-        match Self::read(from)? {
-            Some(columns) => columns.write(&to.join(NAME)),
-            None => Ok(()),
+        match Self::read(from) {
+            Ok(Some(columns)) => columns.write(&to.join(NAME)),
+            Ok(None) => Ok(()),
+            Err(failure) => {
+                warn(format_args!("note: {}", shown(&failure.to_string())));
+                Ok(())
+            }
         }
     }
 
@@ -99,4 +105,20 @@ impl Columns {
         writeln!(file, "{text}").map_err(|error| Failure::io(path, &error))?;
         file.finish()
     }
+}
+
+/// The text of a file that a command keeps beside a table. Anything else under its name is an error: a pipe would be
+/// waited for.
+pub fn read_small(path: &Path) -> io::Result<String> {
+    const MOST_BYTES: u64 = 64 << 20;
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(nonblocking).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > MOST_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a plain file of at most 64 MiB",
+        ));
+    }
+    io::read_to_string(file.take(MOST_BYTES))
 }

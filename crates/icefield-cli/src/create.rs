@@ -94,7 +94,13 @@ pub fn make(
             "--durability memory: such a table would end with this command".to_owned(),
         ));
     }
-    let options = AnyOptions { capacity: new.capacity, durability, sync, max_bytes: new.max_bytes };
+    let options = AnyOptions {
+        capacity: new.capacity,
+        durability,
+        sync,
+        max_bytes: new.max_bytes,
+        ..AnyOptions::default()
+    };
     Ok(AnyTable::create(path, &new.design, key_type, value_type, &options)?)
 }
 

@@ -14,7 +14,7 @@ use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::progress;
 use crate::rows::{Dialect, DialectArgs, Format, Members, io_error, unquoted};
 use crate::scan::{PAGE, tell_damage};
-use crate::table::{HexArg, TableArg, Types};
+use crate::table::{HexArg, TableArg, Types, open_to_read};
 use crate::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Outcome {
     let dialect = args.dialect.of(format, &args.file)?;
     let path = args.table.table.as_path();
     with_output(&args.json, &[path], |out| {
-        let table = AnyTable::open_read_only(path)?;
+        let table = open_to_read(path)?;
         let columns = if args.raw { None } else { Columns::read(path)? };
         let shape = Shape { types: Types::of(&table, args.hex), columns, format, dialect };
         let reads: Vec<&Path> = [path].into_iter().chain(args.json.json.as_deref()).collect();

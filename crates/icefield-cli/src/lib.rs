@@ -1,9 +1,9 @@
 //! The command `icefield`: its subcommands and exit status. Each subcommand is a module. A library, so that `fuzz/` can
 //! read rows.
 
+mod backup;
 mod bench;
 mod columns;
-mod copies;
 mod create;
 mod destination;
 mod documents;
@@ -18,13 +18,16 @@ mod progress;
 mod records;
 mod report;
 mod rows;
+mod salvage;
 mod scan;
 mod shrink;
+mod site;
 mod table;
 mod terminal;
 mod text;
 mod torture;
 mod tour;
+mod warnings;
 
 use std::process::ExitCode;
 
@@ -66,8 +69,8 @@ enum Command {
     Scan(scan::Args),
     Stat(report::StatArgs),
     Check(report::CheckArgs),
-    Salvage(copies::SalvageArgs),
-    Backup(copies::BackupArgs),
+    Salvage(salvage::Args),
+    Backup(backup::Args),
     Shrink(shrink::Args),
     Export(export::Args),
     Join(join::Args),
@@ -87,6 +90,7 @@ pub use rows::read_all;
 /// Runs the command that the program's arguments name.
 #[must_use]
 pub fn main() -> ExitCode {
+    warnings::listen();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(refusal) => return refuse(&refusal),
@@ -131,8 +135,8 @@ fn run(command: &Command) -> Outcome {
         Command::Scan(args) => scan::run(args),
         Command::Stat(args) => report::stat(args),
         Command::Check(args) => report::check(args),
-        Command::Salvage(args) => copies::salvage(args),
-        Command::Backup(args) => copies::backup(args),
+        Command::Salvage(args) => salvage::run(args),
+        Command::Backup(args) => backup::run(args),
         Command::Shrink(args) => shrink::run(args),
         Command::Export(args) => export::run(args),
         Command::Join(args) => join::run(args),

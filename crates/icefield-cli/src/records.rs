@@ -10,7 +10,7 @@ use icefield::{AnyTable, Error};
 use crate::failure::{Failure, Outcome};
 use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::rows::{self, BadRow, Input};
-use crate::table::{HexArg, KeepingArg, TableArg, Types, argument};
+use crate::table::{HexArg, KeepingArg, TableArg, Types, argument, open_to_read};
 
 /// Examples for `get --help`.
 pub const GET_EXAMPLES: &str = "\
@@ -99,7 +99,7 @@ pub struct DelArgs {
 /// Runs `get`.
 pub fn get(args: &GetArgs) -> Outcome {
     with_output(&args.json, &[&args.table.table], |out| {
-        let table = AnyTable::open_read_only(&args.table.table)?;
+        let table = open_to_read(&args.table.table)?;
         let types = Types::of(&table, args.hex);
         let keys = types.keys(&args.keys)?;
         let found = match table.get_batch(&slices(&keys)) {

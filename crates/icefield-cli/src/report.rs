@@ -102,8 +102,7 @@ pub fn stat(args: &StatArgs) -> Outcome {
 pub fn check(args: &CheckArgs) -> Outcome {
     with_output(&args.json, &[&args.table.table], |out| {
         let sign = progress::waiting("checking");
-        let index = inspect::open(&args.table.table)?;
-        let report = match &index {
+        let report = match inspect::open(&args.table.table)? {
             Some(index) => index.check(),
             None => AnyTable::open_read_only(&args.table.table)?.check(),
         };
@@ -115,10 +114,10 @@ pub fn check(args: &CheckArgs) -> Outcome {
         if report.leaked > 0 {
             out.say(format_args!("fault: {} blocks belong to nobody", report.leaked))?;
         }
-        let verdict = match index {
-            _ if report.is_clean() => "no faults",
-            Some(_) => "DAMAGED; build it again from its file",
-            None => "DAMAGED; `icefield salvage` rescues what is readable",
+        let verdict = match inspect::rebuild(&args.table.table) {
+            _ if report.is_clean() => "no faults".to_owned(),
+            Some(command) => format!("DAMAGED; to build it again: {command}"),
+            None => "DAMAGED; `icefield salvage` rescues what is readable".to_owned(),
         };
         out.say(format_args!(
             "{}: {} records, {verdict}",

@@ -1,10 +1,10 @@
 //! `icefield scan`: a table's records, page by page.
 
-use icefield::{AnyDamage, AnyPage, AnyTable, Cursor};
+use icefield::{AnyDamage, AnyPage, Cursor};
 
 use crate::failure::{Failure, Outcome};
 use crate::json::{JsonArgs, Line, Output, warn, with_output};
-use crate::table::{HexArg, TableArg, Types};
+use crate::table::{HexArg, TableArg, Types, open_to_read};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -44,7 +44,7 @@ pub const PAGE: u64 = 1024;
 /// Runs the command.
 pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, &[&args.table.table], |out| {
-        let table = AnyTable::open_read_only(&args.table.table)?;
+        let table = open_to_read(&args.table.table)?;
         let types = Types::of(&table, args.hex);
         let mut left = args.limit.unwrap_or(u64::MAX);
         let mut next = Some(Cursor(args.cursor));
@@ -81,7 +81,7 @@ pub fn tell_damage(
     if aloud {
         out.flush()?;
         match key {
-            Some(key) => warn(format_args!("record {}: {detail}", types.key.listed(key))),
+            Some(key) => warn(format_args!("record {}: {detail}", types.key.named(key))),
             None => warn(format_args!("a record: {detail}")),
         }
     }

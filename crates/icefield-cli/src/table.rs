@@ -1,6 +1,6 @@
 //! What the commands on one table share: its path, its types as text, lookups of arguments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
 
@@ -58,6 +58,11 @@ impl TableArg {
     }
 }
 
+/// Opens a table for reading its records: what has a checksum is verified.
+pub fn open_to_read(path: &Path) -> icefield::Result<AnyTable> {
+    AnyTable::open_read_only_with(path, &AnyOptions { verify: true, ..AnyOptions::default() })
+}
+
 /// The option for bytes as hexadecimal digits.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct HexArg {
@@ -82,9 +87,14 @@ pub struct Types {
 impl Types {
     /// Those of an open table.
     pub fn of(table: &AnyTable, hex: HexArg) -> Self {
+        Self::named(table.key_type(), table.value_type(), hex)
+    }
+
+    /// Those that a superblock names.
+    pub fn named(key: &str, value: &str, hex: HexArg) -> Self {
         Self {
-            key: TextType::new(table.key_type(), hex.hex),
-            value: TextType::new(table.value_type(), hex.hex),
+            key: TextType::new(key, hex.hex),
+            value: TextType::new(value, hex.hex),
             exact_keys: false,
             exact_values: false,
         }

@@ -230,6 +230,17 @@ impl TextType {
         }
     }
 
+    /// [`TextType::listed`], for messages: not too much of it.
+    pub fn named(&self, bytes: &[u8]) -> String {
+        const SHOWN: usize = 60;
+        let mut name = self.listed(bytes);
+        if let Some((end, _)) = name.char_indices().nth(SHOWN) {
+            name.truncate(end);
+            name.push_str("...");
+        }
+        name
+    }
+
     /// JSON: numbers and booleans as such where JSON has them, everything else as a string of the text. `bytes` that are
     /// no UTF-8 are an object with their hexadecimal digits, which `load` does not read.
     pub fn json(&self, bytes: &[u8]) -> String {
@@ -296,7 +307,8 @@ fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+/// Bytes as `0x` and hexadecimal digits.
+pub fn to_hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("0x");

@@ -8,6 +8,7 @@ mod cli {
     pub mod dialects;
     pub mod numbers;
     pub mod outputs;
+    pub mod salvage;
 }
 mod support;
 
@@ -35,6 +36,7 @@ fn every_command_has_help_with_examples() {
         );
         let has_json = command == "torture" || help.contains("--json");
         assert!(has_json, "{command} --help has no --json: {help}");
+        assert!(!help.contains("\\n"), "{help}");
     }
     for command in ["completions", "man"] {
         assert!(place.ok(&[command, "--help"]).contains(&format!("  icefield {command} ")));

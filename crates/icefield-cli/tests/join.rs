@@ -403,8 +403,8 @@ fn rows_come_through_pipes_and_links() {
 fn leftovers_of_a_killed_build_are_removed() {
     let place = Place::new();
     place.file("a.csv", "k\n1\n");
-    fs::create_dir_all(place.path(".a.ice.building-killed/index")).unwrap();
-    fs::write(place.path(".a.ice.building-killed/index/base-0.ice"), "x").unwrap();
+    fs::create_dir_all(place.path(".a.ice.building-killed/table")).unwrap();
+    fs::write(place.path(".a.ice.building-killed/table/base-0.ice"), "x").unwrap();
     let other = ".a.ice.building-plans";
     fs::create_dir(place.path(other)).unwrap();
     fs::write(place.path(other).join("house.txt"), "what no build makes stays").unwrap();

@@ -10,6 +10,7 @@ use std::path::Path;
 use erased::{Bytes, Erased};
 use types::{DataType, KEY, VALUE};
 
+use crate::error::without_advice;
 use crate::pm::{Durability, SyncMode};
 use crate::table::{
     BackupReport, CheckReport, Cursor, Occupied, RecoveryReport, SalvageReport, Stats, TryInsert,
@@ -37,6 +38,8 @@ pub struct AnyOptions {
     pub sync: SyncMode,
     /// How many bytes it may take at most.
     pub max_bytes: Option<u64>,
+    /// Whether reads verify the checksums of keys and values that have some, and fail where one is wrong.
+    pub verify: bool,
 }
 
 /// A part of a table, from [`AnyTable::scan`].
@@ -61,8 +64,8 @@ pub struct AnyPage {
     pub next: Option<Cursor>,
 }
 
-/// A record that holds no key or no value of the table's types: damage that no checksum covers, or that was not looked
-/// for.
+/// A record that cannot be read, or that holds no key or no value of the table's types. With [`AnyOptions::verify`], also
+/// one whose checksum is wrong.
 ///
 /// ```
 /// use icefield::{AnyOptions, AnyTable, Cursor};
@@ -233,7 +236,26 @@ impl AnyTable {
     /// # Errors
     /// As [`AnyTable::open`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
-        designs::open(path.as_ref(), true, &AnyOptions::default())
+        Self::open_read_only_with(path, &AnyOptions::default())
+    }
+
+    /// [`AnyTable::open_read_only`], with reads that verify checksums.
+    ///
+    /// ```
+    /// use icefield::{AnyOptions, AnyTable};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("t.ice");
+    /// let options = AnyOptions { verify: true, ..AnyOptions::default() };
+    /// AnyTable::create(&path, "dash-eh", "u64", "str", &options)?.put(&[7; 8], b"seven")?;
+    /// let table = AnyTable::open_read_only_with(&path, &options)?;
+    /// assert_eq!(table.get(&[7; 8])?.as_deref(), Some(&b"seven"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`AnyTable::open`].
+    pub fn open_read_only_with(path: impl AsRef<Path>, options: &AnyOptions) -> Result<Self> {
+        designs::open(path.as_ref(), true, options)
     }
 
     /// Copies what can still be read of the table at `path` to a new one at `new`, where nothing may be yet. The files
@@ -374,13 +396,17 @@ impl AnyTable {
         self.table.stats()
     }
 
-    /// About `n` records from `cursor` on, the damaged ones apart.
+    /// About `n` records from `cursor` on, the damaged ones apart as far as they are found.
     ///
     /// # Errors
     /// As [`Table::scan`](crate::Table::scan).
     pub fn scan(&self, cursor: Cursor, n: usize) -> Result<AnyPage> {
-        let (stored, next) = self.table.scan(cursor, n)?;
-        let (mut records, mut damaged) = (Vec::with_capacity(stored.len()), Vec::new());
+        let mut damaged = Vec::new();
+        let (stored, next) = self.table.scan(cursor, n, &mut |key, error| {
+            let key = key.and_then(|key| self.key.decode(key));
+            damaged.push(AnyDamage { key, detail: without_advice(error) });
+        })?;
+        let mut records = Vec::with_capacity(stored.len());
         for (key, value) in stored {
             match (self.key.decode(key), self.value.decode(value)) {
                 (Some(key), Some(value)) => records.push((key, value)),

@@ -1,5 +1,6 @@
 //! What can go wrong, in words that say what to do.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file does not hold what it must hold.
-    #[error("{}: corrupt at byte {offset}: {detail}; `icefield check` lists every fault, `icefield salvage` rescues what is readable", file.display())]
+    #[error("{}: corrupt at byte {offset}: {detail}{ADVICE}", file.display())]
     Corrupt {
         /// The file.
         file: PathBuf,
@@ -179,4 +180,17 @@ impl Error {
     ) -> Self {
         Self::Corrupt { file: file.into(), offset, detail: detail.into() }
     }
+}
+
+/// What an error of damage says of the way out.
+const ADVICE: &str =
+    "; `icefield check` lists every fault, `icefield salvage` rescues what is readable";
+
+/// The words of an error without that advice: for the reports of `check` and `salvage`.
+pub(crate) fn without_advice(words: impl fmt::Display) -> String {
+    let mut words = words.to_string();
+    if let Some(at) = words.find(ADVICE) {
+        words.replace_range(at..at + ADVICE.len(), "");
+    }
+    words
 }

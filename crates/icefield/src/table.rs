@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::error::without_advice;
 use crate::key::{Data, Key, Value, Word};
 use crate::pm::Durability;
 use crate::{Error, Result};
@@ -335,6 +336,29 @@ pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
     pub next: Option<Cursor>,
 }
 
+/// Takes what is wrong with a record that a scan comes to, and its key if that can be read; an error ends the scan.
+pub(crate) type OnDamage<'a, K> = dyn FnMut(Option<Owned<K>>, Error) -> Result<()> + 'a;
+
+impl<K: Key + ?Sized, V: Value + ?Sized> Page<K, V> {
+    /// Adds a record as it could be read.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        key: Result<Owned<K>>,
+        value: impl FnOnce() -> Result<Owned<V>>,
+        damaged: &mut OnDamage<'_, K>,
+    ) -> Result<()> {
+        match key {
+            Ok(key) => match value() {
+                Ok(value) => self.records.push((key, value)),
+                Err(error) => damaged(Some(key), error)?,
+            },
+            Err(error) => damaged(None, error)?,
+        }
+        Ok(())
+    }
+}
+
 /// What a table is made of just now. Constant time.
 ///
 /// ```
@@ -414,8 +438,10 @@ impl CheckReport {
 
     /// Tells of a fault, unless there have been many: a table that is wholly broken has more than anybody reads.
     pub(crate) fn fault(&mut self, words: String) {
-        if self.faults.len() < FAULTS_TOLD {
-            self.faults.push(words);
+        match self.faults.len() {
+            0..FAULTS_TOLD => self.faults.push(without_advice(words)),
+            FAULTS_TOLD => self.faults.push("more faults, which are not listed".to_owned()),
+            _ => {}
         }
     }
 }
@@ -461,20 +487,27 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// Tells of a record that is left out.
-    pub(crate) fn damaged(&mut self, place: impl fmt::Display, record: DamagedRecord) {
-        self.lost.push(format!("{place}: {}", record.reason));
+    /// Lists a part of the files that cannot be read.
+    pub(crate) fn lose(&mut self, words: impl fmt::Display) {
+        self.lost.push(without_advice(words));
+    }
+
+    /// Lists a record that is left out.
+    pub(crate) fn damaged(&mut self, mut record: DamagedRecord) {
+        record.reason = without_advice(record.reason);
+        self.lost.push(record.to_string());
         self.damaged.push(record);
     }
 }
 
-/// A record that [`Durable::salvage`] found and left out, because it is not what was written.
+/// A record that [`Durable::salvage`] found and left out, because it is not what was written. Displayed as in
+/// [`SalvageReport::lost`].
 ///
 /// ```
 /// # use icefield::{DamagedRecord, SalvageReport};
 /// fn tell(report: &SalvageReport) {
-///     for DamagedRecord { key, reason, .. } in &report.damaged {
-///         println!("{key:?}: {reason}");
+///     for DamagedRecord { key, place, reason, .. } in &report.damaged {
+///         println!("{key:?}, in {place}: {reason}");
 ///     }
 /// }
 /// ```
@@ -486,8 +519,16 @@ pub struct DamagedRecord {
     pub key: Option<Vec<u8>>,
     /// The bytes where the value is stored, likewise.
     pub value: Option<Vec<u8>>,
+    /// The part of the files that refers to the record, in the design's terms.
+    pub place: String,
     /// What is wrong.
     pub reason: String,
+}
+
+impl fmt::Display for DamagedRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.reason)
+    }
 }
 
 /// Every operation, on every map of this crate. All calls may be made by any number of threads at once; each is
@@ -989,6 +1030,18 @@ pub trait Durable: Table {
     /// # Errors
     /// [`Error::Io`] when the files cannot be read at all.
     fn check(&self) -> Result<CheckReport>;
+
+    /// As [`Table::scan`]; gives damaged records, as far as their keys can be read, to `damaged` and goes on.
+    #[doc(hidden)]
+    fn scan_whole(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        damaged: &mut dyn FnMut(Option<Owned<Self::Key>>, Error),
+    ) -> Result<Page<Self::Key, Self::Value>> {
+        let _ = damaged;
+        self.scan(cursor, n)
+    }
 
     /// Copies whatever can still be read to a new table at `path`.
     ///

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arrow_array::{Array, ArrayRef};
-use icefield::{Durability, JoinIndex, JoinOptions, JoinStats, SyncMode, Word};
+use icefield::pm::{Mapped, MappedOptions};
+use icefield::{Durability, Error, JoinIndex, JoinOptions, JoinStats, SyncMode, Word};
 use indicatif::ProgressBar;
 
 use super::input::{Batch, Batches, Input, interrupted};
 use super::key::{Guess, KeyType, Stored, texts};
 use super::loaded::ByteKeys;
 use super::opened::{Verify, WordKeys, hash_bytes};
-use super::site::{Site, exists, hold};
 use super::stamp::{FileState, Stamp};
 use super::{inspect, internal};
 use crate::create::warning;
@@ -20,7 +20,9 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::json::{JsonArgs, Line, Output, with_output};
 use crate::progress;
+use crate::site::Site;
 use crate::table::Keeping;
+use crate::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -138,7 +140,7 @@ fn state(file: &Path) -> Result<FileState, Failure> {
 }
 
 /// Looks what is at the target already; an index that shall be replaced is kept from changes while the answer lives.
-fn occupied(target: &Path, replace: bool) -> Result<Option<icefield::pm::Mapped>, Failure> {
+fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     if target.symlink_metadata().is_err() {
         return Ok(None);
     }
@@ -154,6 +156,22 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<icefield::pm::Mapped>
         )));
     }
     hold(target)
+}
+
+fn exists(target: &Path) -> Failure {
+    Failure::Usage(format!(
+        "{}: already exists; --replace builds it anew, --index names another place",
+        target.display()
+    ))
+}
+
+/// Locks the index at `target`, which is going to be replaced; an error when another process changes it. `None` when its
+/// superblock is damaged: then no process can open it.
+fn hold(target: &Path) -> Result<Option<Mapped>, Failure> {
+    match Mapped::open(target, MappedOptions::default()) {
+        Err(Error::Corrupt { .. } | Error::NotFound { .. }) => Ok(None),
+        held => Ok(Some(held?)),
+    }
 }
 
 /// The key column in memory.
@@ -326,8 +344,9 @@ fn tell(
     let (column, values) = (&stamp.column, stamp.key.values);
     let (pairs, rows, seconds) = (stats.pairs, stamp.rows, started.elapsed().as_secs_f64());
     out.say(format_args!(
-        "{}: {pairs} of {rows} rows by `{column}` ({values}) in {seconds:.1} s, durability {durability}",
-        target.display()
+        "{}: {pairs} of {rows} rows by `{}` ({values}) in {seconds:.1} s, durability {durability}",
+        shown_path(target),
+        shown(column)
     ))?;
     if let Some(warning) = warning(durability) {
         out.say(warning)?;

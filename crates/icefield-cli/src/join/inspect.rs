@@ -4,14 +4,15 @@ use std::path::Path;
 
 use icefield::pm::{Mapped, MappedOptions, superblock};
 use icefield::{
-    BackupReport, CheckReport, JoinIndex, JoinStats, KeyHash, RecoveryReport, Result, Word,
+    BackupReport, CheckReport, JoinIndex, JoinStats, KeyHash, RecoveryReport, Result,
+    SalvageReport, Word,
 };
 
 use super::stamp::Stamp;
 use crate::create::warning;
 use crate::failure::{Failure, Outcome};
 use crate::json::{Line, Output};
-use crate::terminal::{shell_word, shown_path};
+use crate::terminal::{shell_word, shown, shown_path};
 
 /// The design that a superblock names.
 const DESIGN: &str = "join";
@@ -52,74 +53,86 @@ impl<K: Word> Inspect for JoinIndex<K> {
     }
 }
 
-/// The index at `path`; `None` for a table of another design, and for what is no table at all.
-pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failure> {
+/// What can be done with an index whose type of keys is known by its name.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// The key type's name.
+    pub key_type: &'static str,
+    open: fn(&Path) -> Result<Box<dyn Inspect>>,
+    /// As [`JoinOptions::salvage`](icefield::JoinOptions::salvage).
+    pub salvage: fn(&Path, &Path) -> Result<SalvageReport>,
+}
+
+impl Kind {
+    const fn of<K: Word + 'static>() -> Self {
+        Self {
+            key_type: K::TYPE,
+            open: |path| Ok(Box::new(JoinIndex::<K>::open_read_only(path)?)),
+            salvage: |path, new| JoinIndex::<K>::options().salvage(path, new),
+        }
+    }
+}
+
+const KINDS: [Kind; 11] = [
+    Kind::of::<u8>(),
+    Kind::of::<u16>(),
+    Kind::of::<u32>(),
+    Kind::of::<u64>(),
+    Kind::of::<i8>(),
+    Kind::of::<i16>(),
+    Kind::of::<i32>(),
+    Kind::of::<i64>(),
+    Kind::of::<bool>(),
+    Kind::of::<char>(),
+    Kind::of::<KeyHash>(),
+];
+
+/// The kind of the index at `path`; `None` for a table of another design, and for what is no table at all.
+pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
     let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
-    let identity = match read {
-        Ok((_, identity)) if identity.design == DESIGN => identity,
-        // Whoever opens it as another table tells what is wrong.
+    let key_type = match read {
+        Ok((_, identity)) if identity.design == DESIGN => identity.key_type,
+        // Opening it as another table gives the reason.
         _ => return Ok(None),
     };
-    let open: fn(&Path) -> Result<Box<dyn Inspect>> = match identity.key_type.as_str() {
-        <u8 as Word>::TYPE => open_as::<u8>,
-        <u16 as Word>::TYPE => open_as::<u16>,
-        <u32 as Word>::TYPE => open_as::<u32>,
-        <u64 as Word>::TYPE => open_as::<u64>,
-        <i8 as Word>::TYPE => open_as::<i8>,
-        <i16 as Word>::TYPE => open_as::<i16>,
-        <i32 as Word>::TYPE => open_as::<i32>,
-        <i64 as Word>::TYPE => open_as::<i64>,
-        <bool as Word>::TYPE => open_as::<bool>,
-        <char as Word>::TYPE => open_as::<char>,
-        <KeyHash as Word>::TYPE => open_as::<KeyHash>,
-        other => {
-            let path = path.display();
-            return Err(Failure::Usage(format!(
-                "{path}: a join index of `{other}`, which only the program that made it knows"
-            )));
-        }
-    };
-    Ok(Some(open(path)?))
+    match KINDS.into_iter().find(|kind| kind.key_type == key_type) {
+        Some(kind) => Ok(Some(kind)),
+        None => Err(Failure::Usage(format!(
+            "{}: a join index of `{key_type}`, which only the program that made it knows",
+            path.display()
+        ))),
+    }
 }
 
-/// What to do instead of rescuing records, if `path` is an index, however damaged: it has nothing that is not in what it
-/// was built of.
+/// The index at `path`; `None` for a table of another design, and for what is no table at all.
+pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failure> {
+    let kind = kind(path)?;
+    Ok(kind.map(|kind| (kind.open)(path)).transpose()?)
+}
+
+/// How to build the index at `path` again, if it is one of a file, however damaged it is: rescued pairs would be no index
+/// of that file.
 pub fn rebuild(path: &Path) -> Option<String> {
-    let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
-    let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
-    let stamp = Stamp::read(path).ok().flatten();
-    let is_index = stamp.is_some() || read.is_ok_and(|(_, known)| known.design == DESIGN);
-    let (shown, word) = (shown_path(path), |path: &Path| shell_word(&path.to_string_lossy()));
-    is_index.then(|| match stamp {
-        Some(stamp) => format!(
-            "{shown}: a join index, of which nothing has to be rescued: all of it is in the file. \
-             `icefield check` tells whether it is damaged; to build it again: \
-             icefield join build-index {} --on {} --index {} --replace",
-            word(&stamp.file),
-            shell_word(&stamp.column),
-            word(path)
-        ),
-        None => format!(
-            "{shown}: a join index, which `icefield salvage` does not take; `icefield check` tells whether it is \
-             damaged: then build it again, by `JoinIndex::build`, of the pairs that it was built of"
-        ),
-    })
-}
-
-fn open_as<K: Word + 'static>(path: &Path) -> Result<Box<dyn Inspect>> {
-    Ok(Box::new(JoinIndex::<K>::open_read_only(path)?))
+    let stamp = Stamp::read(path).ok().flatten()?;
+    let word = |path: &Path| shell_word(&path.to_string_lossy());
+    Some(format!(
+        "icefield join build-index {} --on {} --index {} --replace",
+        word(&stamp.file),
+        shell_word(&stamp.column),
+        word(path)
+    ))
 }
 
 /// `icefield stat` of an index.
 pub fn stat(path: &Path, index: &dyn Inspect, out: &mut Output) -> Outcome {
     let (stats, recovery, stamp) = (index.stats()?, index.recovery(), Stamp::read(path)?);
     let durability = stats.durability.unwrap_or_default();
-    out.say(format_args!("index         {}", path.display()))?;
+    out.say(format_args!("index         {}", shown_path(path)))?;
     out.say(format_args!("types         {DESIGN}<{}>", index.key_type()))?;
     if let Some(stamp) = &stamp {
-        out.say(format_args!("file          {}", stamp.file.display()))?;
-        out.say(format_args!("column        {} ({})", stamp.column, stamp.key.values))?;
+        out.say(format_args!("file          {}", shown_path(&stamp.file)))?;
+        out.say(format_args!("column        {} ({})", shown(&stamp.column), stamp.key.values))?;
         out.say(format_args!("rows          {}", stamp.rows))?;
     }
     out.say(format_args!("durability    {durability}"))?;

@@ -7,7 +7,7 @@
 //!   `LargeBinary` arrays of them, in which null is whatever matches nothing. So integers of all types are compared by
 //!   value, and a negative one never equals one above `i64::MAX`.
 //! - [`index`] builds: it reads the key column into memory and gives it to the library, with the number of each row as
-//!   payload. [`site`] is where that happens out of sight, [`stamp`] what is kept beside the index: the file, its
+//!   payload. [`site`](crate::site) is where that happens out of sight, [`stamp`] what is kept beside the index: the file, its
 //!   state, the column and its type.
 //! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] are columns of the indexed file in memory, by
 //!   row number: those that are selected, and keys that are bytes, of which the index has only hashes. [`select`] finds
@@ -29,8 +29,7 @@ mod opened;
 mod output;
 mod run;
 mod select;
-mod site;
-mod stamp;
+pub mod stamp;
 
 use std::num::NonZeroUsize;
 

@@ -1,7 +1,7 @@
 //! What an index remembers of the file it was built from, and how it notices that the file has changed.
 //!
 //! `source.json` lies in the index's directory. It is written and synced before the directory gets its name (see
-//! [`site`](super::site)), so there is no index without it, nor one with that of another.
+//! [`site`](crate::site)), so there is no index without it, nor one with that of another.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -12,6 +12,7 @@ use icefield::base::hash::{Hash, HashKind};
 use serde::{Deserialize, Serialize};
 
 use super::key::KeyType;
+use crate::columns::read_small;
 use crate::failure::Failure;
 
 /// The file's name.
@@ -119,7 +120,7 @@ impl Stamp {
     /// That of an index; `None` for one that was built by other means.
     pub fn read(directory: &Path) -> Result<Option<Self>, Failure> {
         let path = directory.join(NAME);
-        let text = match fs::read_to_string(&path) {
+        let text = match read_small(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Failure::io(&path, &error)),

@@ -116,7 +116,7 @@ const SAMPLE_BYTES: usize = 8 << 20;
 const TOLD_ROWS: u64 = 10;
 
 fn after_long_help() -> String {
-    format!("Types: {}\\n(floats can be values only)\\n\\n{EXAMPLES}", text::TYPES)
+    format!("Types: {}\n(floats can be values only)\n\n{EXAMPLES}", text::TYPES)
 }
 
 /// Runs the command.

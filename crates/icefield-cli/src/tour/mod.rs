@@ -17,6 +17,7 @@ use crate::create;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::json::{JsonArgs, Line, Output, with_output};
+use crate::terminal::shown_path;
 use crash::Crash;
 use designs::{Design, designs};
 use join::Join;
@@ -171,7 +172,7 @@ fn introduce(out: &mut Output, scale: f64, dir: &Path) -> Result<(), Failure> {
     ))?;
     out.say("process in the middle of storing them, opens what it left behind, and looks for every order that it had")?;
     out.say("reported as stored.")?;
-    out.say(format_args!("Working in {} (removed at the end).\n", dir.display()))?;
+    out.say(format_args!("Working in {} (removed at the end).\n", shown_path(dir)))?;
     out.flush()
 }
 

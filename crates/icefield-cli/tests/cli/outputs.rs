@@ -15,7 +15,7 @@ fn table(place: &Place) {
 }
 
 /// Names in the test's directory, hidden ones too.
-fn names(place: &Place) -> Vec<String> {
+pub fn names(place: &Place) -> Vec<String> {
     let entries = std::fs::read_dir(place.dir()).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -100,7 +100,7 @@ fn files_appear_complete_and_keep_their_permissions() {
 }
 
 /// Waits until a process handles SIGINT itself; `false` if it does not come to that.
-fn handles_ctrl_c(process: u32) -> bool {
+pub fn handles_ctrl_c(process: u32) -> bool {
     let handles = || -> Option<bool> {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;

@@ -30,7 +30,7 @@ trait Design {
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
 
-    fn open<K, V>(pm: Mapped) -> Result<AnyBox>
+    fn open<K, V>(pm: Mapped, verify: bool) -> Result<AnyBox>
     where
         K: Untyped + Key + ?Sized,
         V: Untyped + Value + ?Sized;
@@ -69,6 +69,7 @@ macro_rules! designs {
                     let mut made = $table::<K, V>::options()
                         .durability(options.durability)
                         .acknowledging(options.sync)
+                        .verify(options.verify)
                         .stored_types(types.key, types.value);
                     if let Some(capacity) = options.capacity {
                         made = made.capacity(capacity);
@@ -79,12 +80,12 @@ macro_rules! designs {
                     Ok(Box::new(made.create(path)?))
                 }
 
-                fn open<K, V>(pm: Mapped) -> Result<AnyBox>
+                fn open<K, V>(pm: Mapped, verify: bool) -> Result<AnyBox>
                 where
                     K: Untyped + Key + ?Sized,
                     V: Untyped + Value + ?Sized,
                 {
-                    Ok(Box::new($table::<K, V>::options().open_on(pm)?))
+                    Ok(Box::new($table::<K, V>::options().verify(verify).open_on(pm)?))
                 }
 
                 fn salvage<K, V>(pm: Mapped, new: &Path) -> Result<SalvageReport>
@@ -122,7 +123,7 @@ pub(super) struct Known {
     name: &'static str,
     disks: bool,
     create: fn(&Path, Types<'_>, &AnyOptions) -> Result<AnyBox>,
-    open: fn(Mapped, (Form, Form)) -> Result<AnyBox>,
+    open: fn(Mapped, (Form, Form), bool) -> Result<AnyBox>,
     salvage: fn(Mapped, (Form, Form), &Path) -> Result<SalvageReport>,
 }
 
@@ -158,7 +159,7 @@ impl Known {
 
 /// Opens whatever table is at `path`.
 pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result<AnyTable> {
-    let wanted = options.durability;
+    let (wanted, verify) = (options.durability, options.verify);
     let options = MappedOptions {
         durability: wanted,
         sync: options.sync,
@@ -176,7 +177,7 @@ pub(super) fn open(path: &Path, read_only: bool, options: &AnyOptions) -> Result
     }
     let (key, value) =
         (DataType::stored(&identity.key_type), DataType::stored(&identity.value_type));
-    let table = (known.open)(pm, (key.form(), value.form()))?;
+    let table = (known.open)(pm, (key.form(), value.form()), verify)?;
     Ok(AnyTable { table, design: known.name, key, value })
 }
 
@@ -217,12 +218,12 @@ fn create_as<D: Design>(path: &Path, types: Types<'_>, options: &AnyOptions) -> 
     }
 }
 
-fn open_as<D: Design>(pm: Mapped, forms: (Form, Form)) -> Result<AnyBox> {
+fn open_as<D: Design>(pm: Mapped, forms: (Form, Form), verify: bool) -> Result<AnyBox> {
     match forms {
-        (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(pm),
-        (Form::Word, _) => D::open::<AnyWord, AnyBytes>(pm),
-        (_, Form::Word) => D::open::<AnyBytes, AnyWord>(pm),
-        (_, _) => D::open::<AnyBytes, AnyBytes>(pm),
+        (Form::Word, Form::Word) => D::open::<AnyWord, AnyWord>(pm, verify),
+        (Form::Word, _) => D::open::<AnyWord, AnyBytes>(pm, verify),
+        (_, Form::Word) => D::open::<AnyBytes, AnyWord>(pm, verify),
+        (_, _) => D::open::<AnyBytes, AnyBytes>(pm, verify),
     }
 }
 

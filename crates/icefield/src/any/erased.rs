@@ -8,7 +8,7 @@ use crate::table::{
     BackupReport, CheckReport, Cursor, Durable, Occupied, RecoveryReport, SalvageReport, Stats,
     Table, TryInsert,
 };
-use crate::{Arg, Owned, Result};
+use crate::{Arg, Error, Owned, Result};
 
 /// Any type that is stored as a word. Its empty name stands for all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,6 +90,8 @@ impl Untyped for AnyBytes {
 pub(super) type Bytes = Vec<u8>;
 /// A part of a table: records, and where the next part begins.
 pub(super) type Part = (Vec<(Bytes, Bytes)>, Option<Cursor>);
+/// Takes a damaged record: its key, if that can be read, and what is wrong.
+pub(super) type OnDamage<'a> = dyn FnMut(Option<Bytes>, Error) + 'a;
 /// Records on their way into a `T`.
 type RecordArgs<'a, T> = Vec<(Arg<'a, <T as Table>::Key>, Arg<'a, <T as Table>::Value>)>;
 
@@ -105,7 +107,7 @@ pub(super) trait Erased: Send + Sync {
     fn len(&self) -> Result<u64>;
     fn capacity(&self) -> u64;
     fn stats(&self) -> Stats;
-    fn scan(&self, cursor: Cursor, n: usize) -> Result<Part>;
+    fn scan(&self, cursor: Cursor, n: usize, damaged: &mut OnDamage<'_>) -> Result<Part>;
     fn clear(&self) -> Result<()>;
     fn reserve(&self, additional: u64) -> Result<()>;
     fn shrink_to_fit(&self) -> Result<()>;
@@ -160,8 +162,10 @@ where
     fn stats(&self) -> Stats {
         Table::stats(self)
     }
-    fn scan(&self, cursor: Cursor, n: usize) -> Result<Part> {
-        let page = Table::scan(self, cursor, n)?;
+    fn scan(&self, cursor: Cursor, n: usize, damaged: &mut OnDamage<'_>) -> Result<Part> {
+        let page = Durable::scan_whole(self, cursor, n, &mut |key, error| {
+            damaged(key.map(T::Key::into_bytes), error);
+        })?;
         let records = page.records.into_iter();
         Ok((
             records

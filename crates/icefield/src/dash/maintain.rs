@@ -246,12 +246,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 Ok(range) => {
                     match core.segment(range.located.segment) {
                         Ok(segment) => self.salvage_segment(segment, &rescued, &mut report)?,
-                        Err(error) => report.lost.push(error.to_string()),
+                        Err(error) => report.lose(error),
                     }
                     range.last.checked_add(1)
                 }
                 Err(error) => {
-                    report.lost.push(format!("the segment of hashes from {hash:#018x}: {error}"));
+                    report.lose(format_args!("the segment of hashes from {hash:#018x}: {error}"));
                     self.directory.skip(hash)
                 }
             };
@@ -272,7 +272,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let (site, bucket) = match site {
                 Ok(found) => found,
                 Err(error) => {
-                    report.lost.push(error.to_string());
+                    report.lose(error);
                     continue;
                 }
             };

@@ -8,12 +8,12 @@ use super::Dash;
 use super::directory::{Covered, Directory};
 use super::layout::Bucket;
 use super::segment::Segment;
-use crate::Result;
 use crate::base::version_lock;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::engine::Engine;
-use crate::table::{Cursor, Page};
+use crate::table::{Cursor, OnDamage, Page};
+use crate::{Error, Result};
 
 /// So often a segment is read optimistically before its writers are asked to wait.
 const PATIENCE: u32 = 8;
@@ -22,7 +22,13 @@ const PATIENCE: u32 = 8;
 type Entry = (u64, u64, u64);
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+    /// About `n` records from `cursor` on; those that are damaged go to `damaged`.
+    pub(super) fn scan_page(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        damaged: &mut OnDamage<'_, K>,
+    ) -> Result<Page<K, V>> {
         let core = &self.core;
         let pin = core.pin();
         let mut page = Page { records: Vec::new(), next: Some(cursor) };
@@ -41,7 +47,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 page.next = last.checked_add(1).map(Cursor);
             }
             for (_, key, value) in entries {
-                page.records.push((self.own_key(key)?, self.own_value(value)?));
+                page.add(self.own_key(key), || self.own_value(value), damaged)?;
             }
         }
         drop(pin);
@@ -52,7 +58,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     fn read_segment(&self, hash: u64) -> Result<(Covered, Vec<Entry>)> {
         if self.core.still.is_some() {
             let range = self.directory.range(&self.core, hash)?;
-            return Ok((range, self.entries(self.core.segment(range.located.segment)?)?));
+            let segment = self.core.segment(range.located.segment)?;
+            return Ok((range, self.entries(segment, range.first)?));
         }
         for _ in 0..PATIENCE {
             if let Some(read) = self.try_read_segment(hash)? {
@@ -64,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let segment = self.core.segment(range.located.segment)?;
             let _guards = self.core.lock_all(segment);
             if self.is_same(hash, range)? {
-                return Ok((range, self.entries(segment)?));
+                return Ok((range, self.entries(segment, range.first)?));
             }
         }
     }
@@ -83,7 +90,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             core.pm.forget_reads();
             return Ok(None);
         }
-        let entries = self.entries(segment);
+        let entries = self.entries(segment, range.first);
         let valid = normal.iter().zip(versions).all(|(bucket, version)| {
             version_lock::validate(bucket.version_lock(&core.pm), version)
         });
@@ -99,14 +106,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    fn entries(&self, segment: Segment<'_>) -> Result<Vec<Entry>> {
+    /// The records of a segment; one whose key cannot be reached counts as the first.
+    fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
         let core = &self.core;
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
         for site in core.sites(segment) {
             let (_, bucket) = site?;
             for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
                 let (key, value) = bucket.record(&core.pm, slot);
-                entries.push((core.records.hash_of(&core.pm, key)?, key, value));
+                let hash = match core.records.hash_of(&core.pm, key) {
+                    Err(Error::Corrupt { .. }) => first,
+                    hash => hash?,
+                };
+                entries.push((hash, key, value));
             }
         }
         Ok(entries)

@@ -267,7 +267,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
                 Ok(Some(words)) => words,
                 Ok(None) => continue,
                 Err(error) => {
-                    report.lost.push(error.to_string());
+                    report.lose(error);
                     continue;
                 }
             };

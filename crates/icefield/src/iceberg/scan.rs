@@ -10,11 +10,11 @@ use super::Iceberg;
 use super::core::Core;
 use super::fingerprints::{FrontLine, used_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, back_is_behind, scan_place};
-use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::engine::Engine;
-use crate::table::{Cursor, Page};
+use crate::table::{Cursor, OnDamage, Page};
+use crate::{Error, Result};
 
 /// Where a scan is. As a word: the yard in the two highest bits, then the highest bits of the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,13 @@ fn next_place(place: u64, depth: u32) -> Option<u64> {
 type Entries = Vec<(u64, u64)>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+    /// About `n` records from `cursor` on; those that are damaged go to `damaged`.
+    pub(super) fn scan_page(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        damaged: &mut OnDamage<'_, K>,
+    ) -> Result<Page<K, V>> {
         let core = &self.core;
         let pin = core.pin();
         let mut entries = Entries::new();
@@ -74,12 +80,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         {
             next = core.read_position(position, &mut entries)?;
         }
-        let mut records = Vec::with_capacity(entries.len());
+        let records = Vec::with_capacity(entries.len());
+        let mut page = Page { records, next: next.map(Position::cursor) };
         for (key, value) in entries {
-            records.push((self.own_key(key)?, self.own_value(value)?));
+            page.add(self.own_key(key), || self.own_value(value), damaged)?;
         }
         drop(pin);
-        Ok(Page { records, next: next.map(Position::cursor) })
+        Ok(page)
     }
 }
 
@@ -235,7 +242,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 if key == EMPTY_KEY {
                     break;
                 }
-                let line = self.front_line(shape.front(self.records.hash_of(&self.pm, key)?));
+                let hash = match self.records.hash_of(&self.pm, key) {
+                    // It leads nowhere: no lock is its.
+                    Err(Error::Corrupt { .. }) => {
+                        entries.push((key, self.pm.peek(|| slot.value(&self.pm))));
+                        break;
+                    }
+                    hash => hash?,
+                };
+                let line = self.front_line(shape.front(hash));
                 let [now, value] = self.read_settled(slot, line);
                 if now == key {
                     entries.push((key, value));

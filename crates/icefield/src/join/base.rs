@@ -67,6 +67,11 @@ impl Base {
         Ok(base)
     }
 
+    /// A generation of which nothing but the header is known to be whole.
+    pub(super) fn unverified(region: Region, sealed: Sealed) -> Self {
+        Self { region, sealed, verified: Box::default() }
+    }
+
     pub(super) fn layout(&self) -> Layout {
         self.sealed.layout
     }

@@ -5,6 +5,7 @@ use super::base::passes;
 use super::layout::{BUCKETS, DELTAS, Root, Sealed, Watermark, bucket_of, share_of, watermark};
 use super::log;
 use super::view::{Frame, View};
+use crate::error::without_advice;
 use crate::key::Word;
 use crate::pm::superblock::{self, SessionEnd};
 use crate::pm::{CellLine, Medium};
@@ -43,6 +44,9 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
             if faults.is_empty() {
                 check_groups(view, faults)?;
                 check_delta(view, writes, settled, faults)?;
+            }
+            for fault in faults {
+                *fault = without_advice(&fault);
             }
             Ok(report)
         })

@@ -209,8 +209,18 @@ impl Sealed {
         pm.writable()
     }
 
-    /// Reads a header, believing nothing.
+    /// Reads a header, believing nothing, of a file that is as long as it says.
     pub(super) fn read(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
+        let sealed = Self::header(pm, region, sums)?;
+        if region.len() < sealed.layout.bytes() {
+            let detail = format!("the file ends before byte {}", sealed.layout.bytes());
+            return Err(corrupt(pm, region, region.len(), &detail));
+        }
+        Ok(sealed)
+    }
+
+    /// As [`Sealed::read`], of a file that may be too short.
+    pub(super) fn header(pm: &impl Medium, region: &Region, sums: &Hash) -> Result<Self> {
         let header = region.at::<Header>(0).ok_or_else(|| short(pm, region))?;
         let load = |cell: &Cell64| cell.load(pm, Relaxed);
         let sealed = Self {
@@ -232,10 +242,6 @@ impl Sealed {
         }
         if !sealed.layout.is_possible() {
             return fault(32, "the header's numbers are impossible");
-        }
-        if region.len() < sealed.layout.bytes() {
-            let detail = format!("the file ends before byte {}", sealed.layout.bytes());
-            return fault(region.len(), &detail);
         }
         Ok(sealed)
     }

@@ -6,6 +6,7 @@
 //! persisted with it: of these any may be missing after a crash, so a gap is the end of the log; a gap that a later
 //! record knows to have been durable is damage.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::delta::Change;
@@ -130,6 +131,38 @@ pub(super) fn replay(
     let rest = slots[records as usize..].iter().flatten();
     let stray = rest.filter(|cell| cell.load(pm, Relaxed) != 0).count() as u64;
     Ok(Tail { records, stray })
+}
+
+/// Shows the whole changes of a log, oldest first, also those behind damaged ones. Returns the numbers of the records
+/// that are missing: those below `expected`, and those that were durable before a later one.
+pub(super) fn rescue(
+    pm: &impl Medium,
+    region: &Region,
+    sums: &Hash,
+    generation: u64,
+    expected: u64,
+    mut visit: impl FnMut(Change),
+) -> Result<Vec<Range<u64>>> {
+    let slots = slots(pm, region)?;
+    let all = || {
+        (0..).zip(slots).map(|(number, slot)| (number, read(pm, sums, slot, number, generation)))
+    };
+    let witnessed = all().filter_map(|(number, found)| found.map(|(_, back)| number - back)).max();
+    let durable = witnessed.unwrap_or(0).max(expected);
+    let mut missing: Vec<Range<u64>> = Vec::new();
+    for (number, found) in all() {
+        match (found, missing.last_mut()) {
+            (Some((change, _)), _) => visit(change),
+            (None, _) if number >= durable => return Ok(missing),
+            (None, Some(gap)) if gap.end == number => gap.end += 1,
+            (None, _) => missing.push(number..number + 1),
+        }
+    }
+    let end = slots.len() as u64;
+    if end < expected {
+        missing.push(end..expected);
+    }
+    Ok(missing)
 }
 
 /// A record that was begun when the missing one was durable.

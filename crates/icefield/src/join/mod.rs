@@ -129,6 +129,7 @@ mod options;
 mod placed;
 mod plan;
 mod probe;
+mod salvage;
 mod seal;
 mod source;
 #[cfg(test)]

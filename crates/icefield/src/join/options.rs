@@ -377,7 +377,19 @@ impl<K: Word> JoinOptions<K> {
         }
     }
 
-    fn mapped(&self) -> MappedOptions {
+    /// The same for a new index like the one of `frame`: keys that are hashes stay what they are.
+    pub(super) fn like<M>(&self, frame: &Frame<M>) -> Self {
+        let Identity { hash_id, hash_seed, params, .. } = &frame.identity;
+        Self {
+            hash: HashKind::from_id(*hash_id).unwrap_or(self.hash),
+            hash_seed: Some(Seed(*hash_seed)),
+            token: Some(params[0]),
+            replace: false,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn mapped(&self) -> MappedOptions {
         MappedOptions {
             durability: self.durability,
             max_bytes: self.max_bytes,
@@ -408,7 +420,7 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// The frame of an index that is there.
-    fn frame<M: Medium>(&self, pm: M) -> Result<Frame<M>> {
+    pub(super) fn frame<M: Medium>(&self, pm: M) -> Result<Frame<M>> {
         let (table, identity) = superblock::read(&pm)?;
         let frame = Frame::new(pm, table, identity, self.limit(), self.verify, self.delta_limit)?;
         View::check_type(&frame, DESIGN, K::TYPE)?;

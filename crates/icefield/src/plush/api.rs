@@ -129,6 +129,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.core.pm.committed()
     }
 
+    /// The key of a damaged record as it is; `None` if it cannot be reached, or is no `K`.
+    pub(super) fn unverified_key(&self, record: RecordOf<K, V>) -> Option<K::Owned> {
+        let core = &self.core;
+        let key = core.payloads()?.key_found(&core.pm, record.reference()).ok()?;
+        raw_of(K::FORM, key).and_then(K::own)
+    }
+
     /// The key of a record that did not dangle since the caller was pinned.
     pub(super) fn own_key(&self, record: RecordOf<K, V>) -> Result<K::Owned> {
         let measure = self.core.measure;

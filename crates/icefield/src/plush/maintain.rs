@@ -242,6 +242,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let bytes = regions.into_iter().chain(&core.runs).map(crate::pm::Region::len).sum();
         let bytes: u64 = bytes;
         let bytes = bytes + core.payloads.as_ref().map_or(0, PayloadLog::bytes);
+        let blob_bytes =
+            |payloads: &PayloadLog| payloads.usage(&core.pm).chunks * payloads.chunk_size();
         let count = |counter: &crate::base::counter::ShardedCounter| counter.sum() as u64;
         Stats {
             len_estimate: core.estimate(),
@@ -256,6 +258,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 ("moves", count(&core.counts.moves)),
                 ("compactions", count(&core.counts.compactions)),
                 ("log bytes", core.logs.region().len()),
+                ("blob_bytes", core.payloads.as_ref().map_or(0, blob_bytes)),
                 ("filter levels in dram", core.top_filters.levels() as u64),
             ],
         }

@@ -238,7 +238,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let mut next = Some(0);
         while let Some(hash) = next {
             let found = self.core.rescued_range(hash);
-            report.lost.extend(found.lost);
+            found.lost.iter().for_each(|words| report.lose(words));
             for record in found.records {
                 self.rescue(record, &rescued, &mut report)?;
             }
@@ -279,7 +279,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             (None, false) => (None, None),
         };
         let place = format!("the record with hash {:#018x}", core.hash_of(record));
-        report.damaged(place, DamagedRecord { key, value, reason });
+        report.damaged(DamagedRecord { key, value, place, reason });
         Ok(())
     }
 }

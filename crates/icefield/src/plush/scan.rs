@@ -10,7 +10,7 @@ use super::partition::SortKey;
 use super::words::RecordOf;
 use crate::key::{Key, Raw, Value};
 use crate::pm::Medium;
-use crate::table::{Arg, Cursor, Owned, Page};
+use crate::table::{Arg, Cursor, OnDamage, Owned, Page};
 use crate::{Error, Result};
 
 /// Where the next part of a range begins.
@@ -193,20 +193,30 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(found)
     }
 
-    pub(super) fn scan_page(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
+    /// About `n` records from `cursor` on; those that are damaged go to `damaged`.
+    pub(super) fn scan_page(
+        &self,
+        cursor: Cursor,
+        n: usize,
+        damaged: &mut OnDamage<'_, K>,
+    ) -> Result<Page<K, V>> {
         let _pin = self.core.pin();
-        let mut next = Some(cursor.0);
-        let mut records = Vec::new();
-        while let Some(hash) = next
-            && records.len() < n.max(1)
+        let mut page = Page { records: Vec::new(), next: Some(cursor) };
+        while let Some(Cursor(hash)) = page.next
+            && page.records.len() < n.max(1)
         {
             let (found, after) = self.core.range_at(hash)?;
             for record in found {
-                records.push((self.own_key(record)?, self.own_value(record.value)?));
+                match self.own_key(record) {
+                    Err(error @ Error::Corrupt { .. }) => {
+                        damaged(self.unverified_key(record), error)?;
+                    }
+                    key => page.add(key, || self.own_value(record.value), damaged)?,
+                }
             }
-            next = after;
+            page.next = after.map(Cursor);
         }
-        Ok(Page { records, next: next.map(Cursor) })
+        Ok(page)
     }
 }
 

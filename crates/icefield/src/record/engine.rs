@@ -119,7 +119,7 @@ pub(crate) trait Engine<K: Key + ?Sized, V: Value + ?Sized>: Owner + Sized {
             Ok((key, value)) => put(K::arg(&key), V::arg(&value)),
             Err(reason) => {
                 let [key, value] = records.remains(pm, key, value);
-                report.damaged(place, DamagedRecord { key, value, reason });
+                report.damaged(DamagedRecord { key, value, place: place.to_string(), reason });
                 Ok(())
             }
         }

@@ -395,7 +395,7 @@ macro_rules! public_face {
             /// # Ok::<(), icefield::Error>(())
             /// ```
             pub fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
-                self.scan_page(cursor, n)
+                self.scan_page(cursor, n, &mut |_, error| Err(error))
             }
 
             #[doc = $doc_clear]
@@ -765,7 +765,7 @@ macro_rules! public_face {
                 self.stats_now()
             }
             fn scan(&self, cursor: Cursor, n: usize) -> Result<Page<K, V>> {
-                self.scan_page(cursor, n)
+                self.scan_page(cursor, n, &mut |_, error| Err(error))
             }
             fn clear(&self) -> Result<()> {
                 self.clear_all()
@@ -820,6 +820,20 @@ macro_rules! public_face {
             }
             fn check(&self) -> Result<CheckReport> {
                 self.check()
+            }
+            fn scan_whole(
+                &self,
+                cursor: Cursor,
+                n: usize,
+                damaged: &mut dyn FnMut(Option<Owned<K>>, $crate::Error),
+            ) -> Result<Page<K, V>> {
+                self.scan_page(cursor, n, &mut |key, error| match error {
+                    $crate::Error::Corrupt { .. } => {
+                        damaged(key, error);
+                        Ok(())
+                    }
+                    error => Err(error),
+                })
             }
             fn salvage(&self, path: &Path) -> Result<SalvageReport> {
                 self.salvage_to(path)

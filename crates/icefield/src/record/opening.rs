@@ -399,7 +399,7 @@ macro_rules! common_options {
                 self.common.mending = Some(mending.clone());
                 let recorded = $crate::record::mending::recorded(&pm);
                 let mut report = self.open_on(pm)?.salvage(new)?;
-                report.lost.splice(0..0, mending.take());
+                report.lost.splice(0..0, mending.take().into_iter().map($crate::error::without_advice));
                 let found = report.records + report.damaged.len() as u64;
                 if let Some(missing) = recorded.and_then(|recorded| recorded.checked_sub(found))
                     && missing > 0

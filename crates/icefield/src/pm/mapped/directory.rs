@@ -212,7 +212,9 @@ impl Directory {
             Durability::Auto if self.grants_sync() => Ok(Durability::Pmem),
             Durability::Auto => {
                 if self.purpose == Purpose::Write {
+                    // A target of its own, for programs that say it by themselves.
                     log::warn!(
+                        target: "icefield::durability",
                         "{}: durability `process`: what is stored survives the end of any process, but no power cut; \
                          choose `process` to accept that, or `disk` where the table offers it",
                         self.path.display()

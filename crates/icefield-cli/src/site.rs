@@ -1,10 +1,11 @@
-//! Where an index is built: out of sight, until it is complete with its stamp.
+//! Where an index or a rescued table is built: out of sight, until it is complete with the files that the command keeps
+//! beside it.
 //!
-//! A hidden directory beside the target, `.NAME.building-XXXXXX`, holds the index while it is made. The library builds
-//! it there durably, the stamp is written and synced, and then one renaming gives it its name, or exchanges it with the
-//! index that it replaces: so at any moment there is the old index with its stamp, the new one with its, or none. The
-//! hidden directory is locked by whoever builds in it. One whose lock is free is left from a process that died, and is
-//! removed by the next building of the same index, unless it holds anything that no build makes.
+//! A hidden directory beside the target, `.NAME.building-XXXXXX`, holds the table while it is made. The library builds
+//! it there, the command's own files are written and synced, and then one renaming gives it its name, or exchanges it with
+//! the index that it replaces: so at any moment there is the old index with its stamp, the new one with its, or none. The
+//! hidden directory is locked by the process that builds in it. One whose lock is free is left from a process that died,
+//! and is removed by the next building of the same name, unless it holds anything that no build makes.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,17 +13,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use icefield::Error;
-use icefield::pm::{Mapped, MappedOptions};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use super::stamp;
+use crate::columns;
 use crate::failure::Failure;
+use crate::join::stamp;
 
-/// The index's name in the hidden directory.
-const INDEX: &str = "index";
-/// How often a hidden directory is made again that somebody took for a leftover before it was locked.
+/// The table's name in the hidden directory.
+const TABLE: &str = "table";
+/// How often a hidden directory is made again that another process removed as a leftover before it was locked.
 const ATTEMPTS: u32 = 100;
 
 /// A hidden directory beside what will be made; removed with all that is still in it.
@@ -64,16 +65,17 @@ impl Site {
 
     /// Where to build it.
     pub fn path(&self) -> PathBuf {
-        self.hidden.path().join(INDEX)
+        self.hidden.path().join(TABLE)
     }
 
-    /// Gives it its name. What was there goes, if it may be replaced.
+    /// Gives it its name. An empty directory there is replaced, an index if it may be.
     pub fn publish(self, replace: bool) -> Result<(), Failure> {
         let rename = |flags| renameat_with(CWD, self.path(), CWD, &self.target, flags);
         match rename(RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) if replace => rename(RenameFlags::EXCHANGE),
-            // File systems without the flag: a plain renaming replaces at most an empty directory.
-            Err(Errno::INVAL | Errno::NOSYS) if !self.target.exists() => {
+            // A plain renaming replaces at most an empty directory. Some file systems have no other.
+            Err(Errno::EXIST) => rename(RenameFlags::empty()),
+            Err(Errno::INVAL | Errno::NOSYS) if !replace || !self.target.exists() => {
                 rustix::fs::rename(self.path(), &self.target)
             }
             answer => answer,
@@ -85,30 +87,15 @@ impl Site {
 
     fn fault(&self, errno: Errno) -> Failure {
         match errno {
-            Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => exists(&self.target),
+            Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => {
+                Error::AlreadyExists { path: self.target.clone() }.into()
+            }
             Errno::INVAL | Errno::NOSYS => Failure::Usage(format!(
                 "{}: this file system cannot exchange two directories; remove the old index first",
                 self.target.display()
             )),
             errno => Failure::io(&self.target, &errno.into()),
         }
-    }
-}
-
-/// What to say of a target that is there already.
-pub fn exists(target: &Path) -> Failure {
-    Failure::Usage(format!(
-        "{}: already exists; --replace builds it anew, --index names another place",
-        target.display()
-    ))
-}
-
-/// Locks the index at `target`, which is going to be replaced; an error when another process changes it. `None` when its
-/// superblock is damaged: then no process can open it.
-pub fn hold(target: &Path) -> Result<Option<Mapped>, Failure> {
-    match Mapped::open(target, MappedOptions::default()) {
-        Err(Error::Corrupt { .. } | Error::NotFound { .. }) => Ok(None),
-        held => Ok(Some(held?)),
     }
 }
 
@@ -145,20 +132,20 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a hidden directory holds nothing but what a build makes: an index, complete or in creation, of plain files.
+/// Whether a hidden directory holds nothing but what a build makes: a table, complete or in creation, of plain files.
 fn is_of_build(hidden: &Path) -> io::Result<bool> {
-    for index in fs::read_dir(hidden)? {
-        let index = index?;
-        let name = index.file_name();
-        let is_index = name == INDEX || name.as_encoded_bytes().starts_with(b".index.creating-");
-        if !is_index || !index.file_type()?.is_dir() {
+    for table in fs::read_dir(hidden)? {
+        let table = table?;
+        let name = table.file_name();
+        let is_table = name == TABLE || name.as_encoded_bytes().starts_with(b".table.creating-");
+        if !is_table || !table.file_type()?.is_dir() {
             return Ok(false);
         }
-        for file in fs::read_dir(index.path())? {
+        for file in fs::read_dir(table.path())? {
             let file = file?;
             let name = file.file_name();
-            let is_known =
-                name == "lock" || name == stamp::NAME || name.as_encoded_bytes().ends_with(b".ice");
+            let is_known = ["lock", stamp::NAME, columns::NAME].iter().any(|known| name == *known)
+                || name.as_encoded_bytes().ends_with(b".ice");
             if !is_known || !file.file_type()?.is_file() {
                 return Ok(false);
             }
