@@ -82,10 +82,12 @@ const LATE: SyncMode = SyncMode::Every(3_600_000);
 
 #[test]
 fn plush_survives_every_failing_sync() {
-    for (records, seeds) in [(Records::Words, 0..6), (Records::Bytes, 0..6)] {
+    for records in [Records::Words, Records::Bytes] {
         let scenario = arsenal("plush", records).expect("a design").syncs;
-        every_sync(scenario, SyncMode::Always, seeds.clone());
-        every_sync(scenario, LATE, seeds);
+        every_sync(scenario, SyncMode::Always, 0..4);
+        // In these, what comes after the failure would write over a journal and an intent.
+        every_sync(scenario, SyncMode::Always, 601..604);
+        every_sync(scenario, LATE, 0..4);
     }
 }
 

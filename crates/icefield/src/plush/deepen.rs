@@ -89,6 +89,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds a level below the last one, which is `level`. One thread at a time.
     pub(super) fn add_level(&self, level: usize) -> Result<()> {
+        self.pm.writable()?;
         let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
         self.pm.grow(&self.levels, to)?;
         // A table that became smaller has given it back.

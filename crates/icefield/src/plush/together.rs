@@ -28,6 +28,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes room below root entries that have just got records, and in them, if one needs it soon. The caller is
     /// pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
+        // Not all of what follows reports a failed sync.
+        if self.pm.writable().is_err() {
+            return;
+        }
         let is_relieved = |entry| self.root.is_relieved(entry);
         if helds.iter().any(|held| self.fills(held.entry, BELOW_DUE) && !is_relieved(held.entry)) {
             let is_ready = |entry| self.fills(entry, BELOW_READY) && !is_relieved(entry);
