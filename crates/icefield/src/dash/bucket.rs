@@ -57,6 +57,15 @@ impl Bucket {
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 
+    /// Whether an overflow bucket has no room, by a look without its lock.
+    ///
+    /// A peek: records of other home buckets that are just being published or removed take room, or make some. They
+    /// decide which bucket a new record goes to, and no answer: under its lock, the bucket is looked at again.
+    pub(super) fn looks_full(&self, pm: &impl Medium, slot_mask: u32) -> bool {
+        let taken = pm.peek(|| self.meta(pm).allocated());
+        Self::free_slot(taken, slot_mask).is_none()
+    }
+
     /// The first slot without a record, given the slots that count as taken.
     #[inline]
     pub(super) fn free_slot(taken: u32, slot_mask: u32) -> Option<usize> {
