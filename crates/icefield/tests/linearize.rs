@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
-use icefield::{DashEh, DashLh, Iceberg, Plush};
+use icefield::{DashEh, DashLh, Iceberg};
 use icefield_testkit::arsenal::{Records, arsenal};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::linear::{Counts, Ground, histories_on};
@@ -73,8 +73,8 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
     })
 }
 
-/// Fences of `file`, where writes become durable, do nothing: a writer beside that finds a record, or finds it gone,
-/// answers too early, and that is found out.
+/// A fence of `file`, where writes become durable, does nothing: a writer beside that finds a record, or finds it gone,
+/// answers too early, and that is noticed. (Of Plush it is not: what it was given last is in DRAM.)
 #[track_caller]
 fn writers_are_caught<T: Subject>(file: &str) {
     const SEEDS: std::ops::Range<u64> = 1..60;
@@ -110,5 +110,4 @@ fn writers_that_answer_too_early_are_caught() {
     writers_are_caught::<DashEh<u64, u64, Sim>>("dash/insert.rs");
     writers_are_caught::<DashLh<u64, u64, Sim>>("dash/insert.rs");
     writers_are_caught::<Iceberg<u64, u64, Sim>>("iceberg/locked.rs");
-    writers_are_caught::<Plush<u64, u64, Sim>>("plush/op.rs");
 }

@@ -57,10 +57,11 @@ impl Bucket {
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 
-    /// Whether an overflow bucket has no room, by a look without its lock.
+    /// Whether a bucket of the stash or of a chain seems to have no room. Needs no lock: a full bucket is passed by, and
+    /// any other is looked at again under its lock.
     ///
-    /// A peek: records of other home buckets that are just being published or removed take room, or make some. They
-    /// decide which bucket a new record goes to, and no answer: under its lock, the bucket is looked at again.
+    /// A peek: the metadata word may just be changing for records of other home buckets. They decide which bucket a new
+    /// record goes to, and no answer.
     pub(super) fn looks_full(&self, pm: &impl Medium, slot_mask: u32) -> bool {
         let taken = pm.peek(|| self.meta(pm).allocated());
         Self::free_slot(taken, slot_mask).is_none()

@@ -16,7 +16,7 @@ const KEYS: u64 = 40;
 const GEOMETRY: Geometry = Geometry { buckets: 4, slots: 2, stash: 2 };
 const SEEDS: u64 = 60;
 
-/// What must happen now and then for the answers to mean anything.
+/// The answers mean something only when each of these happens now and then.
 const EVENTS: [&str; 4] = ["stash_inserts", "chain_inserts", "splits", "merges"];
 
 /// How often each of [`EVENTS`] happened in one interleaving.
