@@ -57,7 +57,7 @@ impl Bucket {
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 
-    /// Whether a bucket of the stash or of a chain seems to have no room. Needs no lock: a full bucket is passed by, and
+    /// Whether a stash bucket, or a chained one, seems to have no room. Needs no lock: a full bucket is passed by, and
     /// any other is looked at again under its lock.
     ///
     /// A peek: the metadata word may just be changing for records of other home buckets. They decide which bucket a new
