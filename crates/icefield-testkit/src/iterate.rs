@@ -146,14 +146,6 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         }
     }
 
-    /// A write beside the passes. Its answer is judged by other scenarios (`linear`, `crash`).
-    fn write<R>(&self, call: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
-        if let Some(sim) = &self.sim {
-            sim.begin_op();
-        }
-        call().map_err(|error| error.to_string())
-    }
-
     fn scan_all(&self, rng: &mut Rng) -> Result<(), String> {
         (0..PASSES).try_for_each(|_| self.scan(1 + rng.index(8)))
     }
@@ -191,12 +183,11 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
                 }
                 let action = if round % 2 == 0 { Action::Insert(300) } else { Action::Remove };
                 let call = Call { key: first + rng.below(200), action };
-                self.write(|| ask(&self.table, call))
-                    .map_err(|what| format!("{call:?}: {what}"))?;
+                self.call(|| ask(&self.table, call)).map_err(|what| format!("{call:?}: {what}"))?;
                 self.writes.fetch_add(1, Ordering::Relaxed);
             }
             if round % 4 == 3 {
-                self.write(|| self.table.shrink_to_fit())
+                self.call(|| self.table.shrink_to_fit())
                     .map_err(|what| format!("shrink: {what}"))?;
             }
         }

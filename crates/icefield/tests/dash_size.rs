@@ -4,6 +4,7 @@
 mod dash {
     mod read_only;
     mod scans;
+    mod writers;
 }
 
 use std::os::unix::fs::MetadataExt;

@@ -1,12 +1,16 @@
 //! Concurrent histories on few hot keys of tiny tables that split under them, each judged for linearizability.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use icefield::pm::sim::Model;
+use icefield::pm::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
+use icefield::{DashEh, DashLh, Iceberg};
 use icefield_testkit::arsenal::{Records, arsenal};
 use icefield_testkit::budget::Budget;
-use icefield_testkit::linear::Counts;
+use icefield_testkit::linear::{Counts, Ground, histories_on};
 use icefield_testkit::pool::Pool;
+use icefield_testkit::subject::Subject;
+use icefield_testkit::{Failure, baton, pass};
 
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {
     let arsenal = arsenal(table, records).expect("a design");
@@ -52,4 +56,58 @@ fn a_clear_waits_for_splits() {
         let done = (arsenal.linear)(seed, 1024, Model::Pmem, &pool);
         println!("{:?}", done.unwrap_or_else(|failure| panic!("{failure}")));
     }
+}
+
+/// Histories on one table whose medium is as `options` say, and looks for answers that are not durable.
+fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<Counts, Failure> {
+    histories_on(seed, 32, pool, |seed| {
+        let sim = Sim::new(SimOptions {
+            seed,
+            detecting: true,
+            exempt: T::EXEMPT,
+            give_way: baton::tick,
+            ..options.clone()
+        });
+        let table = T::create_tiny(sim.clone(), seed)?;
+        Ok(Ground { table, sim: Some(sim), turns: true, hold: None, pass: pass::own::<T> })
+    })
+}
+
+/// A fence of `file`, where writes become durable, does nothing: a writer beside that finds a record, or finds it gone,
+/// answers too early, and that is noticed. (Of Plush it is not: what it was given last is in DRAM.)
+#[track_caller]
+fn writers_are_caught<T: Subject>(file: &str) {
+    const SEEDS: std::ops::Range<u64> = 1..60;
+    let (pool, sites) = (Pool::new(3), SiteLog::default());
+    for seed in SEEDS.take(4) {
+        let options = SimOptions { sites: Some(sites.clone()), ..SimOptions::default() };
+        watched::<T>(seed, &pool, &options).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+    let mut fences: Vec<(Site, u64)> = sites.sites();
+    fences.retain(|(site, _)| site.kind == SiteKind::Fence && site.file.ends_with(file));
+    let is_writer = |failure: &Failure| {
+        failure.what.contains("answered on the strength")
+            && ["TryInsert", "Update", "Remove", "CompareExchange", "Compute", "Insert"]
+                .iter()
+                .any(|call| failure.what.contains(&format!("Call({call}")))
+    };
+    let caught = fences.iter().any(|&(site, _)| {
+        let mutation = Mutation::of(site);
+        let options = SimOptions { mutation: Some(Arc::clone(&mutation)), ..SimOptions::default() };
+        SEEDS.filter_map(|seed| watched::<T>(seed, &pool, &options).err()).any(|failure| {
+            let found = is_writer(&failure);
+            if found {
+                println!("{}, without the {site}: {failure}", T::NAME);
+            }
+            found
+        })
+    });
+    assert!(caught, "{}: nothing was noticed without any of {fences:?}", T::NAME);
+}
+
+#[test]
+fn writers_that_answer_too_early_are_caught() {
+    writers_are_caught::<DashEh<u64, u64, Sim>>("dash/insert.rs");
+    writers_are_caught::<DashLh<u64, u64, Sim>>("dash/insert.rs");
+    writers_are_caught::<Iceberg<u64, u64, Sim>>("iceberg/locked.rs");
 }

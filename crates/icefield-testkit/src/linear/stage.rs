@@ -137,13 +137,10 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             baton::begin();
             // SeqCst: the stamps are the real-time order that the judge goes by.
             let began = self.clock.fetch_add(1, Ordering::SeqCst);
-            // Writers also read words of records that they do not answer about: `crash` judges those.
             let answers = actor.make(step).and_then(|answers| match step {
-                Move::One(_, Asked::Call(action)) if !action.writes() => {
-                    self.is_durable().map(|()| answers)
-                }
-                Move::Pass(_) => self.is_durable().map(|()| answers),
-                _ => Ok(answers),
+                // Of what it has read, a `clear` answers nothing.
+                Move::Clear => Ok(answers),
+                _ => self.is_durable().map(|()| answers),
             });
             let returned = self.clock.fetch_add(1, Ordering::SeqCst);
             let event =

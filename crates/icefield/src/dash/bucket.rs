@@ -57,6 +57,16 @@ impl Bucket {
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 
+    /// Whether a stash bucket, or a chained one, seems to have no room. Needs no lock: a full bucket is passed by, and
+    /// any other is looked at again under its lock.
+    ///
+    /// A peek: the metadata word may just be changing for records of other home buckets. They decide which bucket a new
+    /// record goes to, and no answer.
+    pub(super) fn looks_full(&self, pm: &impl Medium, slot_mask: u32) -> bool {
+        let taken = pm.peek(|| self.meta(pm).allocated());
+        Self::free_slot(taken, slot_mask).is_none()
+    }
+
     /// The first slot without a record, given the slots that count as taken.
     #[inline]
     pub(super) fn free_slot(taken: u32, slot_mask: u32) -> Option<usize> {

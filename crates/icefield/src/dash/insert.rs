@@ -198,8 +198,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
     ) -> bool {
         let pm = &self.core.pm;
         let mask = self.core.geometry.slot_mask();
-        // A look without the lock: a full bucket is passed by.
-        if Bucket::free_slot(bucket.meta(pm).allocated(), mask).is_none() {
+        if bucket.looks_full(pm, mask) {
             return false;
         }
         let guard = bucket.lock(pm);

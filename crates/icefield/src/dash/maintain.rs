@@ -332,7 +332,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
             let (site, bucket) = site?;
-            if let Some(slot) = slot_of(bucket) {
+            // A peek, as in `find_stashed`.
+            if let Some(slot) = core.pm.peek(|| slot_of(bucket)) {
                 return Ok(Some(Found { bucket, slot, site }));
             }
         }

@@ -219,8 +219,7 @@ impl<'a, T: Kinds> Window<'a, T> {
     ) -> Result<std::result::Result<Plan, Attempt>> {
         let (core, mask) = (self.core, self.core.geometry.slot_mask());
         for (number, bucket) in core.stash(core.segment(segment)?).iter().enumerate() {
-            // A look without the lock: a full bucket is passed by.
-            if Bucket::free_slot(bucket.meta(&core.pm).allocated(), mask).is_none() {
+            if bucket.looks_full(&core.pm, mask) {
                 continue;
             }
             let Some(place) = self.hold(bucket) else { return Ok(Err(Attempt::Later)) };

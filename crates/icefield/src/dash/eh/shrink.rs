@@ -26,7 +26,9 @@ impl<A: Ablation> Eh<A> {
         percent: u64,
     ) -> Result<bool> {
         let _structure = self.base.shared();
-        let depth = core.link(self.ready(core, hash)?.segment)?.depth;
+        // First looks are peeks: links and records are looked at again under the locks.
+        let glance = |segment| core.pm.peek(|| core.link(segment));
+        let depth = glance(self.ready(core, hash)?.segment)?.depth;
         // In two shifts, for a shift by 64 is none.
         let Some(bit) = depth.checked_sub(1).map(split_bit) else { return Ok(false) };
         if 1 << depth <= self.base.floor() {
@@ -35,9 +37,9 @@ impl<A: Ablation> Eh<A> {
         let pattern = hash & !(hashes_below(depth) | bit);
         let [left, right] = [self.ready(core, pattern)?, self.ready(core, pattern | bit)?];
         let ids = [left.segment, right.segment];
-        // The same one twice: another thread was faster. A peek: their records are counted again under the locks.
+        // The same one twice: another thread was faster.
         if ids[0] == ids[1]
-            || core.link(ids[1])?.depth != depth
+            || glance(ids[1])?.depth != depth
             || !core.pm.peek(|| core.fit_in_one(ids, percent))?
         {
             return Ok(false);

@@ -27,8 +27,9 @@ impl Lh {
         let Some(new) = old.shrunk(least) else { return Ok(false) };
         let last = new.count();
         let ids = [extent::source(last), last].map(|index| self.id(old, index));
-        // Does the split if it is still due: the last segment cannot be the source of another.
-        if !touch(core, self, ids[1])? || !core.fit_in_one(ids, percent)? {
+        // Does the split if it is still due: the last segment cannot be the source of another. A peek: the records are
+        // counted again under the locks.
+        if !touch(core, self, ids[1])? || !core.pm.peek(|| core.fit_in_one(ids, percent))? {
             return Ok(false);
         }
         let [left, right] = [core.hold(ids[0])?, core.hold(ids[1])?];

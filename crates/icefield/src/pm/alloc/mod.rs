@@ -239,7 +239,8 @@ impl Allocator {
     /// How many blocks were ever handed out in the present set: all blocks in use lie below.
     pub fn used(&self, pm: &impl Medium, words: &Words) -> u64 {
         let set = &words.sets[self.lock().set];
-        set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed))
+        // A peek: another thread's new block may not be durable yet. How much space is handed out says nothing of records.
+        pm.peek(|| set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed)))
     }
 
     /// How many blocks there are at most, whichever set they were handed out in: a bound on any walk over blocks.
