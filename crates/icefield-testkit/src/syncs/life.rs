@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::path::Path;
 
-use icefield::{Durability, SyncMode};
+use icefield::{Data, Durability, SyncMode};
 
 use super::film::Film;
 use super::{Counts, Flaw, Life, Options, every_sync};
@@ -13,11 +13,14 @@ use crate::failure::Failure;
 use crate::faults::ledger::Ledger;
 use crate::file_subject::{FileOptions, FileSubject, TINY};
 use crate::rng::Rng;
+use crate::subject::Sample;
 
 /// Calls of a history.
 const CALLS: u64 = 60;
 /// Keys that it is about.
 const KEYS: u64 = 40;
+/// Histories in which every tenth call concerns the whole table: one in so many.
+const WHOLE_ONE_IN: u64 = 3;
 /// Calls after the failure.
 const AFTER: u64 = 4;
 
@@ -65,6 +68,18 @@ impl Allowed {
         values.splice(0..0, after);
     }
 
+    /// All keys were changed, or may have been.
+    fn change_all(&mut self, after: impl Fn(u64, Option<u64>) -> Option<u64>, done: bool) {
+        for (&key, values) in &mut self.values {
+            let changed: Vec<_> = values.iter().map(|value| after(key, *value)).collect();
+            match (done, self.is_strict) {
+                (true, true) => *values = changed.last().copied().into_iter().collect(),
+                (true, false) => values.extend(changed.last()),
+                (false, _) => _ = values.splice(0..0, changed),
+            }
+        }
+    }
+
     /// All that was acknowledged is durable.
     fn settle(&mut self) {
         for values in self.values.values_mut() {
@@ -74,7 +89,32 @@ impl Allowed {
 }
 
 impl<T: FileSubject> Lived<T> {
+    /// A call that concerns the whole table. Whether it succeeded.
+    fn change_all(table: &T, rng: &mut Rng, allowed: &mut Allowed) -> bool {
+        match rng.below(4) {
+            0 => {
+                let done = table.clear().is_ok();
+                allowed.change_all(|_, _| None, done);
+                done
+            }
+            1 => {
+                let keep = |key: u64| key % 2 == 1;
+                let retained = table.retain(|key, _| {
+                    let owned = T::Key::own(T::Key::raw(key));
+                    owned.and_then(|key| T::Key::number(&key)).is_none_or(keep)
+                });
+                let done = retained.is_ok();
+                allowed.change_all(|key, value| value.filter(|_| keep(key)), done);
+                done
+            }
+            _ => table.shrink_to_fit().is_ok(),
+        }
+    }
+
     fn step(&self, table: &T, rng: &mut Rng, allowed: &mut Allowed, nth: u64) -> bool {
+        if self.options.seed.is_multiple_of(WHOLE_ONE_IN) && rng.one_in(10) {
+            return Self::change_all(table, rng, allowed);
+        }
         let value = 256 + nth * 16;
         let call = |rng: &mut Rng, value| Call {
             key: rng.below(KEYS),

@@ -60,6 +60,8 @@ impl<K: Word> JoinIndex<K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// No other program may write to its files while it is open; see [`JoinOptions::open`].
+    ///
     /// # Errors
     /// As [`JoinOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -77,6 +79,8 @@ impl<K: Word> JoinIndex<K> {
     /// assert!(matches!(reader.insert(8, 1), Err(Error::ReadOnly)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// No other program may write to its files while it is open; see [`JoinOptions::open`].
     ///
     /// # Errors
     /// As [`JoinOptions::open`].

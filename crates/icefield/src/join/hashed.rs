@@ -141,6 +141,8 @@ impl<K: Word> JoinOptions<K> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// No other program may write to its files while it is open; see [`open`](Self::open).
+    ///
     /// # Errors
     /// As [`open`](Self::open); [`Error::InvalidOption`](crate::Error::InvalidOption) for another hash function.
     pub fn open_with_hash<H, V>(

@@ -327,6 +327,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
             held.begin_change();
         }
+        // Where all records were stale, nothing was fenced on the way here.
+        self.pm.writable()?;
         // Oldest first: what is still there hides no newer record below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
             for &entry in chains.iter().filter_map(|chain| chain.get(nth)) {

@@ -54,6 +54,8 @@ macro_rules! public_face {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
+            /// No other program may write to its files while it is open.
+            ///
             /// # Errors
             #[doc = concat!(" As ", "[`", stringify!($options), "::open`]", ".")]
             pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -73,6 +75,8 @@ macro_rules! public_face {
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
             ///
+            /// No other program may write to its files while it is open.
+            ///
             /// # Errors
             #[doc = concat!(" As ", "[`", stringify!($options), "::open_or_create`]", ".")]
             pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self> {
@@ -80,6 +84,8 @@ macro_rules! public_face {
             }
 
             #[doc = concat!(" Opens the table at `path` for reading; see ", "[`", stringify!($options), "::open_read_only`]", ".")]
+            ///
+            /// No other program may write to its files while it is open.
             ///
             /// # Errors
             #[doc = concat!(" As ", "[`", stringify!($options), "::open_read_only`]", ".")]
