@@ -18,7 +18,7 @@ use super::root::Held;
 use crate::Result;
 use crate::base::hash::{Hash, HashKind};
 use crate::key::{Key, Value};
-use crate::pm::{Cell64, Medium};
+use crate::pm::{Cell64, Medium, not_poisoned};
 
 /// Of how many records how many may be left for a compaction to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,7 +294,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let other = split.as_ref().map(|split| (split.leaf, split.size));
         let (journal, _lock) = self.take_journal()?;
         // After a failed sync the journal may be one that the next opening has to roll forward.
-        self.pm.writable()?;
+        not_poisoned(&self.pm)?;
         self.write_journal(journal, entry.id, records, other);
         // P10, commit point of the compaction: from here on it is rolled forward.
         self.pm.try_fence()?;

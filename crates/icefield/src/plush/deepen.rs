@@ -10,8 +10,8 @@ use super::pack::Last;
 use super::root::{Held, Relief};
 use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
 use crate::pm::alloc::Blocks;
+use crate::pm::{Medium, not_poisoned};
 
 /// Entries that are looked at to find out how full a level is.
 const SAMPLES: u64 = 64;
@@ -89,7 +89,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Adds a level below the last one, which is `level`. One thread at a time.
     pub(super) fn add_level(&self, level: usize) -> Result<()> {
-        self.pm.writable()?;
+        not_poisoned(&self.pm)?;
         let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
         self.pm.grow(&self.levels, to)?;
         // A table that became smaller has given it back.

@@ -13,7 +13,7 @@ use super::words::{Record, RecordOf};
 use crate::base::pipeline::prefetch_write;
 use crate::key::{Data, Key, Value};
 use crate::pm::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
-use crate::pm::{Cell64, Medium, Region};
+use crate::pm::{Cell64, Medium, Region, not_poisoned};
 use crate::{Error, Result};
 
 /// A record on its way into an entry, and its hash.
@@ -214,7 +214,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         records: &[MovingOf<K, V>],
     ) -> Result<()> {
         // After a failed sync others may count already, in their place.
-        self.pm.writable()?;
+        not_poisoned(&self.pm)?;
         let mut filter = match size {
             0 => self.filter_of_continuations(entry)?,
             _ => self.filter_of(entry),

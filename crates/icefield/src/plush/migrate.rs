@@ -17,7 +17,7 @@ use super::newest::Newest;
 use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::pm::{Medium, not_poisoned};
 use crate::{Error, Result};
 
 /// Targets that share their fences. What they write, 30 blocks, stays in the medium's buffer (16 KiB on Optane) until
@@ -328,7 +328,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             held.begin_change();
         }
         // Where all records were stale, nothing was fenced on the way here.
-        self.pm.writable()?;
+        not_poisoned(&self.pm)?;
         // Oldest first: what is still there hides no newer record below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
             for &entry in chains.iter().filter_map(|chain| chain.get(nth)) {

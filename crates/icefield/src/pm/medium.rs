@@ -81,6 +81,15 @@ pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
     }
 }
 
+/// Fails after a failed sync: before stores over what the next opening may need. Recovery in a reader's private pages goes
+/// on.
+pub(crate) fn not_poisoned(pm: &impl Medium) -> Result<()> {
+    match pm.writable() {
+        Err(error @ crate::Error::Poisoned) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Fails in a forked child, whose stores would meet those of its parent. Reads call this before they finish what a crash
 /// or a doubling has left; on a medium that is open for reading they finish it in private pages.
 pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {

@@ -36,7 +36,7 @@ pub use commit::{Committed, SyncMode};
 pub use bytes::SharedBytes;
 pub use cell::{Cell32, Cell64, Cell128, CellLine, Volatile32, Volatile64};
 pub use medium::{Durability, Medium};
-pub(crate) use medium::{refuse_child, sound};
+pub(crate) use medium::{not_poisoned, refuse_child, sound};
 pub use region::Region;
 
 /// Bytes in a cache line: the unit of flushing.

@@ -46,7 +46,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Mutex, MutexGuard};
 
 use super::cell::Overlay;
-use super::{Cell64, Medium, Region};
+use super::{Cell64, Medium, Region, not_poisoned};
 use crate::{Error, Result};
 
 mod recover;
@@ -329,7 +329,7 @@ impl Allocator {
     ) -> Result<Vec<Claim>> {
         let mut state = self.lock();
         // An intent that was forgotten after a failed sync stays on the medium, for the next opening to settle.
-        pm.writable()?;
+        not_poisoned(pm)?;
         let set = &words.sets[state.set];
         let (mut free, mut bump) = (set.free.load(pm, Relaxed), set.bump.load(pm, Relaxed));
         let (mut busy, listed) = (state.busy, free != 0);
@@ -537,7 +537,7 @@ fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<Claim
     loop {
         let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
         // As with claims.
-        pm.writable()?;
+        not_poisoned(pm)?;
         let room = |state: &DramState| state.busy.count_zeros() as usize;
         if states.iter().zip(frees).all(|(state, freed)| freed.owned.len() <= room(state)) {
             let announced = states.iter_mut().zip(frees);
