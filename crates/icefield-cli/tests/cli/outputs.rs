@@ -3,9 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Stdio;
-use std::time::Duration;
 
-use crate::support::{Place, finish};
+use crate::support::{Place, finish, handles_ctrl_c};
 
 const ROWS: &str = "key,value\n1,one\n2,two\n3,three\n";
 
@@ -97,19 +96,6 @@ fn files_appear_complete_and_keep_their_permissions() {
     assert_ne!(place.run(&["export", "t.ice", "out.csv"]).status, Some(0));
     assert_eq!(std::fs::read_to_string(&old).unwrap().lines().count(), 4);
     assert_eq!(names(&place), before);
-}
-
-/// Waits until a process handles SIGINT itself; `false` if it does not come to that.
-pub fn handles_ctrl_c(process: u32) -> bool {
-    let handles = || -> Option<bool> {
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-        Some(u64::from_str_radix(mask.trim(), 16).ok()? & 1 << 1 != 0)
-    };
-    (0..2000).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        handles() == Some(true)
-    })
 }
 
 #[test]

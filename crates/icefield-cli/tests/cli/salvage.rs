@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use icefield::{AnyTable, JoinIndex};
 use serde_json::{Value, json};
 
-use super::outputs::{handles_ctrl_c, names};
-use crate::support::{Place, finish, json_lines};
+use super::outputs::names;
+use crate::support::{Place, finish, handles_ctrl_c, json_lines};
 
 /// The file of a table that has the values.
 fn bytes_file(place: &Place) -> PathBuf {
@@ -172,7 +172,8 @@ fn salvage_writes_over_nothing() {
 #[test]
 fn an_interrupted_salvage_makes_no_table() {
     let place = Place::new();
-    crate::filled(&place, 50_000);
+    // Some hundred milliseconds of work.
+    crate::filled(&place, 200_000);
     let before = names(&place);
     let mut interrupted = 0;
     for round in 0..4 {
@@ -189,7 +190,7 @@ fn an_interrupted_salvage_makes_no_table() {
         }
         // It was done before the signal came.
         assert_eq!(ran.status, Some(0), "{ran:?}");
-        assert!(place.ok(&["check", &new]).contains("50000 records, no faults"));
+        assert!(place.ok(&["check", &new]).contains("200000 records, no faults"));
         std::fs::remove_dir_all(place.path(&new)).unwrap();
     }
     assert!(interrupted > 0, "each salvage was done before the signal came");

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -103,4 +104,17 @@ fn ran(output: Output) -> Ran {
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Waits until a process handles SIGINT itself; `false` if it does not come to that.
+pub fn handles_ctrl_c(process: u32) -> bool {
+    let handles = || -> Option<bool> {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        Some(u64::from_str_radix(mask.trim(), 16).ok()? & 1 << 1 != 0)
+    };
+    (0..20_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        handles() == Some(true)
+    })
 }
