@@ -86,7 +86,8 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes them for a copy of a table, if they can be read: records without names of columns are records.
+    /// Writes them for a copy of a table. Where they cannot be read, the copy has none, and a note says so: its records are
+    /// complete.
     pub fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
         match Self::read(from) {
             Ok(Some(columns)) => columns.write(&to.join(NAME)),

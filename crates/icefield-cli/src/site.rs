@@ -99,7 +99,7 @@ impl Site {
     }
 }
 
-/// Locks a directory; `None` when somebody else has it, or has removed it.
+/// Locks a directory; `None` when another process has locked or removed it.
 fn locked(path: &Path) -> io::Result<Option<File>> {
     let directory = match File::open(path) {
         Ok(directory) => directory,
@@ -107,7 +107,7 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
         Err(error) => return Err(error),
     };
     match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-        // Only who has the lock removes it: what is there now stays.
+        // Only the holder of the lock removes it, so it cannot go from here on.
         Ok(()) => Ok(path.exists().then_some(directory)),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(errno.into()),
@@ -132,7 +132,7 @@ fn remove_leftovers(parent: &Path, prefix: &OsStr) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a hidden directory holds nothing but what a build makes: a table, complete or in creation, of plain files.
+/// Returns whether a hidden directory holds only the output of a build: a table of plain files, complete or in creation.
 fn is_of_build(hidden: &Path) -> io::Result<bool> {
     for table in fs::read_dir(hidden)? {
         let table = table?;

@@ -38,7 +38,7 @@ pub struct AnyOptions {
     pub sync: SyncMode,
     /// How many bytes it may take at most.
     pub max_bytes: Option<u64>,
-    /// Whether reads verify the checksums of keys and values that have some, and fail where one is wrong.
+    /// Reads verify the checksums of keys and values that have one, and fail where one does not fit.
     pub verify: bool,
 }
 

@@ -182,11 +182,11 @@ impl Error {
     }
 }
 
-/// What an error of damage says of the way out.
+/// The end of each message about damage.
 const ADVICE: &str =
     "; `icefield check` lists every fault, `icefield salvage` rescues what is readable";
 
-/// The words of an error without that advice: for the reports of `check` and `salvage`.
+/// A message without [`ADVICE`]: reports of `check` and `salvage` are its result.
 pub(crate) fn without_advice(words: impl fmt::Display) -> String {
     let mut words = words.to_string();
     if let Some(at) = words.find(ADVICE) {

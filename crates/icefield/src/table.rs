@@ -336,7 +336,7 @@ pub struct Page<K: Key + ?Sized, V: Value + ?Sized> {
     pub next: Option<Cursor>,
 }
 
-/// Takes what is wrong with a record that a scan comes to, and its key if that can be read; an error ends the scan.
+/// Gets the key of a damaged record of a scan, if that can be read, and the error; an error that it returns ends the scan.
 pub(crate) type OnDamage<'a, K> = dyn FnMut(Option<Owned<K>>, Error) -> Result<()> + 'a;
 
 impl<K: Key + ?Sized, V: Value + ?Sized> Page<K, V> {
@@ -1031,7 +1031,7 @@ pub trait Durable: Table {
     /// [`Error::Io`] when the files cannot be read at all.
     fn check(&self) -> Result<CheckReport>;
 
-    /// As [`Table::scan`]; gives damaged records, as far as their keys can be read, to `damaged` and goes on.
+    /// As [`Table::scan`], but continues after a damaged record: `damaged` gets its key, if that can be read, and the error.
     #[doc(hidden)]
     fn scan_whole(
         &self,

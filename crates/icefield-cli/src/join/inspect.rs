@@ -53,7 +53,7 @@ impl<K: Word> Inspect for JoinIndex<K> {
     }
 }
 
-/// What can be done with an index whose type of keys is known by its name.
+/// The operations on an index, chosen by the name of its key type.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// The key type's name.
@@ -87,7 +87,7 @@ const KINDS: [Kind; 11] = [
     Kind::of::<KeyHash>(),
 ];
 
-/// The kind of the index at `path`; `None` for a table of another design, and for what is no table at all.
+/// The kind of the index at `path`; `None` when there is a table of another design, or no table.
 pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     let options = MappedOptions { beside_writer: true, ..MappedOptions::default() };
     let read = Mapped::open_read_only(path, options).and_then(|pm| superblock::read(&pm));
@@ -105,7 +105,7 @@ pub fn kind(path: &Path) -> std::result::Result<Option<Kind>, Failure> {
     }
 }
 
-/// The index at `path`; `None` for a table of another design, and for what is no table at all.
+/// The index at `path`; `None` when there is a table of another design, or no table.
 pub fn open(path: &Path) -> std::result::Result<Option<Box<dyn Inspect>>, Failure> {
     let kind = kind(path)?;
     Ok(kind.map(|kind| (kind.open)(path)).transpose()?)

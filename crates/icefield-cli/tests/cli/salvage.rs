@@ -1,4 +1,4 @@
-//! `icefield salvage`: what comes over, what is left out, what is told and kept of it.
+//! `icefield salvage`: the rescued records, the damaged ones, and the reports about them.
 
 use std::path::PathBuf;
 
@@ -146,7 +146,7 @@ fn salvage_writes_over_nothing() {
     let both = ["--keep-damaged", "both.ndjson", "--json", "both.ndjson"];
     place.fails(2, &[&["salvage", "m.ice", "new.ice"], &both[..]].concat());
     place.fails(2, &["salvage", "m.ice", "new.ice", "--json", "new.ice"]);
-    // The failure itself is told there.
+    // The report of the failure.
     std::fs::remove_file(place.path("both.ndjson")).unwrap();
     place.file("taken.ice", "");
     for new in ["m.ice", "m.csv", "taken.ice", "nowhere/new.ice"] {

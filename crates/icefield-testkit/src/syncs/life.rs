@@ -19,7 +19,7 @@ use crate::subject::Sample;
 const CALLS: u64 = 60;
 /// Keys that it is about.
 const KEYS: u64 = 40;
-/// Histories in which every tenth call concerns the whole table: one in so many.
+/// One in so many histories has calls on the whole table, one in ten of its calls.
 const WHOLE_ONE_IN: u64 = 3;
 /// Calls after the failure.
 const AFTER: u64 = 4;
@@ -89,7 +89,7 @@ impl Allowed {
 }
 
 impl<T: FileSubject> Lived<T> {
-    /// A call that concerns the whole table. Whether it succeeded.
+    /// Makes a call on the whole table. Returns whether it succeeded.
     fn change_all(table: &T, rng: &mut Rng, allowed: &mut Allowed) -> bool {
         match rng.below(4) {
             0 => {

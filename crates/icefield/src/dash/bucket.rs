@@ -57,11 +57,11 @@ impl Bucket {
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 
-    /// Whether a stash bucket, or a chained one, seems to have no room. Needs no lock: a full bucket is passed by, and
-    /// any other is looked at again under its lock.
+    /// Returns whether a stash bucket or a chained bucket seems to have no room, without its lock. The caller skips a
+    /// full bucket and reads any other again under the lock.
     ///
-    /// A peek: the metadata word may just be changing for records of other home buckets. They decide which bucket a new
-    /// record goes to, and no answer.
+    /// A peek: another thread may be changing the metadata word for records of other home buckets. The word decides
+    /// which bucket gets a new record, and no answer.
     pub(super) fn looks_full(&self, pm: &impl Medium, slot_mask: u32) -> bool {
         let taken = pm.peek(|| self.meta(pm).allocated());
         Self::free_slot(taken, slot_mask).is_none()

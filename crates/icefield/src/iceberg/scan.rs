@@ -243,7 +243,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                     break;
                 }
                 let hash = match self.records.hash_of(&self.pm, key) {
-                    // It leads nowhere: no lock is its.
+                    // The key cannot be read, so no line's lock protects the slot.
                     Err(Error::Corrupt { .. }) => {
                         entries.push((key, self.pm.peek(|| slot.value(&self.pm))));
                         break;

@@ -48,9 +48,7 @@ impl<K: Word> JoinOptions<K> {
     pub fn salvage(&self, path: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<SalvageReport> {
         let frame = self.frame(Mapped::open_read_only(path, self.mapped())?)?;
         let mut report = SalvageReport::default();
-        let mut lost = Vec::new();
-        let pairs = rescue(&frame, &mut lost)?;
-        lost.iter().for_each(|words| report.lose(words));
+        let pairs = rescue(&frame, &mut report)?;
         let index = self.like(&frame).build_from(new, &Rescued(pairs))?;
         report.records = index.len();
         Ok(report)
@@ -78,10 +76,10 @@ impl JoinSource for Rescued {
 }
 
 /// The pairs of the newest generation that can be verified.
-fn rescue<M: Medium>(frame: &Frame<M>, lost: &mut Vec<String>) -> Result<Pairs> {
-    let (generation, base) = newest(frame, lost)?;
-    let mut pairs = base.map_or_else(Vec::new, |base| whole_pairs(frame, &base, lost));
-    let changes = changes(frame, generation, lost)?;
+fn rescue<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<Pairs> {
+    let (generation, base) = newest(frame, report)?;
+    let mut pairs = base.map_or_else(Vec::new, |base| whole_pairs(frame, &base, report));
+    let changes = changes(frame, generation, report)?;
 
     // Removals are looked up by key; all other pairs stay as they are.
     let mut removed_of: HashMap<u64, Payloads> = HashMap::new();
@@ -122,7 +120,7 @@ fn rescue<M: Medium>(frame: &Frame<M>, lost: &mut Vec<String>) -> Result<Pairs> 
 
 /// The generation that the root words name, with its base if the header is whole. Where both copies of the words are
 /// damaged: the newest one that is sealed, which holds all changes, named or not.
-fn newest<M: Medium>(frame: &Frame<M>, lost: &mut Vec<String>) -> Result<(u64, Option<Base>)> {
+fn newest<M: Medium>(frame: &Frame<M>, report: &mut SalvageReport) -> Result<(u64, Option<Base>)> {
     let Frame { pm, identity, sums, limit, .. } = frame;
     let mut bases = Vec::new();
     let mut faults = Vec::new();
@@ -141,34 +139,40 @@ fn newest<M: Medium>(frame: &Frame<M>, lost: &mut Vec<String>) -> Result<(u64, O
     let generation = match (named, newest) {
         (Ok(generation), _) => generation,
         (Err(error), Some(newest)) => {
-            lost.push(format!("{error}; generation {newest} is taken"));
+            report.lose(format_args!("{error}; generation {newest} is taken"));
             newest
         }
         (Err(error), None) => return Err(error),
     };
     let base = bases.into_iter().find(|base| base.sealed.generation == generation);
     if base.is_none() {
-        lost.push(format!("the base of generation {generation} is lost: {}", faults.join("; ")));
+        report.lose(format_args!(
+            "the base of generation {generation} is lost: {}",
+            faults.join("; ")
+        ));
     }
     Ok((generation, base))
 }
 
+/// Lists a run of records that cannot be read, unless it is empty.
+fn lose(report: &mut SalvageReport, file: &str, of: &str, gap: &Range<u64>) {
+    if gap.is_empty() {
+        return;
+    }
+    let (first, last, count) = (gap.start, gap.end - 1, gap.end - gap.start);
+    report.lose(format_args!(
+        "{file}: {count} {of}, records {first} to {last}: damaged, or not there"
+    ));
+}
+
 /// The pairs in whole blocks of a base.
-fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, lost: &mut Vec<String>) -> Pairs {
+fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, report: &mut SalvageReport) -> Pairs {
     let Frame { pm, sums, .. } = frame;
     let layout = base.layout();
     let first_block = layout.records_at() / BLOCK_BYTES;
     let each = BLOCK_BYTES / RECORD_BYTES;
     let (mut pairs, mut gap): (Pairs, Range<u64>) = (Vec::new(), 0..0);
-    let mut tell = |gap: &Range<u64>| {
-        if !gap.is_empty() {
-            let (name, pairs) = (base.region.name(), gap.end - gap.start);
-            let (first, last) = (gap.start, gap.end - 1);
-            lost.push(format!(
-                "{name}: {pairs} pairs, records {first} to {last}: damaged, or not there"
-            ));
-        }
-    };
+    let mut lose = |gap: &Range<u64>| lose(report, base.region.name(), "pairs", gap);
     let there = base.region.len().saturating_sub(layout.records_at()) / BLOCK_BYTES;
     for block in 0..layout.records.div_ceil(each).min(there + 1) {
         // Records beyond the end of the file are one gap.
@@ -180,12 +184,12 @@ fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, lost: &mut Vec<String>)
             (Some(slice), Ok(())) => pairs.extend(slice.iter().map(|record| record.load(pm))),
             _ if gap.end == records.start => gap.end = records.end,
             _ => {
-                tell(&gap);
+                lose(&gap);
                 gap = records;
             }
         }
     }
-    tell(&gap);
+    lose(&gap);
     pairs
 }
 
@@ -193,7 +197,7 @@ fn whole_pairs<M: Medium>(frame: &Frame<M>, base: &Base, lost: &mut Vec<String>)
 fn changes<M: Medium>(
     frame: &Frame<M>,
     generation: u64,
-    lost: &mut Vec<String>,
+    report: &mut SalvageReport,
 ) -> Result<Vec<Change>> {
     let Frame { pm, table, sums, limit, .. } = frame;
     let closed = match superblock::session_end(pm, table) {
@@ -209,12 +213,7 @@ fn changes<M: Medium>(
     let expected = closed.max(kept).min(MAX_ENTRIES);
     for gap in log::rescue(pm, &region, sums, generation, expected, |change| changes.push(change))?
     {
-        let (name, count) = (region.name(), gap.end - gap.start);
-        lost.push(format!(
-            "{name}: {count} changes, records {} to {}: damaged, or not there",
-            gap.start,
-            gap.end - 1
-        ));
+        lose(report, region.name(), "changes", &gap);
     }
     Ok(changes)
 }

@@ -232,7 +232,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         for entry in entries {
             self.wipe_entry(entry.id, empty)?;
         }
-        // P21: before the level goes, which a later one finds as it is left here.
+        // Before P21: a level that is added later finds the entries as they are left here.
         self.pm.try_fence()
     }
 

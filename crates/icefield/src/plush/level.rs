@@ -213,7 +213,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         size: usize,
         records: &[MovingOf<K, V>],
     ) -> Result<()> {
-        // After a failed sync others may count already, in their place.
+        // After a failed sync the places may have records that count on the medium.
         not_poisoned(&self.pm)?;
         let mut filter = match size {
             0 => self.filter_of_continuations(entry)?,

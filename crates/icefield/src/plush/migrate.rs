@@ -327,7 +327,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
             held.begin_change();
         }
-        // Where all records were stale, nothing was fenced on the way here.
+        // Where all records were stale, no fence came before.
         not_poisoned(&self.pm)?;
         // Oldest first: what is still there hides no newer record below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {

@@ -61,6 +61,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if before.is_none() || !mode.applies(told) {
             return Ok(Wrote { before: told, done: !mode.looks() });
         }
+        // A batch goes on after a call whose sync failed.
         self.pm.writable()?;
         // Readers wait: a crash may still show them the key.
         held.begin_change();

@@ -29,10 +29,9 @@
 //!   has their state. So two references to one record, and references to what is no record, lend bytes that mean
 //!   nothing and stay as they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::collect::Collection;
 use super::core::{lock, try_lock};
@@ -41,166 +40,18 @@ use crate::base::reclaim::{Guard, Reclaimer};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
+use self::chunks::{CHUNK_BITS, ChunkState, Chunks, UNIT_BYTES};
+pub(super) use self::chunks::{MAX_CHUNK_BYTES, PayloadRef};
+use self::space::Space;
+pub(super) use self::space::{Purpose, Usage};
+
+mod chunks;
+mod space;
+
 /// Bytes of a record before its key.
 const HEAD_BYTES: usize = 24;
-/// Records begin at multiples of this.
-const UNIT_BYTES: u64 = 8;
-const UNIT_BITS: u32 = 16;
-const EPOCH_BITS: u32 = 20;
-const CHUNK_BITS: u32 = 64 - UNIT_BITS - EPOCH_BITS;
-/// No reference has it.
-const LAST_EPOCH: u64 = (1 << EPOCH_BITS) - 1;
-/// The largest chunk that references can reach into.
-pub(super) const MAX_CHUNK_BYTES: u64 = UNIT_BYTES << UNIT_BITS;
 /// Bytes of the map per chunk.
 const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
-/// So many free chunks stay for the collection: without one it could move nothing where there is no space.
-const SPARE: usize = 1;
-
-/// Where a payload is: chunk, epoch and offset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PayloadRef {
-    pub(super) chunk: u32,
-    epoch: u64,
-    offset: u64,
-}
-
-impl PayloadRef {
-    pub(super) fn pack(self) -> u64 {
-        u64::from(self.chunk) << (UNIT_BITS + EPOCH_BITS)
-            | self.epoch << UNIT_BITS
-            | (self.offset / UNIT_BYTES)
-    }
-
-    #[inline(always)]
-    pub(super) fn unpack(word: u64) -> Self {
-        Self {
-            chunk: (word >> (UNIT_BITS + EPOCH_BITS)) as u32,
-            epoch: word >> UNIT_BITS & LAST_EPOCH,
-            offset: (word & ((1 << UNIT_BITS) - 1)) * UNIT_BYTES,
-        }
-    }
-}
-
-/// What the map says of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ChunkWord {
-    epoch: u64,
-    used: bool,
-    /// It belongs to the chunk before it.
-    continues: bool,
-}
-
-impl ChunkWord {
-    fn pack(self) -> u64 {
-        self.epoch << 2 | u64::from(self.continues) << 1 | u64::from(self.used)
-    }
-
-    fn unpack(word: u64) -> Self {
-        Self { epoch: word >> 2, used: word & 1 == 1, continues: word & 2 == 2 }
-    }
-}
-
-/// The state of a chunk, in DRAM. A word of zeros is that of a chunk without records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ChunkState {
-    epoch: u64,
-    /// References of this epoch lead into it; not so with free chunks and with those that continue another.
-    used: bool,
-    /// So many bytes from its start on are written and stay as they are until it is taken again.
-    limit: u64,
-}
-
-impl ChunkState {
-    #[inline(always)]
-    fn pack(self) -> u64 {
-        u64::from(self.used) << (u32::BITS + EPOCH_BITS)
-            | (self.epoch & LAST_EPOCH) << u32::BITS
-            | (self.limit / UNIT_BYTES).min(u32::MAX.into())
-    }
-
-    #[inline(always)]
-    fn unpack(word: u64) -> Self {
-        Self {
-            epoch: word >> u32::BITS & LAST_EPOCH,
-            used: word >> (u32::BITS + EPOCH_BITS) & 1 == 1,
-            limit: (word & u64::from(u32::MAX)) * UNIT_BYTES,
-        }
-    }
-
-    #[inline(always)]
-    fn is_of(self, place: PayloadRef) -> bool {
-        self.used && self.epoch == place.epoch
-    }
-}
-
-/// A chunk in DRAM.
-#[derive(Default)]
-struct Chunk {
-    /// [`ChunkState`].
-    state: AtomicU64,
-    /// Records written that no slot refers to yet.
-    pending: AtomicU32,
-}
-
-/// All chunks in DRAM, in segments of doubling length that stay where they are.
-#[derive(Default)]
-struct Chunks([OnceLock<Box<[Chunk]>>; SEGMENTS]);
-
-/// Chunks of the first segment.
-const FIRST_SEGMENT: u32 = 64;
-const SEGMENTS: usize = (CHUNK_BITS - FIRST_SEGMENT.ilog2() + 1) as usize;
-
-impl Chunks {
-    /// Segment, and place in it.
-    #[inline(always)]
-    fn place(chunk: u32) -> (usize, usize) {
-        let number = chunk + FIRST_SEGMENT;
-        let segment = number.ilog2() - FIRST_SEGMENT.ilog2();
-        (segment as usize, (number - (FIRST_SEGMENT << segment)) as usize)
-    }
-
-    #[inline(always)]
-    fn get(&self, chunk: u32) -> Option<&Chunk> {
-        let (segment, at) = Self::place(chunk);
-        self.0.get(segment)?.get()?.get(at)
-    }
-
-    /// Makes chunks below a number known.
-    fn extend(&self, chunks: u32) {
-        let Some(last) = chunks.checked_sub(1) else { return };
-        for (segment, chunks) in self.0.iter().enumerate().take(Self::place(last).0 + 1) {
-            let len = (FIRST_SEGMENT as usize) << segment;
-            chunks.get_or_init(|| std::iter::repeat_with(Chunk::default).take(len).collect());
-        }
-    }
-
-    fn set(&self, pm: &impl Medium, chunk: u32, state: ChunkState) {
-        pm.beside();
-        if let Some(chunk) = self.get(chunk) {
-            // Release (E10): pairs with the Acquire in `state`; what lies below the limit is written.
-            chunk.state.store(state.pack(), Release);
-        }
-    }
-
-    /// That of a chunk; of one that is not known as that of a free one.
-    #[inline(always)]
-    fn state(&self, pm: &impl Medium, chunk: u32) -> ChunkState {
-        pm.beside();
-        // Acquire (E10): pairs with the Release in `set`.
-        ChunkState::unpack(self.get(chunk).map_or(0, |chunk| chunk.state.load(Acquire)))
-    }
-}
-
-/// What a chunk turns out to be when a table is opened, with those that continue it.
-enum Found {
-    /// The first chunk of its run.
-    Full(u32),
-    Free,
-    /// Its epochs are used up.
-    Spent,
-}
-
 /// The payload log of a table.
 pub(super) struct PayloadLog {
     region: Region,
@@ -217,43 +68,6 @@ pub(super) struct PayloadLog {
     taken: AtomicU32,
     /// One thread at a time collects.
     collection: Mutex<Collection>,
-}
-
-/// Where chunks are.
-#[derive(Default)]
-struct Space {
-    /// The chunk that takes records, and from which byte on.
-    current: Option<(u32, u64)>,
-    /// Taken from the lowest on (Y5).
-    free: BTreeSet<u32>,
-    /// Chunks that take no more records; the first of each run.
-    full: BTreeSet<u32>,
-    /// Chunks of a run, where there are more than one.
-    runs: BTreeMap<u32, u32>,
-    /// Records that are written where others before them in their chunk are not: from and to.
-    beyond: BTreeMap<u32, Vec<[u64; 2]>>,
-    /// How many chunks the region has.
-    chunks: u32,
-    usage: Usage,
-}
-
-/// How much the log has taken.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    /// Chunks that are not free.
-    pub(super) chunks: u64,
-    /// Bytes and records written by this session.
-    pub(super) bytes: u64,
-    pub(super) records: u64,
-}
-
-/// For what a record is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// A change.
-    Write,
-    /// To free the chunk that it is in: it may have the last free chunk.
-    Move,
 }
 
 /// A record as it is stored.
@@ -275,11 +89,6 @@ struct Stored<'a> {
     head: &'a [u8],
     content: &'a [u8],
     key: usize,
-}
-
-/// The chunks that all readers have left. The holder of this mutex waits for nothing.
-fn unwaiting(returned: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
-    returned.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes of a record in the log.
@@ -353,55 +162,6 @@ impl PayloadLog {
             let file = pm.path().join(self.map.name());
             Error::corrupt(file, offset, "the file ends before the chunk's word")
         })
-    }
-
-    /// Finds out what the chunks are, after a crash or not.
-    pub(super) fn resume(&self, pm: &impl Medium) -> Result<()> {
-        let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
-        let chunks = chunks.min(1 << CHUNK_BITS) as u32;
-        self.chunks.extend(chunks);
-        let mut space = lock(pm, &self.space);
-        space.chunks = chunks;
-        let (mut found, mut seed) = (Found::Free, 0_u64);
-        for chunk in 0..chunks {
-            let word = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire));
-            seed = seed.wrapping_add(word.epoch);
-            found = match (word.used, word.continues) {
-                (_, true) => found,
-                (true, false) => Found::Full(chunk),
-                (false, false) if word.epoch < LAST_EPOCH => Found::Free,
-                (false, false) => Found::Spent,
-            };
-            match found {
-                Found::Full(first) => {
-                    let run = if first == chunk {
-                        space.full.insert(chunk);
-                        1
-                    } else {
-                        let run = space.runs.entry(first).or_insert(1);
-                        *run += 1;
-                        *run
-                    };
-                    space.usage.chunks += 1;
-                    self.set_limit(pm, first, u64::from(run) * self.chunk_bytes)?;
-                }
-                Found::Free => {
-                    space.free.insert(chunk);
-                }
-                Found::Spent => {}
-            }
-        }
-        // A session that writes less than a chunk takes a step, too.
-        self.taken.store(1, Relaxed);
-        *self.lock_collection(pm) = Collection::of_unknown(seed);
-        Ok(())
-    }
-
-    /// A used chunk is written up to a limit.
-    fn set_limit(&self, pm: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
-        let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
-        self.chunks.set(pm, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
-        Ok(())
     }
 
     /// Says whether steps of the collection are due: one for each chunk that writes have taken.
@@ -491,89 +251,6 @@ impl PayloadLog {
     fn is_settled(&self, chunk: u32) -> bool {
         // Acquire: pairs with the Release in `finish`.
         self.chunks.get(chunk).is_some_and(|chunk| chunk.pending.load(Acquire) == 0)
-    }
-
-    /// A place for a record, pending.
-    fn reserve(&self, pm: &impl Medium, bytes: u64, purpose: Purpose) -> Result<PayloadRef> {
-        let mut space = lock(pm, &self.space);
-        let (chunk, offset) = match space.current {
-            Some((chunk, at)) if at + bytes <= self.chunk_bytes => {
-                space.current = Some((chunk, at + bytes));
-                (chunk, at)
-            }
-            _ if bytes > self.chunk_bytes => {
-                let run = bytes.div_ceil(self.chunk_bytes) as u32;
-                let chunk = self.take(pm, &mut space, run, purpose)?;
-                space.full.insert(chunk);
-                (chunk, 0)
-            }
-            former => {
-                let chunk = self.take(pm, &mut space, 1, purpose)?;
-                space.full.extend(former.map(|(chunk, _)| chunk));
-                space.current = Some((chunk, bytes));
-                (chunk, 0)
-            }
-        };
-        space.usage.bytes += bytes;
-        space.usage.records += 1;
-        if let Some(chunk) = self.chunks.get(chunk) {
-            // Relaxed: under the mutex, and before the chunk is full for others.
-            chunk.pending.fetch_add(1, Relaxed);
-        }
-        Ok(PayloadRef { chunk, epoch: self.chunks.state(pm, chunk).epoch, offset })
-    }
-
-    /// Takes a run of free chunks, or new ones.
-    fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
-        space.free.extend(unwaiting(&self.returned).drain(..));
-        let spare = if purpose == Purpose::Write { SPARE } else { 0 };
-        let start = match space.run_of_free(run, spare) {
-            Some(start) => start,
-            None => self.grow(pm, space, run, spare)?,
-        };
-        let at = u64::from(start) * self.chunk_bytes;
-        // It may be a hole.
-        pm.reserve(&self.region, at, u64::from(run) * self.chunk_bytes)?;
-        for chunk in start..start + run {
-            let cell = self.word(pm, chunk)?;
-            let word = ChunkWord::unpack(cell.load(pm, Acquire));
-            let used = ChunkWord { used: true, continues: chunk != start, ..word };
-            cell.store(pm, used.pack(), Release);
-            pm.flush_object(cell);
-        }
-        // Y1.
-        pm.try_fence()?;
-        (start..start + run).for_each(|chunk| {
-            space.free.remove(&chunk);
-        });
-        if run > 1 {
-            space.runs.insert(start, run);
-        }
-        self.set_limit(pm, start, 0)?;
-        space.usage.chunks += u64::from(run);
-        if purpose == Purpose::Write {
-            // Relaxed: as in `is_step_due`.
-            self.taken.fetch_add(run, Relaxed);
-        }
-        Ok(start)
-    }
-
-    /// A longer file: the first of a run of new chunks, behind which `spare` others are free.
-    fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32, spare: usize) -> Result<u32> {
-        let start = space.chunks;
-        let more = run + spare.saturating_sub(space.free.len()) as u32;
-        let chunks = start.saturating_add(more);
-        if chunks > 1 << CHUNK_BITS {
-            let path = pm.path().join(self.region.name());
-            return Err(Error::NoSpace { path, needed_bytes: self.chunk_bytes });
-        }
-        pm.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;
-        pm.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
-        self.chunks.extend(chunks);
-        space.chunks = chunks;
-        // In case that the words cannot be stored: others may have them.
-        space.free.extend(start..chunks);
-        Ok(start)
     }
 
     /// The record behind a word; `None` when its chunk has been freed since.
@@ -689,33 +366,9 @@ impl PayloadLog {
         }
     }
 
-    /// How much is taken.
-    pub(super) fn usage(&self, pm: &impl Medium) -> Usage {
-        lock(pm, &self.space).usage
-    }
-
     /// Bytes of a chunk.
     pub(super) fn chunk_size(&self) -> u64 {
         self.chunk_bytes
-    }
-
-    /// The full chunks whose records all have their slots, and of how many chunks each is the first.
-    pub(super) fn full(&self, pm: &impl Medium) -> Vec<(u32, u32)> {
-        let space = lock(pm, &self.space);
-        let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
-        settled.map(|chunk| (chunk, space.run(chunk))).collect()
-    }
-
-    /// The next full chunk from a number on, or from the first on, whose records all have their slots.
-    pub(super) fn full_from(&self, pm: &impl Medium, number: u32) -> Option<u32> {
-        let space = lock(pm, &self.space);
-        let around = space.full.range(number..).chain(space.full.range(..number));
-        around.copied().find(|&chunk| self.is_settled(chunk))
-    }
-
-    /// Bytes of a chunk, or of the run that begins with it.
-    pub(super) fn run_bytes(&self, pm: &impl Medium, chunk: u32) -> u64 {
-        u64::from(lock(pm, &self.space).run(chunk)) * self.chunk_bytes
     }
 
     /// The whole records of a full chunk: word, and bytes that they take. Holes of former crashes are skipped.
@@ -744,99 +397,6 @@ impl PayloadLog {
             begin != std::mem::replace(&mut end, begin + bytes)
         })
     }
-
-    /// Frees a chunk that nothing needed refers to, durably, or the run that begins with it. It is used again when all
-    /// readers have left.
-    pub(super) fn release(&self, pm: &impl Medium, guard: &Guard<'_>, chunk: u32) -> Result<()> {
-        let cell = self.word(pm, chunk)?;
-        let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
-        // Durable when the chunk is taken (Y1); those that continue it stay as they are (Y5).
-        cell.store(pm, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
-        let mut space = lock(pm, &self.space);
-        // The limit stays for those that have found it (Y3).
-        let state = self.chunks.state(pm, chunk);
-        self.chunks.set(pm, chunk, ChunkState { epoch, used: false, ..state });
-        space.full.remove(&chunk);
-        let run = space.runs.remove(&chunk).unwrap_or(1);
-        space.usage.chunks -= u64::from(run);
-        // A run whose first chunk is never taken again is not, either.
-        if epoch < LAST_EPOCH {
-            let returned = Arc::clone(&self.returned);
-            // The holder of this mutex only takes them out.
-            guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
-        }
-        Ok(())
-    }
-
-    /// Frees all chunks: the table is empty. Nothing is written meanwhile.
-    pub(super) fn release_all(&self, pm: &impl Medium) -> Result<()> {
-        let guard = self.pin();
-        guard.flush();
-        *self.lock_collection(pm) = Collection::of_empty();
-        loop {
-            let chunk = {
-                let mut space = lock(pm, &self.space);
-                let current = space.current.take().map(|(chunk, _)| chunk);
-                current.or_else(|| space.full.first().copied())
-            };
-            match chunk {
-                Some(chunk) => self.release(pm, &guard, chunk)?,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    /// Gives the space of free chunks back to the file system. The caller is not pinned.
-    pub(super) fn give_back(&self, pm: &impl Medium) -> Result<()> {
-        let mut space = lock(pm, &self.space);
-        space.free.extend(unwaiting(&self.returned).drain(..));
-        for &chunk in &space.free {
-            pm.flush_object(self.word(pm, chunk)?);
-        }
-        // Y1: a crash that showed a chunk used would miss its records.
-        pm.try_fence()?;
-        let mut free = space.free.iter().copied().peekable();
-        while let Some(first) = free.next() {
-            let mut end = first + 1;
-            while free.next_if_eq(&end).is_some() {
-                end += 1;
-            }
-            let [from, to] = [first, end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
-            // A file system that cannot punch keeps the pages; the chunks are as free as before.
-            let _ = pm.punch(&self.region, from, to - from);
-        }
-        Ok(())
-    }
-
-    /// Says whether chunks that were freed wait for readers to leave.
-    pub(super) fn waits_for_readers(&self, pm: &impl Medium) -> bool {
-        let mut space = lock(pm, &self.space);
-        space.free.extend(unwaiting(&self.returned).drain(..));
-        space.usage.chunks + (space.free.len() as u64) < u64::from(space.chunks)
-    }
-}
-
-impl Space {
-    /// Of how many chunks one is the first.
-    fn run(&self, chunk: u32) -> u32 {
-        self.runs.get(&chunk).copied().unwrap_or(1)
-    }
-
-    /// The first of so many free chunks in a row, if others are free besides.
-    fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
-        if self.free.len() < run as usize + spare {
-            return None;
-        }
-        let (mut start, mut len) = (0, 0);
-        for &chunk in &self.free {
-            (start, len) =
-                if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
-            if len == run {
-                return Some(start);
-            }
-        }
-        None
-    }
 }
 
 fn word_at(head: &[u8], at: usize) -> u64 {
@@ -853,25 +413,6 @@ fn lengths(head: &[u8]) -> [usize; 2] {
 mod tests {
     use super::*;
     use crate::pm::{Mapped, MappedOptions};
-
-    #[test]
-    fn references_and_chunk_words_survive_packing() {
-        let place = PayloadRef {
-            chunk: (1 << CHUNK_BITS) - 1,
-            epoch: LAST_EPOCH - 1,
-            offset: MAX_CHUNK_BYTES - UNIT_BYTES,
-        };
-        assert_eq!(PayloadRef::unpack(place.pack()), place);
-        for (used, continues) in [(false, false), (true, false), (true, true)] {
-            let word = ChunkWord { epoch: LAST_EPOCH, used, continues };
-            assert_eq!(ChunkWord::unpack(word.pack()), word);
-        }
-        for used in [false, true] {
-            let limit = u64::from(u32::MAX) * UNIT_BYTES;
-            let state = ChunkState { epoch: LAST_EPOCH, used, limit };
-            assert_eq!(ChunkState::unpack(state.pack()), state);
-        }
-    }
 
     fn log(pm: &Mapped, verifies: bool) -> PayloadLog {
         PayloadLog::open(pm, 1 << 12, 1 << 20, verifies).expect("space")

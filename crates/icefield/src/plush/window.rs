@@ -418,6 +418,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         let core = self.core;
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
+        // A batch goes on after a window whose sync failed.
         let writable = core.pm.writable();
         let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
         let (mut written, mut records) = (0, 0);

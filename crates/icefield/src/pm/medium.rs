@@ -81,8 +81,8 @@ pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
     }
 }
 
-/// Fails after a failed sync: before stores over what the next opening may need. Recovery in a reader's private pages goes
-/// on.
+/// Fails after a failed sync. Called before a store over words that the next opening may need, where no fence of the same
+/// call comes first. A reader's recovery in private pages is not stopped.
 pub(crate) fn not_poisoned(pm: &impl Medium) -> Result<()> {
     match pm.writable() {
         Err(error @ crate::Error::Poisoned) => Err(error),

@@ -455,7 +455,7 @@ impl<const BUG: u32> Small for Filled<BUG> {
     }
 }
 
-/// What only a thread in the middle of another's store can see must not depend on how busy the machine is.
+/// Gives other threads time to read a store that is not durable yet, however busy the machine is.
 fn let_others_in() {
     std::thread::sleep(Duration::from_micros(50));
 }

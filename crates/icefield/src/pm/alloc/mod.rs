@@ -31,8 +31,8 @@
 //! handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and they are
 //! settled like any others.
 //!
-//! After a failed sync nothing of this goes on: whoever has an intent forgets it in DRAM, so that nobody waits for it,
-//! and a later opening settles what the medium has kept.
+//! After a failed sync nothing is claimed or freed. The owner of an intent forgets it in DRAM, so that no thread waits for
+//! it. Its word stays: no other intent is stored over it, and the next opening settles it.
 //!
 //! # Ordering
 //! The words, `bump`, `skip`, `free`, `count`, `intents`, `intent`, are stored Release and loaded Acquire where the mutex does not do
@@ -328,7 +328,7 @@ impl Allocator {
         tags: &[u32],
     ) -> Result<Vec<Claim>> {
         let mut state = self.lock();
-        // An intent that was forgotten after a failed sync stays on the medium, for the next opening to settle.
+        // A forgotten intent is free in DRAM, but the next opening settles its word.
         not_poisoned(pm)?;
         let set = &words.sets[state.set];
         let (mut free, mut bump) = (set.free.load(pm, Relaxed), set.bump.load(pm, Relaxed));

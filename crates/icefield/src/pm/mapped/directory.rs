@@ -212,7 +212,7 @@ impl Directory {
             Durability::Auto if self.grants_sync() => Ok(Durability::Pmem),
             Durability::Auto => {
                 if self.purpose == Purpose::Write {
-                    // A target of its own, for programs that say it by themselves.
+                    // A target of its own: programs that print this themselves can filter it out.
                     log::warn!(
                         target: "icefield::durability",
                         "{}: durability `process`: what is stored survives the end of any process, but no power cut; \

@@ -1,0 +1,176 @@
+//! Chunks: how references, the words of the map and the states in DRAM are packed, and where the states are.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::pm::Medium;
+
+/// Records begin at multiples of this.
+pub(super) const UNIT_BYTES: u64 = 8;
+const UNIT_BITS: u32 = 16;
+const EPOCH_BITS: u32 = 20;
+pub(super) const CHUNK_BITS: u32 = 64 - UNIT_BITS - EPOCH_BITS;
+/// No reference has it.
+pub(super) const LAST_EPOCH: u64 = (1 << EPOCH_BITS) - 1;
+/// The largest chunk that references can reach into.
+pub(in crate::plush) const MAX_CHUNK_BYTES: u64 = UNIT_BYTES << UNIT_BITS;
+
+/// Where a payload is: chunk, epoch and offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::plush) struct PayloadRef {
+    pub(in crate::plush) chunk: u32,
+    pub(super) epoch: u64,
+    pub(super) offset: u64,
+}
+
+impl PayloadRef {
+    pub(in crate::plush) fn pack(self) -> u64 {
+        u64::from(self.chunk) << (UNIT_BITS + EPOCH_BITS)
+            | self.epoch << UNIT_BITS
+            | (self.offset / UNIT_BYTES)
+    }
+
+    #[inline(always)]
+    pub(in crate::plush) fn unpack(word: u64) -> Self {
+        Self {
+            chunk: (word >> (UNIT_BITS + EPOCH_BITS)) as u32,
+            epoch: word >> UNIT_BITS & LAST_EPOCH,
+            offset: (word & ((1 << UNIT_BITS) - 1)) * UNIT_BYTES,
+        }
+    }
+}
+
+/// What the map says of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkWord {
+    pub(super) epoch: u64,
+    pub(super) used: bool,
+    /// It belongs to the chunk before it.
+    pub(super) continues: bool,
+}
+
+impl ChunkWord {
+    pub(super) fn pack(self) -> u64 {
+        self.epoch << 2 | u64::from(self.continues) << 1 | u64::from(self.used)
+    }
+
+    pub(super) fn unpack(word: u64) -> Self {
+        Self { epoch: word >> 2, used: word & 1 == 1, continues: word & 2 == 2 }
+    }
+}
+
+/// The state of a chunk, in DRAM. A word of zeros is that of a chunk without records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkState {
+    pub(super) epoch: u64,
+    /// References of this epoch lead into it; not so with free chunks and with those that continue another.
+    pub(super) used: bool,
+    /// So many bytes from its start on are written and stay as they are until it is taken again.
+    pub(super) limit: u64,
+}
+
+impl ChunkState {
+    #[inline(always)]
+    pub(super) fn pack(self) -> u64 {
+        u64::from(self.used) << (u32::BITS + EPOCH_BITS)
+            | (self.epoch & LAST_EPOCH) << u32::BITS
+            | (self.limit / UNIT_BYTES).min(u32::MAX.into())
+    }
+
+    #[inline(always)]
+    pub(super) fn unpack(word: u64) -> Self {
+        Self {
+            epoch: word >> u32::BITS & LAST_EPOCH,
+            used: word >> (u32::BITS + EPOCH_BITS) & 1 == 1,
+            limit: (word & u64::from(u32::MAX)) * UNIT_BYTES,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_of(self, place: PayloadRef) -> bool {
+        self.used && self.epoch == place.epoch
+    }
+}
+
+/// A chunk in DRAM.
+#[derive(Default)]
+pub(super) struct Chunk {
+    /// [`ChunkState`].
+    pub(super) state: AtomicU64,
+    /// Records written that no slot refers to yet.
+    pub(super) pending: AtomicU32,
+}
+
+/// All chunks in DRAM, in segments of doubling length that stay where they are.
+#[derive(Default)]
+pub(super) struct Chunks([OnceLock<Box<[Chunk]>>; SEGMENTS]);
+
+/// Chunks of the first segment.
+const FIRST_SEGMENT: u32 = 64;
+const SEGMENTS: usize = (CHUNK_BITS - FIRST_SEGMENT.ilog2() + 1) as usize;
+
+impl Chunks {
+    /// Segment, and place in it.
+    #[inline(always)]
+    fn place(chunk: u32) -> (usize, usize) {
+        let number = chunk + FIRST_SEGMENT;
+        let segment = number.ilog2() - FIRST_SEGMENT.ilog2();
+        (segment as usize, (number - (FIRST_SEGMENT << segment)) as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, chunk: u32) -> Option<&Chunk> {
+        let (segment, at) = Self::place(chunk);
+        self.0.get(segment)?.get()?.get(at)
+    }
+
+    /// Makes chunks below a number known.
+    pub(super) fn extend(&self, chunks: u32) {
+        let Some(last) = chunks.checked_sub(1) else { return };
+        for (segment, chunks) in self.0.iter().enumerate().take(Self::place(last).0 + 1) {
+            let len = (FIRST_SEGMENT as usize) << segment;
+            chunks.get_or_init(|| std::iter::repeat_with(Chunk::default).take(len).collect());
+        }
+    }
+
+    pub(super) fn set(&self, pm: &impl Medium, chunk: u32, state: ChunkState) {
+        pm.beside();
+        if let Some(chunk) = self.get(chunk) {
+            // Release (E10): pairs with the Acquire in `state`; what lies below the limit is written.
+            chunk.state.store(state.pack(), Release);
+        }
+    }
+
+    /// That of a chunk; of one that is not known as that of a free one.
+    #[inline(always)]
+    pub(super) fn state(&self, pm: &impl Medium, chunk: u32) -> ChunkState {
+        pm.beside();
+        // Acquire (E10): pairs with the Release in `set`.
+        ChunkState::unpack(self.get(chunk).map_or(0, |chunk| chunk.state.load(Acquire)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_and_chunk_words_survive_packing() {
+        let place = PayloadRef {
+            chunk: (1 << CHUNK_BITS) - 1,
+            epoch: LAST_EPOCH - 1,
+            offset: MAX_CHUNK_BYTES - UNIT_BYTES,
+        };
+        assert_eq!(PayloadRef::unpack(place.pack()), place);
+        for (used, continues) in [(false, false), (true, false), (true, true)] {
+            let word = ChunkWord { epoch: LAST_EPOCH, used, continues };
+            assert_eq!(ChunkWord::unpack(word.pack()), word);
+        }
+        for used in [false, true] {
+            let limit = u64::from(u32::MAX) * UNIT_BYTES;
+            let state = ChunkState { epoch: LAST_EPOCH, used, limit };
+            assert_eq!(ChunkState::unpack(state.pack()), state);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Which chunks are free, taken and full: how records get their places, and how chunks are freed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::chunks::{CHUNK_BITS, ChunkState, ChunkWord, LAST_EPOCH, PayloadRef};
+use super::{PayloadLog, WORD_BYTES};
+use crate::base::reclaim::Guard;
+use crate::plush::collect::Collection;
+use crate::plush::core::lock;
+use crate::pm::Medium;
+use crate::{Error, Result};
+
+/// So many free chunks stay for the collection: without one it could move nothing where there is no space.
+const SPARE: usize = 1;
+
+/// What a chunk turns out to be when a table is opened, with those that continue it.
+enum Found {
+    /// The first chunk of its run.
+    Full(u32),
+    Free,
+    /// Its epochs are used up.
+    Spent,
+}
+
+/// Where chunks are.
+#[derive(Default)]
+pub(super) struct Space {
+    /// The chunk that takes records, and from which byte on.
+    pub(super) current: Option<(u32, u64)>,
+    /// Taken from the lowest on (Y5).
+    pub(super) free: BTreeSet<u32>,
+    /// Chunks that take no more records; the first of each run.
+    pub(super) full: BTreeSet<u32>,
+    /// Chunks of a run, where there are more than one.
+    pub(super) runs: BTreeMap<u32, u32>,
+    /// Records that are written where others before them in their chunk are not: from and to.
+    pub(super) beyond: BTreeMap<u32, Vec<[u64; 2]>>,
+    /// How many chunks the region has.
+    pub(super) chunks: u32,
+    pub(super) usage: Usage,
+}
+
+/// How much the log has taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::plush) struct Usage {
+    /// Chunks that are not free.
+    pub(in crate::plush) chunks: u64,
+    /// Bytes and records written by this session.
+    pub(in crate::plush) bytes: u64,
+    pub(in crate::plush) records: u64,
+}
+
+/// For what a record is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::plush) enum Purpose {
+    /// A change.
+    Write,
+    /// To free the chunk that it is in: it may have the last free chunk.
+    Move,
+}
+
+/// The chunks that all readers have left. The holder of this mutex waits for nothing.
+fn unwaiting(returned: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    returned.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PayloadLog {
+    /// Finds out what the chunks are, after a crash or not.
+    pub(in crate::plush) fn resume(&self, pm: &impl Medium) -> Result<()> {
+        let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
+        let chunks = chunks.min(1 << CHUNK_BITS) as u32;
+        self.chunks.extend(chunks);
+        let mut space = lock(pm, &self.space);
+        space.chunks = chunks;
+        let (mut found, mut seed) = (Found::Free, 0_u64);
+        for chunk in 0..chunks {
+            let word = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire));
+            seed = seed.wrapping_add(word.epoch);
+            found = match (word.used, word.continues) {
+                (_, true) => found,
+                (true, false) => Found::Full(chunk),
+                (false, false) if word.epoch < LAST_EPOCH => Found::Free,
+                (false, false) => Found::Spent,
+            };
+            match found {
+                Found::Full(first) => {
+                    let run = if first == chunk {
+                        space.full.insert(chunk);
+                        1
+                    } else {
+                        let run = space.runs.entry(first).or_insert(1);
+                        *run += 1;
+                        *run
+                    };
+                    space.usage.chunks += 1;
+                    self.set_limit(pm, first, u64::from(run) * self.chunk_bytes)?;
+                }
+                Found::Free => {
+                    space.free.insert(chunk);
+                }
+                Found::Spent => {}
+            }
+        }
+        // A session that writes less than a chunk takes a step, too.
+        self.taken.store(1, Relaxed);
+        *self.lock_collection(pm) = Collection::of_unknown(seed);
+        Ok(())
+    }
+
+    /// A used chunk is written up to a limit.
+    fn set_limit(&self, pm: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
+        let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
+        self.chunks.set(pm, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
+        Ok(())
+    }
+
+    /// A place for a record, pending.
+    pub(super) fn reserve(
+        &self,
+        pm: &impl Medium,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<PayloadRef> {
+        let mut space = lock(pm, &self.space);
+        let (chunk, offset) = match space.current {
+            Some((chunk, at)) if at + bytes <= self.chunk_bytes => {
+                space.current = Some((chunk, at + bytes));
+                (chunk, at)
+            }
+            _ if bytes > self.chunk_bytes => {
+                let run = bytes.div_ceil(self.chunk_bytes) as u32;
+                let chunk = self.take(pm, &mut space, run, purpose)?;
+                space.full.insert(chunk);
+                (chunk, 0)
+            }
+            former => {
+                let chunk = self.take(pm, &mut space, 1, purpose)?;
+                space.full.extend(former.map(|(chunk, _)| chunk));
+                space.current = Some((chunk, bytes));
+                (chunk, 0)
+            }
+        };
+        space.usage.bytes += bytes;
+        space.usage.records += 1;
+        if let Some(chunk) = self.chunks.get(chunk) {
+            // Relaxed: under the mutex, and before the chunk is full for others.
+            chunk.pending.fetch_add(1, Relaxed);
+        }
+        Ok(PayloadRef { chunk, epoch: self.chunks.state(pm, chunk).epoch, offset })
+    }
+
+    /// Takes a run of free chunks, or new ones.
+    fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
+        space.free.extend(unwaiting(&self.returned).drain(..));
+        let spare = if purpose == Purpose::Write { SPARE } else { 0 };
+        let start = match space.run_of_free(run, spare) {
+            Some(start) => start,
+            None => self.grow(pm, space, run, spare)?,
+        };
+        let at = u64::from(start) * self.chunk_bytes;
+        // It may be a hole.
+        pm.reserve(&self.region, at, u64::from(run) * self.chunk_bytes)?;
+        for chunk in start..start + run {
+            let cell = self.word(pm, chunk)?;
+            let word = ChunkWord::unpack(cell.load(pm, Acquire));
+            let used = ChunkWord { used: true, continues: chunk != start, ..word };
+            cell.store(pm, used.pack(), Release);
+            pm.flush_object(cell);
+        }
+        // Y1.
+        pm.try_fence()?;
+        (start..start + run).for_each(|chunk| {
+            space.free.remove(&chunk);
+        });
+        if run > 1 {
+            space.runs.insert(start, run);
+        }
+        self.set_limit(pm, start, 0)?;
+        space.usage.chunks += u64::from(run);
+        if purpose == Purpose::Write {
+            // Relaxed: as in `is_step_due`.
+            self.taken.fetch_add(run, Relaxed);
+        }
+        Ok(start)
+    }
+
+    /// A longer file: the first of a run of new chunks, behind which `spare` others are free.
+    fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32, spare: usize) -> Result<u32> {
+        let start = space.chunks;
+        let more = run + spare.saturating_sub(space.free.len()) as u32;
+        let chunks = start.saturating_add(more);
+        if chunks > 1 << CHUNK_BITS {
+            let path = pm.path().join(self.region.name());
+            return Err(Error::NoSpace { path, needed_bytes: self.chunk_bytes });
+        }
+        pm.grow(&self.region, u64::from(chunks) * self.chunk_bytes)?;
+        pm.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
+        self.chunks.extend(chunks);
+        space.chunks = chunks;
+        // In case that the words cannot be stored: others may have them.
+        space.free.extend(start..chunks);
+        Ok(start)
+    }
+
+    /// How much is taken.
+    pub(in crate::plush) fn usage(&self, pm: &impl Medium) -> Usage {
+        lock(pm, &self.space).usage
+    }
+
+    /// The full chunks whose records all have their slots, and of how many chunks each is the first.
+    pub(in crate::plush) fn full(&self, pm: &impl Medium) -> Vec<(u32, u32)> {
+        let space = lock(pm, &self.space);
+        let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
+        settled.map(|chunk| (chunk, space.run(chunk))).collect()
+    }
+
+    /// The next full chunk from a number on, or from the first on, whose records all have their slots.
+    pub(in crate::plush) fn full_from(&self, pm: &impl Medium, number: u32) -> Option<u32> {
+        let space = lock(pm, &self.space);
+        let around = space.full.range(number..).chain(space.full.range(..number));
+        around.copied().find(|&chunk| self.is_settled(chunk))
+    }
+
+    /// Bytes of a chunk, or of the run that begins with it.
+    pub(in crate::plush) fn run_bytes(&self, pm: &impl Medium, chunk: u32) -> u64 {
+        u64::from(lock(pm, &self.space).run(chunk)) * self.chunk_bytes
+    }
+
+    /// Frees a chunk that nothing needed refers to, durably, or the run that begins with it. It is used again when all
+    /// readers have left.
+    pub(in crate::plush) fn release(
+        &self,
+        pm: &impl Medium,
+        guard: &Guard<'_>,
+        chunk: u32,
+    ) -> Result<()> {
+        let cell = self.word(pm, chunk)?;
+        let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
+        // Durable when the chunk is taken (Y1); those that continue it stay as they are (Y5).
+        cell.store(pm, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
+        let mut space = lock(pm, &self.space);
+        // The limit stays for those that have found it (Y3).
+        let state = self.chunks.state(pm, chunk);
+        self.chunks.set(pm, chunk, ChunkState { epoch, used: false, ..state });
+        space.full.remove(&chunk);
+        let run = space.runs.remove(&chunk).unwrap_or(1);
+        space.usage.chunks -= u64::from(run);
+        // A run whose first chunk is never taken again is not, either.
+        if epoch < LAST_EPOCH {
+            let returned = Arc::clone(&self.returned);
+            // The holder of this mutex only takes them out.
+            guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
+        }
+        Ok(())
+    }
+
+    /// Frees all chunks: the table is empty. Nothing is written meanwhile.
+    pub(in crate::plush) fn release_all(&self, pm: &impl Medium) -> Result<()> {
+        let guard = self.pin();
+        guard.flush();
+        *self.lock_collection(pm) = Collection::of_empty();
+        loop {
+            let chunk = {
+                let mut space = lock(pm, &self.space);
+                let current = space.current.take().map(|(chunk, _)| chunk);
+                current.or_else(|| space.full.first().copied())
+            };
+            match chunk {
+                Some(chunk) => self.release(pm, &guard, chunk)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Gives the space of free chunks back to the file system. The caller is not pinned.
+    pub(in crate::plush) fn give_back(&self, pm: &impl Medium) -> Result<()> {
+        let mut space = lock(pm, &self.space);
+        space.free.extend(unwaiting(&self.returned).drain(..));
+        for &chunk in &space.free {
+            pm.flush_object(self.word(pm, chunk)?);
+        }
+        // Y1: a crash that showed a chunk used would miss its records.
+        pm.try_fence()?;
+        let mut free = space.free.iter().copied().peekable();
+        while let Some(first) = free.next() {
+            let mut end = first + 1;
+            while free.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            let [from, to] = [first, end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
+            // A file system that cannot punch keeps the pages; the chunks are as free as before.
+            let _ = pm.punch(&self.region, from, to - from);
+        }
+        Ok(())
+    }
+
+    /// Says whether chunks that were freed wait for readers to leave.
+    pub(in crate::plush) fn waits_for_readers(&self, pm: &impl Medium) -> bool {
+        let mut space = lock(pm, &self.space);
+        space.free.extend(unwaiting(&self.returned).drain(..));
+        space.usage.chunks + (space.free.len() as u64) < u64::from(space.chunks)
+    }
+}
+
+impl Space {
+    /// Of how many chunks one is the first.
+    fn run(&self, chunk: u32) -> u32 {
+        self.runs.get(&chunk).copied().unwrap_or(1)
+    }
+
+    /// The first of so many free chunks in a row, if others are free besides.
+    fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
+        if self.free.len() < run as usize + spare {
+            return None;
+        }
+        let (mut start, mut len) = (0, 0);
+        for &chunk in &self.free {
+            (start, len) =
+                if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
+            if len == run {
+                return Some(start);
+            }
+        }
+        None
+    }
+}
