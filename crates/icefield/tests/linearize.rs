@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
-use icefield::{DashEh, DashLh, Iceberg};
+use icefield::{DashEh, DashLh, Iceberg, Plush};
 use icefield_testkit::arsenal::{Records, arsenal};
 use icefield_testkit::budget::Budget;
 use icefield_testkit::linear::{Counts, Ground, histories_on};
@@ -110,4 +110,49 @@ fn writers_that_answer_too_early_are_caught() {
     writers_are_caught::<DashEh<u64, u64, Sim>>("dash/insert.rs");
     writers_are_caught::<DashLh<u64, u64, Sim>>("dash/insert.rs");
     writers_are_caught::<Iceberg<u64, u64, Sim>>("iceberg/locked.rs");
+}
+
+/// Batches insert and remove while two threads clear the table: a writer that counted what it had done only after it had let
+/// go of its locks did so where a second `clear` had begun to count anew, and `len` was wrong from then on (one table of
+/// DashEH in a hundred).
+macro_rules! count_beside_clears {
+    ($table:ty, $rounds:expr) => {{
+        let add = |table: &$table, first: u64| -> icefield::Result<()> {
+            for n in 0..40 {
+                let keys: Vec<u64> = (first..first + 20).collect();
+                let pairs: Vec<(u64, u64)> = keys.iter().map(|&key| (key, n)).collect();
+                let (mut former, few) = (vec![None; 20], n as usize % 20);
+                table.insert_batch(&pairs, &mut former)?;
+                table.remove_batch(&keys[..few], &mut former[..few])?;
+            }
+            Ok(())
+        };
+        for _ in 0..$rounds {
+            let table = <$table>::options().capacity(64).in_memory()?;
+            std::thread::scope(|scope| {
+                let writers = [0, 100].map(|first| {
+                    scope.spawn({
+                        let table = &table;
+                        move || add(table, first)
+                    })
+                });
+                let clear = || (0..60).try_for_each(|_| table.clear());
+                let clearing = [(); 2].map(|()| scope.spawn(clear));
+                writers
+                    .into_iter()
+                    .chain(clearing)
+                    .try_for_each(|done| done.join().expect("no panic"))
+            })?;
+            assert_eq!(table.len()?, table.iter().count() as u64, "{}", stringify!($table));
+        }
+    }};
+}
+
+#[test]
+fn what_writers_count_a_clear_waits_for() -> icefield::Result<()> {
+    count_beside_clears!(DashEh<u64, u64>, 600);
+    count_beside_clears!(DashLh<u64, u64>, 100);
+    count_beside_clears!(Iceberg<u64, u64>, 30);
+    count_beside_clears!(Plush<u64, u64>, 100);
+    Ok(())
 }

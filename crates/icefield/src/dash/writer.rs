@@ -242,24 +242,25 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
 
     fn commit(&mut self, answer: &mut impl FnMut(usize, Wrote) -> Result<()>) -> Result<()> {
         let Self { table, pin, window, waiting } = self;
+        let growth: i64 = window.staged.iter().map(|staged| staged.plan.growth()).sum();
+        if growth != 0 {
+            // Under the locks, which `clear` waits for: a later one begins to count this generation's parity anew.
+            table.length.add(window.generation, growth);
+        }
         window.commit(pin);
-        let (mut growth, mut result) = (0, Ok(()));
+        let mut result = Ok(());
         let removed = window.staged.iter().filter(|staged| staged.plan.growth() < 0);
         removed.for_each(|staged| table.after_removal(pin, staged.hash));
         for (staged, Waiting { index, write, .. }) in
             window.staged.iter().zip(waiting.drain(..window.staged.len()))
         {
             let wrote = staged.plan.answer();
-            growth += staged.plan.growth();
             if let Write::Put(_, record) = write {
                 table.settle(&Ok(wrote), record);
             }
             if result.is_ok() {
                 result = answer(index, wrote);
             }
-        }
-        if growth != 0 {
-            table.length.add(window.generation, growth);
         }
         window.staged.clear();
         result
