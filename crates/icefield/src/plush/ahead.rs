@@ -15,6 +15,7 @@
 //! entry of level 1 is told theirs with its part.
 
 use super::core::Core;
+use super::migrate::counted;
 use super::root::{Held, Relief, Underway};
 use crate::Result;
 use crate::key::{Key, Value};
@@ -187,6 +188,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             (Pace::Parts, 2) => (fan_out * 2 / STEPS).max(1),
             _ => fan_out,
         }
+    }
+
+    /// Gives a migration up that is underway: what it has moved is there twice from now on, and counts so.
+    pub(super) fn give_up_underway(&self, held: &Held<'_, M>) -> Result<()> {
+        let Some(underway) = self.root.underway(held.entry) else { return Ok(()) };
+        let Underway { level, index, place } = underway;
+        let (mut moved, place_below) = (Vec::new(), self.shape.place_below(level));
+        let first = self.level_entry(level, index)?;
+        self.newest_first_where(first, &mut moved, |hash| place_below(hash) < place)?;
+        self.root.set_underway(held.entry, None);
+        self.estimate.add(counted(&moved));
+        Ok(())
     }
 
     /// Takes all steps that a migration underway has left: nothing may come to its entry before.

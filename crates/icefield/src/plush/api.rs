@@ -203,16 +203,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.pm.writable()?;
         let _pass = core.gate.enter();
         let probe = core.probe(key);
-        match self.write_probed(&probe, &value, mode) {
+        core.with_room(probe.hash, || match self.write_probed(&probe, &value, mode) {
             Err(Error::NoSpace { .. }) if mode.removes() => {
                 let _pin = core.pin();
                 self.told(core.remove_in_place(&probe, mode)?)
             }
-            Err(Error::NoSpace { .. }) if core.make_room_in_need(probe.hash)? => {
-                self.write_probed(&probe, &value, mode)
-            }
-            other => other,
-        }
+            wrote => wrote,
+        })
     }
 
     /// What is told of a write. The caller is pinned since before it.

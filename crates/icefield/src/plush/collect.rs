@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::core::Core;
 use super::op::Attempt;
-use super::payload_log::{PayloadLog, PayloadRef, Purpose, Usage};
+use super::payload_log::{Payload, PayloadLog, PayloadRef, Purpose, SPARE, Usage};
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::base::reclaim::Guard;
@@ -282,7 +282,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 count.last = count.last.max(word);
                 round.referred.get_mut(&chunk).into_iter().for_each(|words| words.push(word));
                 if let Ok(Some(payload)) = payloads.read(&self.pm, word) {
-                    count.needed += payload.stored_bytes();
+                    count.needed += payload.needed_bytes(record.dead);
                     round.records += 1;
                 }
             }
@@ -409,7 +409,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             payloads.pin().flush();
             self.pm.wait(round);
         }
-        payloads.give_back(&self.pm)
+        payloads.give_back(&self.pm, 0).map(|_| ())
+    }
+
+    /// Gives the space of free chunks back where others have none. Whether there were any.
+    pub(super) fn lend_space(&self) -> Result<bool> {
+        match self.payloads() {
+            Some(payloads) => payloads.give_back(&self.pm, SPARE),
+            None => Ok(false),
+        }
     }
 
     fn whole_round(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
@@ -513,25 +521,35 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         else {
             return Ok(true);
         };
-        // Of a key that was removed nothing but the key is needed.
-        let value = if record.dead { &[] } else { payload.value };
-        let moved = payloads.write(&self.pm, probe.hash, (payload.key, value), Purpose::Move)?;
+        let Payload { key, value, .. } = payload.needed(record.dead);
+        let moved = payloads.write(&self.pm, probe.hash, (key, value), Purpose::Move)?;
         let fenced = self.fence_payloads();
         fenced.inspect_err(|_| payloads.finish(PayloadRef::unpack(moved).chunk))?;
-        let record = RecordOf::<K, V> { value: one_word(moved), ..record };
-        let place = self.log(held, record);
-        if let Ok(Attempt::Done(place)) = place {
-            let left = self.pm.fence_later();
-            if let Err(error) = left {
-                self.logs.finish(place);
-                payloads.finish(PayloadRef::unpack(moved).chunk);
-                return Err(error);
+        let relocated = match self.relocate_by_log(held, probe, record, moved) {
+            Err(no_space @ Error::NoSpace { .. }) => {
+                let redirected = self.redirect(held, probe, record, moved);
+                redirected.and_then(|is_done| if is_done { Ok(true) } else { Err(no_space) })
             }
-            self.admit(held, probe.hash, record, place);
-            payloads.finish(PayloadRef::unpack(moved).chunk);
-            return Ok(true);
-        }
+            relocated => relocated,
+        };
         payloads.finish(PayloadRef::unpack(moved).chunk);
-        place.map(|_| false)
+        relocated
+    }
+
+    fn relocate_by_log(
+        &self,
+        held: &Held<'_, M>,
+        probe: &Probe<'_>,
+        record: RecordOf<K, V>,
+        moved: u64,
+    ) -> Result<bool> {
+        let record = RecordOf::<K, V> { value: one_word(moved), ..record };
+        let Attempt::Done(place) = self.log(held, record)? else { return Ok(false) };
+        if let Err(error) = self.pm.fence_later() {
+            self.logs.finish(place);
+            return Err(error);
+        }
+        self.admit(held, probe.hash, record, place);
+        Ok(true)
     }
 }

@@ -233,17 +233,33 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(dropped)
     }
 
-    /// Drops what is stale in the levels below a root entry: records that newer ones of the levels hide, and removals.
-    /// Needs no space. Whether there was anything.
+    /// Drops what is stale in the levels below a root entry: records that newer ones hide, and removals. Needs no space.
+    /// Whether there was anything.
     pub(super) fn compact_below(&self, held: &Held<'_, M>) -> Result<bool> {
-        // A migration that has begun counts on what it has written below, which is there twice now. It begins anew.
-        self.root.set_underway(held.entry, None);
-        let step = self.shape.step(0);
+        // It counts on its copies below, which are dropped here. It begins anew.
+        self.give_up_underway(held)?;
+        let (step, place) = (self.shape.step(0), self.shape.place_below(0));
+        let mut newer = vec![Vec::new(); 1 << step];
+        for moving in self.newer_for_good(held)? {
+            newer[place(moving.hash)].push(moving);
+        }
         let mut dropped = false;
-        for child in 0..1 << step {
-            dropped |= self.compact_under(held, 1, ((held.entry as u64) << step) + child, &[])?;
+        for (child, newer) in newer.iter().enumerate() {
+            let index = ((held.entry as u64) << step) + child as u64;
+            dropped |= self.compact_under(held, 1, index, newer)?;
         }
         Ok(dropped)
+    }
+
+    /// The records of a root entry of which level 1 has no copy, if a crash finds them all, newest first.
+    fn newer_for_good(&self, held: &Held<'_, M>) -> Result<Vec<MovingOf<K, V>>> {
+        if self.root.has_unlogged(held.entry) {
+            return Ok(Vec::new());
+        }
+        // Those that were acknowledged before they were durable, too.
+        self.pm.settle()?;
+        let records = (self.root.moved(held.entry)..self.root.size(held.entry)).rev();
+        Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())
     }
 
     /// The same for an entry and those below it, given what entries above have for its hashes, newest first. From the

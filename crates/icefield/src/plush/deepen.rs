@@ -143,7 +143,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let _pin = self.pin();
             let held = self.root.lock(&self.pm, root_entry);
             // Both are about the levels as they were.
-            self.root.set_underway(root_entry, None);
+            self.give_up_underway(&held)?;
             self.root.note_relief(root_entry, Relief::NotYet);
             for index in self.entries_below(root_entry, level) {
                 self.move_up(&held, level, index)?;

@@ -24,6 +24,7 @@ use super::core::{Core, EntryRef};
 use super::filter::Image;
 use super::layout::{EntryId, State};
 use super::level::MovingOf;
+use super::migrate::counted;
 use super::partition::SortKey;
 use super::root::Held;
 use crate::Result;
@@ -240,7 +241,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (level, first): (usize, EntryRef<'_>),
         records: &[MovingOf<K, V>],
     ) -> Result<bool> {
-        // What is stale has been dropped before.
+        // What is stale has been dropped before. Until all have arrived, those that have are copies.
         let mut left = self.sorted(records)?;
         while !left.is_empty() {
             let shares = self.shares(first, &left)?;
@@ -260,6 +261,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             left = rest;
         }
         self.counts.moves.add(records.len() as i64);
+        // They came from elsewhere.
+        self.estimate.add(-counted(records));
         Ok(true)
     }
 
@@ -308,10 +311,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let provided = self.provide(taking().map(|to| (to.leaf, to.size + to.taken)))?;
         let mut portion = Vec::with_capacity(self.shape.records());
+        let mut copied = 0;
         let appended = taking().try_for_each(|Share { leaf, coming, size, taken }| {
             let coming = &records[coming.start..coming.start + taken];
             portion.clear();
             portion.extend(coming.iter().map(|(_, moving)| *moving));
+            copied += counted(&portion);
             self.write_records(*leaf, *size, &portion)
         });
         if self.next_of(first)?.is_some() {
@@ -327,6 +332,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let State { epoch, .. } = self.state(*leaf)?;
             self.store_state(*leaf, State { size: size + taken, epoch });
         }
+        self.estimate.add(copied);
         // P7: the records are in their leaves.
         self.pm.try_fence()?;
         held.end_change();

@@ -12,7 +12,7 @@ use super::compact::{Absorbed, Worth};
 use super::core::{Core, EntryRef};
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, Shape, State};
-use super::level::{MovingOf, Provided};
+use super::level::{Moving, MovingOf, Provided};
 use super::newest::Newest;
 use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
@@ -68,6 +68,20 @@ struct Migration<'h, M: Medium, R> {
     groups: Groups<R>,
     /// What level 1 is told that it has all of, then.
     epoch: Option<LogEpoch>,
+    /// What becomes of the estimate when all have arrived: those are gone that newer ones hide.
+    dropped: i64,
+    /// What the copies that have arrived add to the estimate when the others cannot follow.
+    copied: i64,
+}
+
+impl<M: Medium, A, B> Migration<'_, M, Moving<A, B>> {
+    /// So many records of an entry's group have arrived.
+    fn note_arrived(&mut self, place: usize, records: usize) {
+        let Groups { records: all, left } = &mut self.groups;
+        let start = left[place].start;
+        left[place].start += records;
+        self.copied += counted(&all[start..start + records]);
+    }
 }
 
 /// A migration of records of `K -> V`.
@@ -228,9 +242,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
         let newest_first = records.rev().map(|at| self.moving(self.root.record(held.entry, at)));
         let (records, dropped) = self.newest_of(newest_first)?;
-        self.estimate.add(dropped);
         let groups = self.group(0, records);
-        Ok(Migration { held, level: 1, first, places, groups, epoch })
+        Ok(Migration { held, level: 1, first, places, groups, epoch, dropped, copied: 0 })
     }
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
@@ -302,9 +315,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         places: Range<usize>,
     ) -> Result<MigrationOf<'h, K, V, M>> {
         let Leaving { groups, dropped } = self.leaving(level, index, places.clone())?;
-        self.estimate.add(dropped);
         let first = index << self.shape.step(level);
-        Ok(Migration { held, level: level + 1, first, places, groups, epoch: None })
+        let (level, epoch) = (level + 1, None);
+        Ok(Migration { held, level, first, places, groups, epoch, dropped, copied: 0 })
     }
 
     /// Empties levels' entries, and what continues them, all of whose records are in the next level. Readers are let in
@@ -368,8 +381,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Groups { records, left }
     }
 
-    /// Appends groups of records to the entries for which they are, as much of each at once as an entry holds.
+    /// Appends groups of records to the entries for which they are. Where that fails, all stay where they are, too.
     fn distribute(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
+        let distributed = self.distribute_all(migrations);
+        let change = |migration: &MigrationOf<'_, K, V, M>| match distributed {
+            Ok(()) => migration.dropped,
+            // Whoever drops the copies, or what they hide, counts them as less.
+            Err(_) => migration.copied,
+        };
+        self.estimate.add(migrations.iter().map(change).sum());
+        distributed
+    }
+
+    /// The same, as much of each group at once as an entry holds.
+    fn distribute_all(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
         let mut places = Vec::new();
         for (number, migration) in migrations.iter_mut().enumerate() {
             places.extend(self.places_of(migration)?.into_iter().map(|place| (number, place)));
@@ -387,7 +412,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The entries that get something of a migration, be it an epoch.
     fn places_of(&self, migration: &mut MigrationOf<'_, K, V, M>) -> Result<Vec<usize>> {
-        let Migration { level, first, places, groups, epoch, .. } = migration;
+        let Migration { level, first, places, groups, epoch, dropped, .. } = migration;
         // What is in the payload log may have been for an entry, dangle now, and be in no group: it has arrived, too.
         let tells_all = epoch.is_some_and(|epoch| {
             epoch.is_round() || groups.left.len() == 1 || self.payloads.is_some()
@@ -396,7 +421,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             places.clone().filter(|&place| tells_all || !groups.left[place].is_empty()).collect();
         if *level == self.level_count() && groups.records.iter().any(|moving| moving.record.dead) {
             for &place in &places {
-                self.drop_needless(*level, *first + place as u64, groups, place)?;
+                *dropped += self.drop_needless(*level, *first + place as u64, groups, place)?;
             }
         }
         if epoch.is_none() {
@@ -413,10 +438,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
         for &(number, place) in places {
-            let Migration { held, level, first, groups, .. } = &mut migrations[number];
-            let index = *first + place as u64;
-            while self.make_room(held, *level, index, groups.portion(place, self.shape))? {
-                groups.left[place].start += groups.portion(place, self.shape).len();
+            let migration = &mut migrations[number];
+            loop {
+                let Migration { held, level, first, groups, .. } = migration;
+                let portion = groups.portion(place, self.shape);
+                if !self.make_room(held, *level, *first + place as u64, portion)? {
+                    break;
+                }
+                let arrived = portion.len();
+                migration.note_arrived(place, arrived);
             }
         }
         let mut targets = Vec::with_capacity(places.len());
@@ -436,7 +466,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if targets.is_empty() {
             return Ok(());
         }
-        let provided = self.provide(targets.iter().map(|to| (to.tail, to.size + to.added)))?;
+        let provided = match self.provide(targets.iter().map(|to| (to.tail, to.size + to.added))) {
+            Err(Error::NoSpace { .. }) if self.absorb_in_need(migrations, places)? => {
+                return self.arrive(migrations, places);
+            }
+            provided => provided?,
+        };
         targets.iter().for_each(|to| self.prefetch_slots(to.tail, to.size..to.size + to.added));
         let appended = targets.iter().try_for_each(|target| {
             let (number, place) = target.place;
@@ -449,19 +484,46 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let helds = changed.map(|of| migrations[of[0].place.0].held);
         self.publish(helds, &targets, &provided)?;
         for Target { place: (number, place), added, .. } in targets {
-            migrations[number].groups.left[place].start += added;
+            migrations[number].note_arrived(place, added);
         }
         Ok(())
     }
 
-    /// Drops records of removed keys that are in no entry of the last level: nothing older lies below.
+    /// Lets entries of the last level that have no space take over what is not stale of what comes to them. Whether any
+    /// has.
+    fn absorb_in_need(
+        &self,
+        migrations: &mut [MigrationOf<'_, K, V, M>],
+        places: &[Place],
+    ) -> Result<bool> {
+        let mut any = false;
+        for &(number, place) in places {
+            let Migration { held, level, first, groups, .. } = &migrations[number];
+            let portion = groups.portion(place, self.shape);
+            if *level < self.level_count() || portion.is_empty() {
+                continue;
+            }
+            let entry = self.level_entry(*level, first + place as u64)?;
+            if !self.has_leaves(entry)?
+                && self.absorb(held, entry, portion, Worth::Any)? == Absorbed::Yes
+            {
+                let arrived = portion.len();
+                migrations[number].note_arrived(place, arrived);
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Drops records of removed keys that are in no entry of the last level: nothing older lies below. Gives what becomes
+    /// of the estimate.
     fn drop_needless(
         &self,
         level: usize,
         index: u64,
         groups: &mut Groups<MovingOf<K, V>>,
         place: usize,
-    ) -> Result<()> {
+    ) -> Result<i64> {
         let mut used = Vec::new();
         let first = self.level_entry(level, index)?;
         let has_leaves = self.has_leaves(first)?;
@@ -480,18 +542,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Ok::<_, Error>(self.candidates(leaf, moving.hash) == 0)
         };
         let range = groups.left[place].clone();
-        let mut kept = range.start;
+        let (mut kept, mut dropped) = (range.start, 0);
         for at in range {
             let moving = groups.records[at];
             if moving.record.dead && is_needless(&moving)? {
-                self.note_dropped(moving.record);
+                dropped += change_without(moving.record);
             } else {
                 groups.records[kept] = groups.records[at];
                 kept += 1;
             }
         }
         groups.left[place].end = kept;
-        Ok(())
+        Ok(dropped)
     }
 
     /// Writes records behind those of an entry that has room and the runs for them; flushed, they do not count yet.
@@ -662,6 +724,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         held.end_change();
         extended
     }
+}
+
+/// What some records are in the estimate of how many there are.
+pub(super) fn counted<A, B>(records: &[Moving<A, B>]) -> i64 {
+    records.iter().map(|moving| if moving.record.dead { -1 } else { 1 }).sum()
 }
 
 /// What becomes of the estimate of how many records there are when one is no more.

@@ -143,6 +143,8 @@
 //! | P19 what leads to it | the block that was left is free | the same |
 //! | P20 phase word, stable | the packed blocks count | the same |
 //! | P21 number of levels, less by one | the last one, which is empty, is not there | the level, empty |
+//! | P22 copy of a payload, where there is no space for a record and a fence syncs | the records that there are may refer to it | a record that nothing refers to |
+//! | P23 words that refer to the copy | the payload's chunk may go | records that refer to one or the other |
 //!
 //! Only words are stored at once. Of a wide record any may be missing after a crash, or be seen by a reader: P2's flags
 //! are in every word of the log, what migrations write does not count before P7, what compactions write is in a sealed

@@ -5,49 +5,85 @@
 //! records of the key get the bit, the oldest first and durably, so that a crash shows the key as it was, or gone, and
 //! copies that a migration has left above or below say the same.
 //!
-//! A write that finds no space has its root entry's part of the levels compacted, then payload chunks collected, then
-//! all levels compacted. If all of that was in vain, it is not tried again before a part of the records has changed.
+//! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first: the space of
+//! free payload chunks is given back, which may be what levels lack; the write's part of the levels is compacted, and some
+//! payload chunks are collected; all levels are. If all of that was in vain, it is not done again before a part of the
+//! records has changed.
+//!
+//! A payload whose chunk is to be freed moves by a new record of its key, for which the root may have no room, nor the levels
+//! for what the root has. Then the words that refer to it are changed instead, in the levels, the log and the root.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::core::{Core, EntryRef, lock};
+use super::epoch::LogEpoch;
+use super::log_record::FLAG;
 use super::op::{ModeOf, Wrote, WroteOf};
 use super::root::Held;
 use super::words::RecordOf;
-use crate::Result;
 use crate::key::{Key, Value};
-use crate::pm::Medium;
+use crate::pm::{Medium, not_poisoned};
 use crate::record::Probe;
+use crate::{Error, Result};
 
 /// An attempt in vain is repeated when so many records have changed, or one of so many.
 const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Makes room for a record of a hash. Says whether there is reason to try again. The caller holds no lock.
+    /// Does what writes a record of a hash, and again where it finds no space and there may be some then. The caller holds
+    /// no lock and is not pinned.
+    pub(super) fn with_room<T>(
+        &self,
+        hash: u64,
+        mut write: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let mut attempt = 0;
+        loop {
+            match write() {
+                Err(Error::NoSpace { .. }) if self.make_room_in_need(hash, attempt)? => {
+                    attempt += 1
+                }
+                wrote => return wrote,
+            }
+        }
+    }
+
+    /// The next attempt to make room for a record of a hash. Says whether there is reason to try again. The caller
+    /// holds no lock and is not pinned.
     #[cold]
-    pub(super) fn make_room_in_need(&self, hash: u64) -> Result<bool> {
+    pub(super) fn make_room_in_need(&self, hash: u64, attempt: u32) -> Result<bool> {
         let mut in_vain = lock(&self.pm, &self.in_vain);
         let changes = self.changes();
         let enough = (self.estimate() / CHANGES_PART).max(FEW_CHANGES);
         if in_vain.is_some_and(|before| changes.wrapping_sub(before) < enough) {
             return Ok(false);
         }
+        let room = match attempt {
+            0 => self.lend_space()? || self.make_room_below(hash)? || self.make_room_anywhere()?,
+            // What failed has left copies below, which are dropped each time: not all that is dropped is room.
+            1 => self.make_room_anywhere()?,
+            // Chunks that were collected, once their readers have left.
+            2 => self.lend_space()?,
+            _ => false,
+        };
+        *in_vain = (!room).then_some(changes);
+        Ok(room)
+    }
+
+    /// Drops what is stale below the root entry of a hash, and collects some payload chunks. Whether there was anything.
+    fn make_room_below(&self, hash: u64) -> Result<bool> {
         let compacted = {
             let _pin = self.pin();
             self.compact_below(&self.hold(hash))?
         };
-        let room = match self.payloads() {
-            None => compacted || self.compact_all()?,
-            // What is missing may be chunks: those are empty when all entries have lost what led into them.
-            Some(_) => {
-                self.collect_in_need()?
-                    || self.compact_all()? && self.collect_in_need()?
-                    || compacted
-            }
-        };
-        *in_vain = (!room).then_some(changes);
-        Ok(room)
+        Ok(self.collect_in_need()? || compacted)
+    }
+
+    /// Drops what is stale in all levels, and collects what led into payload chunks. Whether there was anything.
+    fn make_room_anywhere(&self) -> Result<bool> {
+        let compacted = self.compact_all()?;
+        Ok(self.collect_in_need()? || compacted)
     }
 
     /// Removes a key without any space, unless `mode` says that there is nothing to do. The caller is pinned and holds
@@ -65,7 +101,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pm.writable()?;
         // Readers wait: a crash may still show them the key.
         held.begin_change();
-        let marked = self.mark_levels(probe).and_then(|levels| {
+        let marked = self.mark_levels(&held, probe).and_then(|levels| {
             let root = self.mark_root(&held, probe)?;
             Ok(levels + root)
         });
@@ -76,17 +112,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Wrote { before: told, done: true })
     }
 
-    /// Marks a key's records in the levels. How many there were.
-    fn mark_levels(&self, probe: &Probe<'_>) -> Result<i64> {
+    /// Marks a key's records in the levels. How many there were, less those of which a migration underway has made copies
+    /// that count in their stead.
+    fn mark_levels(&self, held: &Held<'_, M>, probe: &Probe<'_>) -> Result<i64> {
+        let underway = self.root.underway(held.entry);
         let mut marked = 0;
         for level in (1..=self.level_count()).rev() {
-            let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
+            let index = self.shape.index(level, probe.hash);
+            let is_copied = underway.is_some_and(|underway| {
+                (underway.level, underway.index) == (level, index)
+                    && self.shape.place_below(level)(probe.hash) < underway.place
+            });
+            let first = self.level_entry(level, index)?;
             for entry in self.chain_of(first)? {
                 let found = self.mark_entry(entry, probe)?;
                 if found > 0 {
                     // P16: those of older records before those of newer ones.
                     self.pm.try_fence()?;
-                    marked += found;
+                    marked += if is_copied { 0 } else { found };
                 }
             }
         }
@@ -111,7 +154,57 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(marked)
     }
 
-    /// Marks a key's records in the log, and then in the root. How many there were in the root.
+    /// Lets the records that refer to a payload refer to its copy, without any space. Not, if the logs' records cannot.
+    pub(super) fn redirect(
+        &self,
+        held: &Held<'_, M>,
+        probe: &Probe<'_>,
+        record: RecordOf<K, V>,
+        copy: u64,
+    ) -> Result<bool> {
+        let entry = held.entry;
+        if (record.reference() ^ copy) & FLAG != 0 || self.root.has_unlogged(entry) {
+            return Ok(false);
+        }
+        not_poisoned(&self.pm)?;
+        if self.pm.fence_syncs() {
+            // P22: the copy, before anything refers to it. Elsewhere it is durable (P0).
+            self.pm.try_fence()?;
+        }
+        let in_root: Vec<usize> = (0..self.root.size(entry))
+            .filter(|&at| self.root.record(entry, at).reference() == record.reference())
+            .collect();
+        if !in_root.is_empty() {
+            self.logs.redirect(
+                &self.pm,
+                self.logs.log_of(entry),
+                |logged, of| self.is_logged(entry, of) && logged.reference() == record.reference(),
+                copy,
+            )?;
+            in_root.into_iter().for_each(|at| self.root.redirect(entry, at, copy));
+        }
+        for level in 1..=self.level_count() {
+            let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
+            for entry in self.chain_of(first)? {
+                for at in 0..self.state(entry)?.size {
+                    // Also where a migration has left it behind: that may count on it.
+                    if self.record(entry, at)?.reference() == record.reference() {
+                        let (bucket, slot) = self.slot_of(at);
+                        let cell = &self.bucket(entry, bucket)?.rests(slot..slot + 1)[0];
+                        // Release (E3).
+                        cell.store(&self.pm, copy, Release);
+                        self.pm.flush_object(cell);
+                    }
+                }
+            }
+        }
+        // P23: nothing refers to the payload any more.
+        self.pm.try_fence()?;
+        Ok(true)
+    }
+
+    /// Marks a key's records in the log, and then in the root. How many there were in the root, less those of which level
+    /// 1 has copies.
     fn mark_root(&self, held: &Held<'_, M>, probe: &Probe<'_>) -> Result<i64> {
         let entry = held.entry;
         let mut found: Vec<(usize, RecordOf<K, V>)> = Vec::new();
@@ -124,18 +217,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if found.is_empty() {
             return Ok(0);
         }
-        let epoch = self.root.epoch(entry);
-        // Departing records were logged in the epoch before.
-        let former = self.root.departing(entry).map(|_| epoch.previous());
         self.logs.mark_dead(&self.pm, self.logs.log_of(entry), |record, of| {
-            (of == epoch || Some(of) == former)
-                && found
-                    .iter()
-                    .any(|(_, known)| known.key == record.key && known.value == record.value)
+            let is_same =
+                |known: &RecordOf<K, V>| (known.key, known.value) == (record.key, record.value);
+            !record.dead
+                && self.is_logged(entry, of)
+                && found.iter().any(|(_, known)| is_same(known))
         })?;
         // P16, commit point: a crash finds the key removed. It takes away the records that no log has.
         self.pm.try_fence()?;
         found.iter().for_each(|&(at, _)| self.root.mark_dead(entry, at));
-        Ok(found.len() as i64)
+        let moved = self.root.moved(entry);
+        Ok(found.iter().filter(|&&(at, _)| at >= moved).count() as i64)
+    }
+
+    /// Whether a root entry still needs its records of an epoch in the log.
+    fn is_logged(&self, entry: usize, epoch: LogEpoch) -> bool {
+        let current = self.root.epoch(entry);
+        // Departing records were logged in the epoch before.
+        epoch == current || self.root.departing(entry).is_some() && epoch == current.previous()
     }
 }

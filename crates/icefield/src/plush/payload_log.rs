@@ -20,7 +20,8 @@
 //!   validation: the version of the root entry steps in between (`collect`).
 //! - Y5: of a run that was freed the first chunk is taken before the others, or with them: as long as a crash can show
 //!   it used, its record is whole. Chunks are therefore taken from the lowest on, and the others' words still say that
-//!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it.
+//!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it. Once
+//!   space was given back, all that was free then is so durably, and those that have space are taken first.
 //! - Y6: what is lent is never written while it is lent, whatever the files hold. DRAM knows of each chunk how far it
 //!   is written ([`ChunkState::limit`]), and a reference counts only with the chunk's present epoch, from its first
 //!   byte to its last below that limit. Below the limit nothing is written before the chunk is taken again, which is
@@ -43,7 +44,7 @@ use crate::{Error, Result};
 use self::chunks::{CHUNK_BITS, ChunkState, Chunks, UNIT_BYTES};
 pub(super) use self::chunks::{MAX_CHUNK_BYTES, PayloadRef};
 use self::space::Space;
-pub(super) use self::space::{Purpose, Usage};
+pub(super) use self::space::{Purpose, SPARE, Usage};
 
 mod chunks;
 mod space;
@@ -79,8 +80,18 @@ pub(super) struct Payload<'a> {
 
 impl Payload<'_> {
     /// Bytes that it takes in the log.
-    pub(super) fn stored_bytes(&self) -> u64 {
+    fn stored_bytes(&self) -> u64 {
         stored_bytes(self.key.len(), self.value.len())
+    }
+
+    /// What of it has to stay: of a key that was removed nothing but the key is needed.
+    pub(super) fn needed(&self, dead: bool) -> Self {
+        Self { value: if dead { &[] } else { self.value }, ..*self }
+    }
+
+    /// Bytes that this takes in the log.
+    pub(super) fn needed_bytes(&self, dead: bool) -> u64 {
+        self.needed(dead).stored_bytes()
     }
 }
 
@@ -209,8 +220,9 @@ impl PayloadLog {
         // SAFETY: the range was handed out to this thread alone, out of a chunk that no pinned reader can have a reference
         // into from its former use (Y3), and it is not below the chunk's limit (Y6).
         unsafe { pm.write_bytes(&self.region, at, &record) };
-        pm.flush_range(&self.region, at, record.len() as u64);
+        // Before the flush: a locked instruction behind it would wait for the lines.
         self.complete(pm, place, bytes);
+        pm.flush_range(&self.region, at, record.len() as u64);
         Ok(word)
     }
 
@@ -218,7 +230,7 @@ impl PayloadLog {
         u64::from(place.chunk) * self.chunk_bytes + place.offset
     }
 
-    /// The record at a place is written: it may be read.
+    /// The record at a place is written, if not flushed: it may be read.
     fn complete(&self, pm: &impl Medium, PayloadRef { chunk, offset, .. }: PayloadRef, bytes: u64) {
         let mut space = lock(pm, &self.space);
         let state = self.chunks.state(pm, chunk);

@@ -518,8 +518,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
-    /// Makes removals of those records of a log that `is_meant` says: of a root entry whose lock the caller has, and of
-    /// epochs that it has not let go of, so that their chunks stay. Flushed.
+    /// Makes removals of those records of a log that `is_meant` says. Flushed.
     pub(super) fn mark_dead(
         &self,
         pm: &impl Medium,
@@ -527,6 +526,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
     ) -> Result<()> {
         let last_word = self.log_words() - 1;
+        self.change(pm, log, last_word, is_meant, |word| word | dead_bit(self.measure))
+    }
+
+    /// Lets those records of a log that `is_meant` says refer to another payload, whose word has the same top bit.
+    /// Flushed.
+    pub(super) fn redirect(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+        is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
+        payload: u64,
+    ) -> Result<()> {
+        let reference = self.measure.widths().key;
+        self.change(pm, log, reference, is_meant, |word| word & FLAG | payload & !FLAG)
+    }
+
+    /// Changes a word of those records of a log that `is_meant` says: of a root entry whose lock the caller has, and of
+    /// epochs that it has not let go of, so that their chunks stay. The flag stays as it is.
+    fn change(
+        &self,
+        pm: &impl Medium,
+        log: usize,
+        word: usize,
+        is_meant: impl Fn(&RecordOf<K, V>, LogEpoch) -> bool,
+        changed: impl Fn(u64) -> u64,
+    ) -> Result<()> {
         for chunk in 0..self.shape.log_chunks as usize {
             let turn = self.head(pm, log, chunk)?.turn.load(pm, Acquire);
             if turn == 0 || turn > LAST_TURN {
@@ -535,11 +560,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             let flag = flag_of(turn, self.chunks());
             for slot in self.slots(pm, log, chunk)? {
                 let read = pm.peek(|| self.read(pm, slot, flag));
-                if read.is_some_and(|(record, epoch)| !record.dead && is_meant(&record, epoch)) {
-                    let word = slot[last_word].load(pm, Relaxed);
+                if read.is_some_and(|(record, epoch)| is_meant(&record, epoch)) {
                     // Relaxed: one word, with its flag as before.
-                    slot[last_word].store(pm, word | dead_bit(self.measure), Relaxed);
-                    pm.flush_object(&slot[last_word]);
+                    slot[word].store(pm, changed(slot[word].load(pm, Relaxed)), Relaxed);
+                    pm.flush_object(&slot[word]);
                 }
             }
         }

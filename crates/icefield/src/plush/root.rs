@@ -385,6 +385,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, 1);
     }
 
+    /// Lets a record refer to another payload. Under the lock.
+    pub(super) fn redirect(&self, entry: usize, at: usize, payload: u64) {
+        // Release (E3): pairs with the Acquire in `record`.
+        self.slot(entry, at)[self.measure.widths().key].store(payload, Release);
+    }
+
     /// Puts the records of an entry in the order of the entries below to which they belong; the newest of each stay the
     /// last. Under the lock, readers being kept away.
     pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<K, V>) -> usize) {

@@ -4,12 +4,12 @@ use super::Plush;
 use super::ahead::Pace;
 use super::core::Core;
 use super::words::RecordOf;
+use crate::Result;
 use crate::base::parallel::{Tasks, in_parallel, threads_for};
 use crate::key::{Data, Key, Raw, Value};
 use crate::pm::Medium;
 use crate::record::Probe;
 use crate::table::{Arg, Owned};
-use crate::{Error, Result};
 
 /// Root entries that a thread takes at a time.
 const ENTRIES_AT_A_TIME: usize = 8;
@@ -64,12 +64,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
                     // A hash of the entry's.
                     let hash = (entry as u64).rotate_right(self.shape.root_bits);
-                    match migrate(entry) {
-                        Err(Error::NoSpace { .. }) if self.make_room_in_need(hash)? => {
-                            migrate(entry)?;
-                        }
-                        migrated => migrated?,
-                    }
+                    self.with_room(hash, || migrate(entry))?;
                 }
             }
             Ok(())
@@ -100,12 +95,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.pm.writable()?;
         let _pass = core.gate.enter();
         let (probe, value) = (core.probe(key), V::raw(value));
-        match core.put_unlogged(&probe, &value) {
-            Err(Error::NoSpace { .. }) if core.make_room_in_need(probe.hash)? => {
-                core.put_unlogged(&probe, &value)
-            }
-            other => other,
-        }
+        core.with_room(probe.hash, || core.put_unlogged(&probe, &value))
     }
 
     /// Makes everything durable that was put without a log before, on so many threads. Root entries without such

@@ -161,7 +161,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         if self.staged == self.room {
             self.commit(answer)?;
         }
-        let mut tried = false;
+        let mut attempt = 0;
         loop {
             let step = match self.begin(probe) {
                 Ok(()) => self.stage(index, probe, value, mode),
@@ -185,12 +185,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
                     }
                     let made = || {
                         let _pass = core.gate.enter();
-                        core.make_room_in_need(probe.hash)
+                        core.make_room_in_need(probe.hash, attempt)
                     };
-                    if !no_space || tried || !made()? {
+                    if !no_space || !made()? {
                         return Err(error);
                     }
-                    tried = true;
+                    attempt += 1;
                 }
             }
         }
@@ -379,20 +379,22 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
     ) -> Result<()> {
         let mut committed = self.commit_placed();
-        let mut tried = false;
+        let mut attempt = 0;
         while committed.is_ok()
             && let Some(hash) = self.left.front().map(|write| write.hash)
         {
             let taken = self.take_left();
             committed = taken.and(self.commit_placed());
-            if matches!(committed, Err(Error::NoSpace { .. })) && !tried {
+            if matches!(committed, Err(Error::NoSpace { .. })) {
                 // Inside the gate, as before, and nothing is held.
-                tried = true;
-                match self.core.make_room_in_need(hash) {
+                match self.core.make_room_in_need(hash, attempt) {
                     Ok(true) => committed = Ok(()),
                     Ok(false) => {}
                     Err(error) => committed = Err(error),
                 }
+                attempt += 1;
+            } else {
+                attempt = 0;
             }
         }
         if committed.is_err() {

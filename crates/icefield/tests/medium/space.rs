@@ -41,6 +41,53 @@ fn max_bytes_bounds_all_regions_together() {
     assert!(matches!(pm.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
 }
 
+/// What is given back does not count, and counts again when it is taken. What a former session has given back does count, so
+/// that no opening fails for it.
+#[test]
+fn max_bytes_does_not_bound_holes() {
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let options = MappedOptions { max_bytes: Some(1 << 20), ..process() };
+    for pm in [
+        make(&path, options, 64 << 10),
+        Mapped::anonymous(MappedOptions { max_bytes: Some(1 << 20), ..MappedOptions::default() })
+            .unwrap(),
+    ] {
+        let region = data(&pm);
+        let other = pm.region("other.ice", 1 << 30).unwrap();
+        pm.grow_exactly(&region, 800 << 10).unwrap();
+        let no_space = |result| assert!(matches!(result, Err(Error::NoSpace { .. })));
+        no_space(pm.grow_exactly(&other, 400 << 10));
+        // Twice is once.
+        pm.punch(&region, 100 << 10, 400 << 10).unwrap();
+        pm.punch(&region, 200 << 10, 100 << 10).unwrap();
+        pm.grow_exactly(&other, 400 << 10).unwrap();
+        no_space(pm.grow_exactly(&other, 800 << 10));
+        // Of a part there is still some, and what has failed has taken nothing.
+        pm.reserve(&region, 100 << 10, 100 << 10).unwrap();
+        pm.reserve(&region, 100 << 10, 100 << 10).unwrap();
+        for _ in 0..3 {
+            no_space(pm.reserve(&region, 100 << 10, 400 << 10));
+        }
+        pm.punch(&other, 0, 300 << 10).unwrap();
+        pm.reserve(&region, 100 << 10, 400 << 10).unwrap();
+        no_space(pm.reserve(&other, 0, 300 << 10));
+        // Nor does a region count that is discarded, with its holes.
+        drop(other);
+        pm.discard_region("other.ice").unwrap();
+        let other = pm.region("other.ice", 1 << 30).unwrap();
+        pm.grow_exactly(&other, 100 << 10).unwrap();
+        no_space(pm.grow_exactly(&other, 300 << 10));
+        pm.punch(&region, 0, 800 << 10).unwrap();
+    }
+    let pm = Mapped::open(&path, MappedOptions { max_bytes: Some(1 << 19), ..process() }).unwrap();
+    let region = pm.region_with_holes(DATA, 1 << 30).unwrap();
+    pm.reserve(&region, 0, 800 << 10).unwrap();
+    pm.punch(&region, 0, 800 << 10).unwrap();
+    pm.reserve(&region, 0, 400 << 10).unwrap();
+    assert!(matches!(pm.reserve(&region, 0, 800 << 10), Err(Error::NoSpace { .. })));
+}
+
 /// A small file system of its own.
 struct Tmpfs(tempfile::TempDir);
 

@@ -1,6 +1,7 @@
 //! Which chunks are free, taken and full: how records get their places, and how chunks are freed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use crate::pm::Medium;
 use crate::{Error, Result};
 
 /// So many free chunks stay for the collection: without one it could move nothing where there is no space.
-const SPARE: usize = 1;
+pub(in crate::plush) const SPARE: usize = 1;
 
 /// What a chunk turns out to be when a table is opened, with those that continue it.
 enum Found {
@@ -31,6 +32,8 @@ pub(super) struct Space {
     pub(super) current: Option<(u32, u64)>,
     /// Taken from the lowest on (Y5).
     pub(super) free: BTreeSet<u32>,
+    /// Those of them whose space was given back.
+    pub(super) punched: BTreeSet<u32>,
     /// Chunks that take no more records; the first of each run.
     pub(super) full: BTreeSet<u32>,
     /// Chunks of a run, where there are more than one.
@@ -155,13 +158,28 @@ impl PayloadLog {
     fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
         space.free.extend(unwaiting(&self.returned).drain(..));
         let spare = if purpose == Purpose::Write { SPARE } else { 0 };
-        let start = match space.run_of_free(run, spare) {
-            Some(start) => start,
-            None => self.grow(pm, space, run, spare)?,
+        let (start, taken) = loop {
+            let start = match space.run_of_free(run, spare) {
+                Some(start) => start,
+                None => self.grow(pm, space, run, spare)?,
+            };
+            let taken = start..start + run;
+            match self.fill_holes(pm, space, taken.clone()) {
+                // A former session may have given it back: others may have space.
+                Err(Error::NoSpace { .. })
+                    if taken.clone().any(|chunk| !space.punched.contains(&chunk)) =>
+                {
+                    space.punched.extend(taken);
+                }
+                filled => {
+                    filled?;
+                    break (start, taken);
+                }
+            }
         };
-        let at = u64::from(start) * self.chunk_bytes;
-        // It may be a hole.
-        pm.reserve(&self.region, at, u64::from(run) * self.chunk_bytes)?;
+        if let Some(other) = space.spare_beside(&taken).filter(|_| spare > 0) {
+            self.fill_holes(pm, space, other..other + 1)?;
+        }
         for chunk in start..start + run {
             let cell = self.word(pm, chunk)?;
             let word = ChunkWord::unpack(cell.load(pm, Acquire));
@@ -184,6 +202,15 @@ impl PayloadLog {
             self.taken.fetch_add(run, Relaxed);
         }
         Ok(start)
+    }
+
+    /// Free chunks may be holes, also those that a former session has left.
+    fn fill_holes(&self, pm: &impl Medium, space: &mut Space, chunks: Range<u32>) -> Result<()> {
+        let [from, to] =
+            [chunks.start, chunks.end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
+        pm.reserve(&self.region, from, to - from)?;
+        space.punched.retain(|chunk| !chunks.contains(chunk));
+        Ok(())
     }
 
     /// A longer file: the first of a run of new chunks, behind which `spare` others are free.
@@ -274,26 +301,31 @@ impl PayloadLog {
         }
     }
 
-    /// Gives the space of free chunks back to the file system. The caller is not pinned.
-    pub(in crate::plush) fn give_back(&self, pm: &impl Medium) -> Result<()> {
+    /// Gives the space of free chunks back to the file system, so that there is some for others, but for that of `spare`
+    /// chunks. Whether there was any. The caller is not pinned.
+    pub(in crate::plush) fn give_back(&self, pm: &impl Medium, spare: usize) -> Result<bool> {
         let mut space = lock(pm, &self.space);
+        let space = &mut *space;
         space.free.extend(unwaiting(&self.returned).drain(..));
+        let mut idle: Vec<u32> = space.free.difference(&space.punched).copied().collect();
+        idle.truncate(idle.len().saturating_sub(spare));
+        if idle.is_empty() {
+            return Ok(false);
+        }
         for &chunk in &space.free {
             pm.flush_object(self.word(pm, chunk)?);
         }
-        // Y1: a crash that showed a chunk used would miss its records.
+        // Y1: a crash that showed a chunk used, or the first one of its run, would miss its records.
         pm.try_fence()?;
-        let mut free = space.free.iter().copied().peekable();
-        while let Some(first) = free.next() {
-            let mut end = first + 1;
-            while free.next_if_eq(&end).is_some() {
-                end += 1;
-            }
-            let [from, to] = [first, end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
+        for run in idle.chunk_by(|a, b| a + 1 == *b) {
+            let [from, to] = [run[0], run[0] + run.len() as u32]
+                .map(|chunk| u64::from(chunk) * self.chunk_bytes);
             // A file system that cannot punch keeps the pages; the chunks are as free as before.
-            let _ = pm.punch(&self.region, from, to - from);
+            if pm.punch(&self.region, from, to - from).is_ok() {
+                space.punched.extend(run);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Says whether chunks that were freed wait for readers to leave.
@@ -310,19 +342,33 @@ impl Space {
         self.runs.get(&chunk).copied().unwrap_or(1)
     }
 
-    /// The first of so many free chunks in a row, if others are free besides.
+    /// The first of so many free chunks in a row, if others are free besides: such as have space behind them first.
     fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
         if self.free.len() < run as usize + spare {
             return None;
         }
-        let (mut start, mut len) = (0, 0);
-        for &chunk in &self.free {
-            (start, len) =
-                if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
-            if len == run {
-                return Some(start);
-            }
-        }
-        None
+        let whole: Vec<u32> = self.free.difference(&self.punched).copied().collect();
+        let (idle, spared) = whole.split_at(whole.len().saturating_sub(spare));
+        let others = self.free.iter().copied().filter(|chunk| !spared.contains(chunk));
+        first_run(idle.iter().copied(), run).or_else(|| first_run(others, run))
     }
+
+    /// The free chunk that stays for the collection when some are taken, with space behind it if there is such a one.
+    fn spare_beside(&self, taken: &Range<u32>) -> Option<u32> {
+        let stays = |chunk: &&u32| !taken.contains(*chunk);
+        let whole = self.free.difference(&self.punched).filter(stays).last();
+        whole.or_else(|| self.free.iter().find(stays)).copied()
+    }
+}
+
+/// The first of so many chunks in a row, of some in their order.
+fn first_run(chunks: impl Iterator<Item = u32>, run: u32) -> Option<u32> {
+    let (mut start, mut len) = (0, 0);
+    for chunk in chunks {
+        (start, len) = if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
+        if len == run {
+            return Some(start);
+        }
+    }
+    None
 }

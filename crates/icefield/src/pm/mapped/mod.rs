@@ -3,7 +3,7 @@
 //! - `directory`: the table's directory: made under a hidden name and renamed when complete, locked, cleaned up.
 //! - `region_file`: one region: a file, grown underneath the addresses that it is mapped to.
 //! - `reservation`: those addresses.
-//! - `budget`: the bound on all regions together.
+//! - `budget`: the bound on all regions together; `holes`: what of a region has been given back and does not count.
 //! - `permit`: the word that says whether this process may change the table.
 //! - `dirty`: what `Durability::Disk` still has to sync.
 //! - `committer`: the thread that does so for others.
@@ -38,6 +38,7 @@ mod budget;
 mod committer;
 mod directory;
 mod dirty;
+mod holes;
 mod permit;
 mod region_file;
 mod reservation;
@@ -435,7 +436,7 @@ impl Medium for Mapped {
         if let Some(at) = regions.iter().position(|file| file.region().name() == name) {
             // Handles keep the mapping, and with it the file's bytes.
             let file = regions.swap_remove(at);
-            self.budget.give(file.region().len());
+            self.budget.give(file.counted_bytes());
         }
         if self.read_only() {
             return Ok(());
@@ -446,13 +447,13 @@ impl Medium for Mapped {
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
         self.refuse_child()?;
         let file = self.file_of(region)?;
-        self.poison_if(file.punch(&self.setting(), offset, bytes))
+        self.poison_if(file.punch(&self.setting(), &self.budget, offset, bytes))
     }
 
     fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
         self.refuse_child()?;
         let file = self.file_of(region)?;
-        self.poison_if(file.reserve(&self.setting(), offset, bytes))
+        self.poison_if(file.reserve(&self.setting(), &self.budget, offset, bytes))
     }
 
     fn check_room(&self, bytes: u64, dram_bytes: u64) -> Result<()> {

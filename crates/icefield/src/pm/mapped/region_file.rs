@@ -15,6 +15,7 @@ use rustix::param::page_size;
 use super::HugePages;
 use super::budget::Budget;
 use super::directory::{Directory, LOCK_FILE};
+use super::holes::Holes;
 use super::reservation::{Content, HUGE_PAGE, LEAST_RESERVATION, Reservation, round_up};
 use super::room;
 use crate::Error;
@@ -100,6 +101,8 @@ pub(super) struct RegionFile {
     is_huge: bool,
     /// Whether there may be holes: some bytes were missing, or have been punched since.
     has_holes: AtomicBool,
+    /// Those that this session has punched: they count against no bound.
+    holes: Mutex<Holes>,
     /// One growth at a time.
     growing: Mutex<()>,
     /// Keeps the table locked while anything of it is mapped.
@@ -141,6 +144,7 @@ impl RegionFile {
             missing: len.saturating_sub(space),
             is_huge,
             has_holes: AtomicBool::new(space < len),
+            holes: Mutex::default(),
             growing,
             _directory: directory,
         };
@@ -360,8 +364,19 @@ impl RegionFile {
         io.write(file.as_fd(), bytes, offset)
     }
 
+    /// What counts against the bound on all regions.
+    pub(super) fn counted_bytes(&self) -> u64 {
+        self.region.len() - lock(&self.holes).bytes()
+    }
+
     /// Gives the pages wholly inside the range back.
-    pub(super) fn punch(&self, setting: &Setting<'_>, offset: u64, bytes: u64) -> Outcome<()> {
+    pub(super) fn punch(
+        &self,
+        setting: &Setting<'_>,
+        budget: &Budget,
+        offset: u64,
+        bytes: u64,
+    ) -> Outcome<()> {
         let page = page_size() as u64;
         let end = offset.saturating_add(bytes).min(self.region.len()) / page * page;
         let start = round_up(offset.min(end), page);
@@ -371,26 +386,62 @@ impl RegionFile {
         let fault = |errno| Failure::from(error(&self.path, errno, 0));
         // Relaxed: who stores to the range next has learnt from this thread that it is free.
         self.has_holes.store(true, Ordering::Relaxed);
-        match (&self.file, self.backing) {
+        let given_back = match (&self.file, self.backing) {
             (Some(file), Backing::Shared | Backing::SharedSync) => {
-                match setting.io.punch_hole(file.as_fd(), start, end - start) {
+                let is_hole = match setting.io.punch_hole(file.as_fd(), start, end - start) {
                     // The space stays taken, but what the caller relies on holds: the range reads as zeros.
                     Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                        write_zeros(setting.io, file, start, end).map_err(fault)?
+                        write_zeros(setting.io, file, start, end).map_err(fault)?;
+                        false
                     }
-                    answer => answer.map_err(fault)?,
-                }
-                self.sync_status(setting, file)
+                    answer => answer.map(|()| true).map_err(fault)?,
+                };
+                self.sync_status(setting, file)?;
+                is_hole
             }
-            // SAFETY: the caller uses nothing in a range that it gives back.
-            _ => unsafe { self.newest().map_zeros(start, end) }.map_err(fault),
+            _ => {
+                // SAFETY: the caller uses nothing in a range that it gives back.
+                unsafe { self.newest().map_zeros(start, end) }.map_err(fault)?;
+                true
+            }
+        };
+        if given_back {
+            budget.give(lock(&self.holes).add(start..end));
         }
+        Ok(())
     }
 
     /// Takes space back for a range that may have been punched, or copied with holes.
-    pub(super) fn reserve(&self, setting: &Setting<'_>, offset: u64, bytes: u64) -> Outcome<()> {
+    pub(super) fn reserve(
+        &self,
+        setting: &Setting<'_>,
+        budget: &Budget,
+        offset: u64,
+        bytes: u64,
+    ) -> Outcome<()> {
         let end = offset.saturating_add(bytes).min(self.region.len());
-        self.fill(setting, offset..end, end.saturating_sub(offset))
+        // Relaxed: as in `fill`.
+        if offset >= end || !self.has_holes.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let page = page_size() as u64;
+        let taken = lock(&self.holes).take(&(offset / page * page..round_up(end, page)));
+        let counted = taken.iter().map(|part| part.end - part.start).sum();
+        // What is no hole of this session's counts already, be it more than the bound allows.
+        let (taking, filled) = if counted == 0 || budget.take(counted) {
+            (counted, self.fill(setting, offset..end, end - offset))
+        } else {
+            let path = self.path.clone();
+            (0, Err(Error::NoSpace { path, needed_bytes: counted }.into()))
+        };
+        if filled.is_err() {
+            let mut holes = lock(&self.holes);
+            for part in taken {
+                holes.add(part);
+            }
+            budget.give(taking);
+        }
+        filled
     }
 
     /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
