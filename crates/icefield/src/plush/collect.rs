@@ -412,7 +412,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         payloads.give_back(&self.pm, 0).map(|_| ())
     }
 
-    /// Gives the space of free chunks back where others have none. Whether there were any.
+    /// Gives the space of free chunks back, for levels that find none. Returns whether any had space.
     pub(super) fn lend_space(&self) -> Result<bool> {
         match self.payloads() {
             Some(payloads) => payloads.give_back(&self.pm, SPARE),

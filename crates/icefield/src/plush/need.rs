@@ -31,8 +31,8 @@ const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Does what writes a record of a hash, and again where it finds no space and there may be some then. The caller holds
-    /// no lock and is not pinned.
+    /// Runs `write`, which writes a record of a hash, and runs it again after each attempt to make room while it finds no
+    /// space. The caller holds no lock and is not pinned.
     pub(super) fn with_room<T>(
         &self,
         hash: u64,
@@ -61,7 +61,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let room = match attempt {
             0 => self.lend_space()? || self.make_room_below(hash)? || self.make_room_anywhere()?,
-            // What failed has left copies below, which are dropped each time: not all that is dropped is room.
+            // The failed write may have left copies in the levels. Dropping them looked like room the first time.
             1 => self.make_room_anywhere()?,
             // Chunks that were collected, once their readers have left.
             2 => self.lend_space()?,
@@ -71,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(room)
     }
 
-    /// Drops what is stale below the root entry of a hash, and collects some payload chunks. Whether there was anything.
+    /// Drops stale records below the root entry of a hash and collects some payload chunks. Returns whether there were any.
     fn make_room_below(&self, hash: u64) -> Result<bool> {
         let compacted = {
             let _pin = self.pin();
@@ -80,7 +80,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(self.collect_in_need()? || compacted)
     }
 
-    /// Drops what is stale in all levels, and collects what led into payload chunks. Whether there was anything.
+    /// Drops stale records in all levels and collects payload chunks. Returns whether there were any.
     fn make_room_anywhere(&self) -> Result<bool> {
         let compacted = self.compact_all()?;
         Ok(self.collect_in_need()? || compacted)
@@ -154,7 +154,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(marked)
     }
 
-    /// Lets the records that refer to a payload refer to its copy, without any space. Not, if the logs' records cannot.
+    /// Changes the records that refer to a payload so that they refer to its copy, which needs no space. Returns `false`
+    /// when the log's records cannot be changed.
     pub(super) fn redirect(
         &self,
         held: &Held<'_, M>,
@@ -187,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             for entry in self.chain_of(first)? {
                 for at in 0..self.state(entry)?.size {
-                    // Also where a migration has left it behind: that may count on it.
+                    // Copies that a migration has made, too: it may drop the original.
                     if self.record(entry, at)?.reference() == record.reference() {
                         let (bucket, slot) = self.slot_of(at);
                         let cell = &self.bucket(entry, bucket)?.rests(slot..slot + 1)[0];
@@ -231,7 +232,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(found.iter().filter(|&&(at, _)| at >= moved).count() as i64)
     }
 
-    /// Whether a root entry still needs its records of an epoch in the log.
+    /// Whether recovery would still take a root entry's log records of an epoch.
     fn is_logged(&self, entry: usize, epoch: LogEpoch) -> bool {
         let current = self.root.epoch(entry);
         // Departing records were logged in the epoch before.

@@ -20,8 +20,9 @@
 //!   validation: the version of the root entry steps in between (`collect`).
 //! - Y5: of a run that was freed the first chunk is taken before the others, or with them: as long as a crash can show
 //!   it used, its record is whole. Chunks are therefore taken from the lowest on, and the others' words still say that
-//!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it. Once
-//!   space was given back, all that was free then is so durably, and those that have space are taken first.
+//!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it.
+//!   Giving space back first makes it durable that all free chunks are free: a run whose first chunk has lost its space may
+//!   be taken from any of its chunks.
 //! - Y6: what is lent is never written while it is lent, whatever the files hold. DRAM knows of each chunk how far it
 //!   is written ([`ChunkState::limit`]), and a reference counts only with the chunk's present epoch, from its first
 //!   byte to its last below that limit. Below the limit nothing is written before the chunk is taken again, which is
@@ -84,7 +85,7 @@ impl Payload<'_> {
         stored_bytes(self.key.len(), self.value.len())
     }
 
-    /// What of it has to stay: of a key that was removed nothing but the key is needed.
+    /// The part that has to stay: only the key, when that was removed.
     pub(super) fn needed(&self, dead: bool) -> Self {
         Self { value: if dead { &[] } else { self.value }, ..*self }
     }

@@ -210,7 +210,7 @@ macro_rules! common_options {
             }
 
             /// No file of the table grows once all of them together have this many bytes; inserts then fail with
-            /// [`Error::NoSpace`]. What the table has given back of its files (holes) does not count.
+            /// [`Error::NoSpace`]. Space that the table has given back since it was opened does not count.
             #[must_use]
             pub fn max_bytes(mut self, bytes: u64) -> Self {
                 self.common.max_bytes = Some(bytes);

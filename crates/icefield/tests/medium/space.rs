@@ -41,8 +41,8 @@ fn max_bytes_bounds_all_regions_together() {
     assert!(matches!(pm.grow(&region, region.len() + 1), Err(Error::NoSpace { .. })));
 }
 
-/// What is given back does not count, and counts again when it is taken. What a former session has given back does count, so
-/// that no opening fails for it.
+/// Holes do not count until they are reserved. Those of a former session count, and reserving them never fails for the
+/// bound: a table over its bound can be opened.
 #[test]
 fn max_bytes_does_not_bound_holes() {
     let scratch = scratch();

@@ -172,7 +172,7 @@ fn short_sessions_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Puts records from a key on until there is no space. How many there were.
+/// Puts records from a key on until there is no space, and gives how many there were.
 macro_rules! fill {
     ($table:expr, $from:expr, $value:expr) => {{
         let mut key = $from;
@@ -237,7 +237,7 @@ fn a_full_table_removes_and_takes_again() -> Check {
     Ok(())
 }
 
-/// The same where each time is a session of its own, which does not know what the one before it has given back.
+/// The same in a session for each round: it does not know which chunks the former one has given back.
 #[test]
 fn a_full_table_is_opened_and_takes_again() -> Check {
     for len in [100, 1_000] {
@@ -366,8 +366,8 @@ fn a_crash_finds_keys_removed_in_place() -> Check {
     Ok(())
 }
 
-/// Crashes of updates where there is no space, so that payloads move without a record of their own: each key has one of its
-/// last two values. How many images there were.
+/// Crashes of updates without space, where payloads move without a log record: each key has one of its last two values.
+/// Gives how many images there were.
 fn updates_without_space(seed: u64, more: SimOptions) -> Result<u64, String> {
     type Known = BTreeMap<u64, Vec<u8>>;
     let text = |error: Error| error.to_string();

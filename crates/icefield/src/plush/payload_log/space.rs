@@ -30,9 +30,9 @@ enum Found {
 pub(super) struct Space {
     /// The chunk that takes records, and from which byte on.
     pub(super) current: Option<(u32, u64)>,
-    /// Taken from the lowest on (Y5).
-    pub(super) free: BTreeSet<u32>,
-    /// Those of them whose space was given back.
+    /// Free chunks; a former session may have given their space back. Taken from the lowest on (Y5).
+    pub(super) whole: BTreeSet<u32>,
+    /// Free chunks whose space was given back, or is known to be missing.
     pub(super) punched: BTreeSet<u32>,
     /// Chunks that take no more records; the first of each run.
     pub(super) full: BTreeSet<u32>,
@@ -101,7 +101,7 @@ impl PayloadLog {
                     self.set_limit(pm, first, u64::from(run) * self.chunk_bytes)?;
                 }
                 Found::Free => {
-                    space.free.insert(chunk);
+                    space.whole.insert(chunk);
                 }
                 Found::Spent => {}
             }
@@ -156,7 +156,7 @@ impl PayloadLog {
 
     /// Takes a run of free chunks, or new ones.
     fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
-        space.free.extend(unwaiting(&self.returned).drain(..));
+        space.whole.extend(unwaiting(&self.returned).drain(..));
         let spare = if purpose == Purpose::Write { SPARE } else { 0 };
         let (start, taken) = loop {
             let start = match space.run_of_free(run, spare) {
@@ -165,11 +165,11 @@ impl PayloadLog {
             };
             let taken = start..start + run;
             match self.fill_holes(pm, space, taken.clone()) {
-                // A former session may have given it back: others may have space.
+                // A former session has given it back. Others may have space.
                 Err(Error::NoSpace { .. })
-                    if taken.clone().any(|chunk| !space.punched.contains(&chunk)) =>
+                    if taken.clone().any(|chunk| space.whole.contains(&chunk)) =>
                 {
-                    space.punched.extend(taken);
+                    space.note_punched(taken);
                 }
                 filled => {
                     filled?;
@@ -180,7 +180,7 @@ impl PayloadLog {
         if let Some(other) = space.spare_beside(&taken).filter(|_| spare > 0) {
             self.fill_holes(pm, space, other..other + 1)?;
         }
-        for chunk in start..start + run {
+        for chunk in taken.clone() {
             let cell = self.word(pm, chunk)?;
             let word = ChunkWord::unpack(cell.load(pm, Acquire));
             let used = ChunkWord { used: true, continues: chunk != start, ..word };
@@ -189,8 +189,8 @@ impl PayloadLog {
         }
         // Y1.
         pm.try_fence()?;
-        (start..start + run).for_each(|chunk| {
-            space.free.remove(&chunk);
+        taken.for_each(|chunk| {
+            space.whole.remove(&chunk);
         });
         if run > 1 {
             space.runs.insert(start, run);
@@ -209,14 +209,18 @@ impl PayloadLog {
         let [from, to] =
             [chunks.start, chunks.end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
         pm.reserve(&self.region, from, to - from)?;
-        space.punched.retain(|chunk| !chunks.contains(chunk));
+        for chunk in chunks {
+            if space.punched.remove(&chunk) {
+                space.whole.insert(chunk);
+            }
+        }
         Ok(())
     }
 
     /// A longer file: the first of a run of new chunks, behind which `spare` others are free.
     fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32, spare: usize) -> Result<u32> {
         let start = space.chunks;
-        let more = run + spare.saturating_sub(space.free.len()) as u32;
+        let more = run + spare.saturating_sub(space.free_chunks()) as u32;
         let chunks = start.saturating_add(more);
         if chunks > 1 << CHUNK_BITS {
             let path = pm.path().join(self.region.name());
@@ -227,7 +231,7 @@ impl PayloadLog {
         self.chunks.extend(chunks);
         space.chunks = chunks;
         // In case that the words cannot be stored: others may have them.
-        space.free.extend(start..chunks);
+        space.whole.extend(start..chunks);
         Ok(start)
     }
 
@@ -301,18 +305,18 @@ impl PayloadLog {
         }
     }
 
-    /// Gives the space of free chunks back to the file system, so that there is some for others, but for that of `spare`
-    /// chunks. Whether there was any. The caller is not pinned.
+    /// Gives the space of free chunks back to the file system, but for that of `spare` chunks. Returns whether any had
+    /// space. The caller is not pinned.
     pub(in crate::plush) fn give_back(&self, pm: &impl Medium, spare: usize) -> Result<bool> {
         let mut space = lock(pm, &self.space);
         let space = &mut *space;
-        space.free.extend(unwaiting(&self.returned).drain(..));
-        let mut idle: Vec<u32> = space.free.difference(&space.punched).copied().collect();
-        idle.truncate(idle.len().saturating_sub(spare));
+        space.whole.extend(unwaiting(&self.returned).drain(..));
+        let idle: Vec<u32> =
+            space.whole.iter().take(space.whole.len().saturating_sub(spare)).copied().collect();
         if idle.is_empty() {
             return Ok(false);
         }
-        for &chunk in &space.free {
+        for &chunk in &space.whole {
             pm.flush_object(self.word(pm, chunk)?);
         }
         // Y1: a crash that showed a chunk used, or the first one of its run, would miss its records.
@@ -322,7 +326,7 @@ impl PayloadLog {
                 .map(|chunk| u64::from(chunk) * self.chunk_bytes);
             // A file system that cannot punch keeps the pages; the chunks are as free as before.
             if pm.punch(&self.region, from, to - from).is_ok() {
-                space.punched.extend(run);
+                space.note_punched(run.iter().copied());
             }
         }
         Ok(true)
@@ -331,8 +335,8 @@ impl PayloadLog {
     /// Says whether chunks that were freed wait for readers to leave.
     pub(in crate::plush) fn waits_for_readers(&self, pm: &impl Medium) -> bool {
         let mut space = lock(pm, &self.space);
-        space.free.extend(unwaiting(&self.returned).drain(..));
-        space.usage.chunks + (space.free.len() as u64) < u64::from(space.chunks)
+        space.whole.extend(unwaiting(&self.returned).drain(..));
+        space.usage.chunks + (space.free_chunks() as u64) < u64::from(space.chunks)
     }
 }
 
@@ -342,29 +346,40 @@ impl Space {
         self.runs.get(&chunk).copied().unwrap_or(1)
     }
 
-    /// The first of so many free chunks in a row, if others are free besides: such as have space behind them first.
-    fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
-        if self.free.len() < run as usize + spare {
-            return None;
+    /// Free chunks have no space behind them.
+    fn note_punched(&mut self, chunks: impl Iterator<Item = u32>) {
+        for chunk in chunks {
+            self.whole.remove(&chunk);
+            self.punched.insert(chunk);
         }
-        let whole: Vec<u32> = self.free.difference(&self.punched).copied().collect();
-        let (idle, spared) = whole.split_at(whole.len().saturating_sub(spare));
-        let others = self.free.iter().copied().filter(|chunk| !spared.contains(chunk));
-        first_run(idle.iter().copied(), run).or_else(|| first_run(others, run))
     }
 
-    /// The free chunk that stays for the collection when some are taken, with space behind it if there is such a one.
+    fn free_chunks(&self) -> usize {
+        self.whole.len() + self.punched.len()
+    }
+
+    /// The first of `run` free chunks in a row; `spare` others stay free. Those with space behind them come first.
+    fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
+        if self.free_chunks() < run as usize + spare {
+            return None;
+        }
+        let spared: Vec<u32> = self.whole.iter().rev().take(spare).copied().collect();
+        let may_go = |chunk: &&u32| !spared.contains(*chunk);
+        first_run(self.whole.iter().filter(may_go), run)
+            .or_else(|| first_run(self.whole.union(&self.punched).filter(may_go), run))
+    }
+
+    /// The chunk that stays free for the collection when some are taken: one with space behind it, if there is any.
     fn spare_beside(&self, taken: &Range<u32>) -> Option<u32> {
         let stays = |chunk: &&u32| !taken.contains(*chunk);
-        let whole = self.free.difference(&self.punched).filter(stays).last();
-        whole.or_else(|| self.free.iter().find(stays)).copied()
+        self.whole.iter().rev().find(stays).or_else(|| self.punched.iter().find(stays)).copied()
     }
 }
 
-/// The first of so many chunks in a row, of some in their order.
-fn first_run(chunks: impl Iterator<Item = u32>, run: u32) -> Option<u32> {
+/// The first of `run` chunks in a row among chunks in ascending order.
+fn first_run<'a>(chunks: impl Iterator<Item = &'a u32>, run: u32) -> Option<u32> {
     let (mut start, mut len) = (0, 0);
-    for chunk in chunks {
+    for &chunk in chunks {
         (start, len) = if len > 0 && chunk == start + len { (start, len + 1) } else { (chunk, 1) };
         if len == run {
             return Some(start);

@@ -364,7 +364,7 @@ impl RegionFile {
         io.write(file.as_fd(), bytes, offset)
     }
 
-    /// What counts against the bound on all regions.
+    /// The bytes that count against `max_bytes`.
     pub(super) fn counted_bytes(&self) -> u64 {
         self.region.len() - lock(&self.holes).bytes()
     }
@@ -425,23 +425,28 @@ impl RegionFile {
             return Ok(());
         }
         let page = page_size() as u64;
-        let taken = lock(&self.holes).take(&(offset / page * page..round_up(end, page)));
-        let counted = taken.iter().map(|part| part.end - part.start).sum();
-        // What is no hole of this session's counts already, be it more than the bound allows.
-        let (taking, filled) = if counted == 0 || budget.take(counted) {
-            (counted, self.fill(setting, offset..end, end - offset))
-        } else {
-            let path = self.path.clone();
-            (0, Err(Error::NoSpace { path, needed_bytes: counted }.into()))
-        };
+        let taken = self.take_holes(budget, offset / page * page..round_up(end, page))?;
+        let filled = self.fill(setting, offset..end, end - offset);
         if filled.is_err() {
             let mut holes = lock(&self.holes);
-            for part in taken {
-                holes.add(part);
-            }
-            budget.give(taking);
+            taken.into_iter().for_each(|part| budget.give(holes.add(part)));
         }
         filled
+    }
+
+    /// Counts the holes in a range of pages against the bound again, and gives them. Holes of former sessions count
+    /// anyway, so that a table over its bound can be opened.
+    fn take_holes(&self, budget: &Budget, pages: Range<u64>) -> Outcome<Vec<Range<u64>>> {
+        let mut holes = lock(&self.holes);
+        let taken = holes.take(&pages);
+        let bytes = taken.iter().map(|part| part.end - part.start).sum();
+        if bytes == 0 || budget.take(bytes) {
+            return Ok(taken);
+        }
+        for part in taken {
+            holes.add(part);
+        }
+        Err(Error::NoSpace { path: self.path.clone(), needed_bytes: bytes }.into())
     }
 
     /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
