@@ -4,15 +4,16 @@
 pub(crate) mod damage;
 pub(crate) mod probe;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use icefield::pm::sim::{Image, Model, Pool, Sim, SimOptions};
-use icefield::{Durable, Error};
+use icefield::{AnyTable, Durable, Error};
 
 use crate::call::{Action, Call, ask};
-use crate::failure::Failure;
+use crate::failure::{Failure, panic_text};
 use crate::file_subject::{FileOptions, FileSubject};
 use crate::rng::Rng;
 use crate::subject::{Sample, Subject};
@@ -136,7 +137,7 @@ pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure
     Ok(counts)
 }
 
-/// As [`scenario`], on real files below `place`.
+/// As [`scenario`], on real files below `place`, which are also salvaged.
 ///
 /// # Errors
 /// The undamaged tables could not be made, or the files could not be written.
@@ -156,9 +157,12 @@ pub fn scenario_on_files<T: FileSubject>(
         let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
         write_directory(&path, &files)
             .map_err(|error| fail(format!("{}: {error}", path.display())))?;
-        let (opened, known) = (path.clone(), Arc::clone(known));
+        let (opened, rescued) = (path.clone(), place.join("rescued"));
+        let known = Arc::clone(known);
         let probing = within(PATIENCE, move || {
-            probe(|| T::open_at(&opened, FileOptions::default()), &known, n, || ())
+            let salvaged = salvage::<T>(&opened, &rescued, &known, n);
+            let open = || T::open_at(&opened, FileOptions::default());
+            salvaged.unwrap_or_else(|| probe(open, &known, n, || ()))
         });
         let outcome = probing.unwrap_or_else(|ending| Outcome::Hung(format!("{ending:?}")));
         let hung = matches!(outcome, Outcome::Hung(_));
@@ -171,6 +175,23 @@ pub fn scenario_on_files<T: FileSubject>(
             .map_err(|error| fail(format!("{}: {error}", path.display())))?;
     }
     Ok(counts)
+}
+
+/// What is wrong with what salvage makes of a damaged table, if it makes one: that one is whole.
+fn salvage<T: FileSubject>(path: &Path, new: &Path, known: &Known, seed: u64) -> Option<Outcome> {
+    let salvaged = catch_unwind(AssertUnwindSafe(|| AnyTable::salvage_files(path, new)));
+    let outcome = match salvaged {
+        Err(payload) => Some(Outcome::Panicked(panic_text(payload.as_ref()))),
+        Ok(Err(_)) => None,
+        Ok(Ok(_)) => match probe(|| T::open_at(new, FileOptions::default()), known, seed, || ()) {
+            Outcome::Unnoticed => None,
+            other @ (Outcome::Panicked(_) | Outcome::Hung(_)) => Some(other),
+            other => Some(Outcome::WrongRead(format!("the salvaged table: {other:?}"))),
+        },
+    };
+    // There is none after an error.
+    drop(std::fs::remove_dir_all(new));
+    outcome
 }
 
 pub(crate) fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng) -> String {

@@ -14,10 +14,11 @@
 mod due;
 mod expand;
 mod growth;
+mod mend;
 mod shrink;
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 pub use growth::{Expansion, Growth};
 
@@ -28,7 +29,7 @@ use super::extent::{self, Extent};
 use super::kinds::{Kinds, Whole};
 use super::layout::State;
 use super::recover::touch;
-use super::root::{Base, entry_of, hashes_below, planned_records, planned_segments};
+use super::root::{Base, hashes_below, planned_records, planned_segments};
 use super::segment::{Core, Segment};
 use crate::Result;
 use crate::base::counter::ShardedCounter;
@@ -191,24 +192,7 @@ impl Directory for Lh {
 
     /// The root word says where each array is.
     fn mend<T: Kinds>(core: &Core<T>, growth: Growth, mending: &Mending) -> Result<()> {
-        let extent = Extent::unpack(core.root()?.directory.load(&core.pm, Acquire));
-        let lh = Self::map(&core.pm, growth, extent)?;
-        if !extent.is_possible(lh.arrays.first_bits()) {
-            // The opening refuses it.
-            return Ok(());
-        }
-        let parity = extent.parity();
-        let arrays = lh.arrays.arrays_for(extent.count());
-        mending.lengthen(&core.pm, lh.base.region(parity), lh.arrays.most() * 8)?;
-        for array in 0..arrays {
-            let place = lh.arrays.place(array, parity);
-            let entry = &lh.base.entries(&core.pm, parity, array..array + 1)?[0];
-            if lh.base.entry(&core.pm, parity, array) != Some(place as u32) {
-                entry.store(&core.pm, entry_of(place as u32), Relaxed);
-            }
-            core.mend_segments(place + lh.arrays.size(array), mending)?;
-        }
-        Ok(())
+        Self::mend_all(core, growth, mending)
     }
 
     #[inline(always)]

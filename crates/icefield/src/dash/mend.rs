@@ -1,8 +1,12 @@
-//! Extends the files of a damaged table that is opened for salvage, in private memory: zeros take the place of segments
-//! and chained buckets that are missing.
+//! Makes up for what is missing of a damaged table that is opened for salvage, in private memory: zeros take the place of
+//! segments and chained buckets, and headers are made anew.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::kinds::Kinds;
-use super::layout::{ChainBlock, Header};
+use super::layout::{Bucket, ChainBlock, Header, Link, State};
+use super::root::hashes_below;
 use super::segment::Core;
 use crate::Result;
 use crate::record::mending::Mending;
@@ -24,5 +28,54 @@ impl<T: Kinds> Core<T> {
         let (pm, bytes) = (&self.pm, size_of::<Header>() as u64);
         let segments = mending.lengthen_blocks(pm, &self.headers, segments, bytes)?;
         mending.lengthen_blocks(pm, &self.segments, segments, self.geometry.segment_bytes())
+    }
+
+    /// Says whether the header of a segment is missing, or cannot be one.
+    pub(super) fn has_no_header(&self, id: u32) -> bool {
+        self.header(id).is_ok_and(|it| Link::unpack(it.link.load(&self.pm, Acquire)).is_none())
+    }
+
+    /// The depth of a segment that has no header, by its records: the largest at which less than an eighth of them would
+    /// lie elsewhere. Where a split is due it is half of them; a few may be damaged.
+    pub(super) fn depth_by_records(
+        &self,
+        id: u32,
+        pattern: u64,
+        depths: RangeInclusive<u32>,
+    ) -> Result<u32> {
+        let segment = self.segment(id)?;
+        let mut hashes = Vec::new();
+        for bucket in segment.buckets {
+            let slots = Bucket::slots_of(bucket.meta(&self.pm).allocated());
+            hashes.extend(slots.filter_map(|slot| self.hash_at(bucket, slot).ok()));
+        }
+        let least = *depths.start();
+        let fits = |&depth: &u32| {
+            let is_elsewhere = |hash: &&u64| *hash & !hashes_below(depth) != pattern;
+            8 * hashes.iter().filter(is_elsewhere).count() < hashes.len().max(1)
+        };
+        Ok(depths.rev().find(fits).unwrap_or(least))
+    }
+
+    /// Makes the header of a segment that has none.
+    pub(super) fn mend_header(&self, id: u32, pattern: u64, depth: u32, birth: u64) -> Result<()> {
+        let (pm, header) = (&self.pm, self.header(id)?);
+        header.pattern.store(pm, pattern, Relaxed);
+        header.chain.store(pm, 0, Relaxed);
+        header.birth.store(pm, birth, Relaxed);
+        let link = Link { state: State::Stable, depth, side: None };
+        header.link.store(pm, link.pack(), Relaxed);
+        Ok(())
+    }
+
+    /// Tells how many headers have been made.
+    pub(super) fn tell_mended_headers(&self, made: usize, mending: &Mending) -> Result<()> {
+        if made > 0 {
+            mending.note(format!("{made} headers of segments made anew"));
+            if self.chain_blocks.used(&self.pm, &self.root()?.chains) > 0 {
+                mending.note("the chained buckets of these segments are lost".to_owned());
+            }
+        }
+        Ok(())
     }
 }

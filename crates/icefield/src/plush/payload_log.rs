@@ -48,6 +48,7 @@ use self::space::Space;
 pub(super) use self::space::{Purpose, SPARE, Usage};
 
 mod chunks;
+mod mend;
 mod space;
 
 /// Bytes of a record before its key.
@@ -108,11 +109,27 @@ fn stored_bytes(key: usize, value: usize) -> u64 {
     ((HEAD_BYTES + key + value) as u64).next_multiple_of(UNIT_BYTES)
 }
 
+/// The function behind checksums. Not a secret: only accidents are to be told from records.
+struct Seal(Hash);
+
+impl Seal {
+    fn new() -> Self {
+        Self(Hash::new(HashKind::Strong, [0x504C_5553, 0x5041_594C]))
+    }
+
+    fn of_content(&self, content: &[u8]) -> u64 {
+        self.0.bytes(content)
+    }
+
+    fn of_place(&self, word: u64, lengths: u64) -> u64 {
+        self.0.word(word ^ lengths.rotate_left(32))
+    }
+}
+
 /// The checksum of a record at its place.
 pub fn checksum(word: u64, hash: u64, lengths: u64, content: &[u8]) -> u64 {
-    // Not a secret: only accidents are to be told from records.
-    let sum = Hash::new(HashKind::Strong, [0x504C_5553, 0x5041_594C]);
-    sum.bytes(content) ^ sum.word(word ^ lengths.rotate_left(32)).wrapping_add(hash)
+    let seal = Seal::new();
+    seal.of_content(content) ^ seal.of_place(word, lengths).wrapping_add(hash)
 }
 
 impl<'a> Stored<'a> {

@@ -56,6 +56,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
         mending.lengthen(pm, &self.levels, bytes)?;
+        if let Some(payloads) = self.payloads() {
+            payloads.mend(pm, mending)?;
+        }
         let mut there = [0; CLASSES];
         for (class, words) in words.runs.iter().enumerate() {
             let region = &self.runs[class];

@@ -82,7 +82,7 @@ impl<'a> SharedBytes<'a> {
     /// A copy.
     #[inline]
     #[must_use]
-    pub fn to_vec(&self) -> Vec<u8> {
+    pub fn to_vec(self) -> Vec<u8> {
         let mut copy = Vec::with_capacity(self.len);
         let len = self.copy_to(&mut copy.spare_capacity_mut()[..self.len]).len();
         // SAFETY: that many bytes have just been written.

@@ -7,6 +7,7 @@ use super::super::layout::{Link, MAX_DEPTH, RootWord, State};
 use super::super::root::{entry_of, hashes_below, segment_of};
 use super::{Ablation, Core, Eh, Kinds};
 use crate::Result;
+use crate::pm::Cell64;
 use crate::record::mending::Mending;
 
 /// A segment by its header.
@@ -69,7 +70,32 @@ impl<A: Ablation> Eh<A> {
             mending
                 .note(format!("{mended} of {all} directory entries made anew from the segments"));
         }
-        Ok(())
+        Self::mend_headers(core, root, entries, mending)
+    }
+
+    /// Makes headers for the segments that have none, by the entries that lead to them.
+    fn mend_headers<T: Kinds>(
+        core: &Core<T>,
+        root: RootWord,
+        entries: &[Cell64],
+        mending: &Mending,
+    ) -> Result<()> {
+        let (mut made, mut index) = (0, 0);
+        let segments: Vec<_> =
+            entries.iter().map(|entry| segment_of(entry.load(&core.pm, Relaxed))).collect();
+        for run in segments.chunk_by(|one, other| one == other) {
+            let (first, len) = (index, run.len());
+            index += len;
+            let Some(id) = run[0].filter(|&id| core.has_no_header(id)) else { continue };
+            // Others would be no prefix.
+            if len.is_power_of_two() && first % len == 0 {
+                // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
+                let pattern = (first as u64) << 1 << (63 - root.depth);
+                core.mend_header(id, pattern, root.depth - len.ilog2(), 0)?;
+                made += 1;
+            }
+        }
+        core.tell_mended_headers(made, mending)
     }
 }
 

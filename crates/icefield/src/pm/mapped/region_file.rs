@@ -27,7 +27,7 @@ const DEFAULT_BOUND: u64 = 1 << 40;
 /// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
 /// for it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
-/// Space of up to this size is taken without a look at how much there is.
+/// Space of up to this size is taken without a look at how much there is, unless there was none the last time.
 const MOST_UNASKED: u64 = 1 << 20;
 /// With less space left than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
@@ -103,8 +103,8 @@ pub(super) struct RegionFile {
     has_holes: AtomicBool,
     /// Those that this session has punched: they count against no bound.
     holes: Mutex<Holes>,
-    /// One growth at a time.
-    growing: Mutex<()>,
+    /// One growth at a time. Whether the file system had no space for the last one.
+    growing: Mutex<bool>,
     /// Keeps the table locked while anything of it is mapped.
     _directory: Option<Arc<Directory>>,
 }
@@ -134,7 +134,7 @@ impl RegionFile {
             && !setting.syncs_pages
             && file.as_ref().is_some_and(|file| setting.io.keeper(file.as_fd()) == Keeper::Memory);
         let directory = setting.directory.cloned();
-        let growing = Mutex::new(());
+        let growing = Mutex::default();
         let opened = Self {
             region,
             path,
@@ -184,7 +184,7 @@ impl RegionFile {
         bytes: u64,
         exactly: bool,
     ) -> Outcome<()> {
-        let _one_at_a_time = lock(&self.growing);
+        let mut was_refused = lock(&self.growing);
         let len = self.region.len();
         if bytes <= len {
             return Ok(());
@@ -197,12 +197,15 @@ impl RegionFile {
         let generous =
             round_up(bytes, growth_step(bytes, self.is_huge)).min(self.region.max_bytes());
         let exact = round_up(bytes, page_size() as u64).min(self.region.max_bytes());
-        for target in [if exactly { exact } else { generous }, exact, bytes] {
-            if !budget.take(target - len) {
+        let targets = [if exactly { exact } else { generous }, exact, bytes];
+        for (at, &target) in targets.iter().enumerate() {
+            if targets[..at].contains(&target) || !budget.take(target - len) {
                 continue;
             }
+            let asks = *was_refused || target - len >= MOST_UNASKED;
             let extended =
-                self.show(setting, target).and_then(|()| self.extend(setting, len, target));
+                self.show(setting, target).and_then(|()| self.extend(setting, len, target, asks));
+            *was_refused = matches!(&extended, Err(Failure { error: Error::NoSpace { .. }, .. }));
             match extended {
                 Ok(()) => {
                     self.region.set_len(target);
@@ -254,8 +257,8 @@ impl RegionFile {
         }
     }
 
-    /// Puts zeros behind the addresses from `len` to `target`.
-    fn extend(&self, setting: &Setting<'_>, len: u64, target: u64) -> Outcome<()> {
+    /// Puts zeros behind the addresses from `len` to `target`. `asks` first whether there is space.
+    fn extend(&self, setting: &Setting<'_>, len: u64, target: u64, asks: bool) -> Outcome<()> {
         let fault = |errno| Failure::from(error(&self.path, errno, target - len));
         match (self.backing, &self.file) {
             (Backing::Memory, _) => Ok(()),
@@ -271,8 +274,8 @@ impl RegionFile {
             (_, None) => Err(fault(Errno::BADF)),
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
-                // Before a part of it is taken, which takes long and others may need.
-                if target - len >= MOST_UNASKED
+                // Before a part of it is taken, which takes long and others may need; and to be refused costs less so.
+                if asks
                     && room::of_file_system(file.as_fd()).is_some_and(|left| left < target - len)
                 {
                     return Err(fault(Errno::NOSPC));

@@ -1,0 +1,72 @@
+//! Makes up for what is missing of a damaged table that is opened for salvage: the root word says where its arrays are,
+//! and the records how far each segment has been split.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::{Growth, Lh};
+use crate::Result;
+use crate::dash::extent::{self, Extent};
+use crate::dash::kinds::Kinds;
+use crate::dash::layout::{Link, State};
+use crate::dash::root::entry_of;
+use crate::dash::segment::Core;
+use crate::record::mending::Mending;
+
+impl Lh {
+    pub(super) fn mend_all<T: Kinds>(
+        core: &Core<T>,
+        growth: Growth,
+        mending: &Mending,
+    ) -> Result<()> {
+        let extent = Extent::unpack(core.root()?.directory.load(&core.pm, Acquire));
+        let lh = Self::map(&core.pm, growth, extent)?;
+        if !extent.is_possible(lh.arrays.first_bits()) {
+            // The opening refuses it.
+            return Ok(());
+        }
+        let parity = extent.parity();
+        let arrays = lh.arrays.arrays_for(extent.count());
+        mending.lengthen(&core.pm, lh.base.region(parity), lh.arrays.most() * 8)?;
+        for array in 0..arrays {
+            let place = lh.arrays.place(array, parity);
+            let entry = &lh.base.entries(&core.pm, parity, array..array + 1)?[0];
+            if lh.base.entry(&core.pm, parity, array) != Some(place as u32) {
+                entry.store(&core.pm, entry_of(place as u32), Relaxed);
+            }
+            core.mend_segments(place + lh.arrays.size(array), mending)?;
+        }
+        lh.mend_headers(core, extent, mending)
+    }
+
+    /// Makes headers for the segments that have none and whose splits are not due.
+    fn mend_headers<T: Kinds>(
+        &self,
+        core: &Core<T>,
+        extent: Extent,
+        mending: &Mending,
+    ) -> Result<()> {
+        let mut made = 0;
+        for index in 0..extent.count() {
+            let id = self.id(extent, index);
+            if !core.has_no_header(id) {
+                continue;
+            }
+            let mut least = self.arrays.first_bits();
+            if index >= self.arrays.first() {
+                least = extent::birth_depth(index);
+                let source = core.link(self.id(extent, extent::source(index)));
+                // Between its commit point and its end a split has not counted yet.
+                let depth = |link: Link| link.depth + u32::from(link.state == State::Splitting);
+                if source.map_or(0, depth) < least {
+                    continue;
+                }
+            }
+            let pattern = extent::pattern(index);
+            let depths = least..=extent.depth(pattern);
+            let depth = core.depth_by_records(id, pattern, depths)?;
+            core.mend_header(id, pattern, depth, Self::birth(extent))?;
+            made += 1;
+        }
+        core.tell_mended_headers(made, mending)
+    }
+}
