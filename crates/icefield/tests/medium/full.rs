@@ -94,16 +94,18 @@ fn child() {
     let variable = |name| std::env::var(name).unwrap();
     let (design, types) = (variable("DESIGN"), variable("TYPES"));
     let path = Path::new(&variable("PLACE")).join("t.ice");
+    let ballast = Path::new(&variable("PLACE")).join("ballast");
     for _ in 0..ROUNDS {
+        fs::write(&ballast, vec![1; 6 << 20]).unwrap();
         let table = AnyTable::create(&path, &design, &types, &types, &AnyOptions::default());
-        full_twice(&table.unwrap(), types == "str");
+        full_twice(&table.unwrap(), types == "str", &ballast);
         drop(AnyTable::open(&path).unwrap());
         fs::remove_dir_all(&path).unwrap();
     }
 }
 
-/// Fills a table, empties it, fills it again, changes every record, and compares.
-fn full_twice(table: &AnyTable, is_text: bool) {
+/// Fills a table, empties it, fills it again, changes every third record, takes the ballast away, adds some, and compares.
+fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     let key = |number: u64| match is_text {
         true => format!("key {number}").into_bytes(),
         false => number.to_le_bytes().to_vec(),
@@ -143,12 +145,19 @@ fn full_twice(table: &AnyTable, is_text: bool) {
     assert!(table.is_empty().unwrap());
     records = fill(7);
     assert_eq!(table.len().unwrap(), records.len() as u64);
-    for (number, seen) in &mut records {
+    for (number, seen) in records.iter_mut().filter(|(number, _)| *number % 3 == 0) {
         match table.put(&key(*number), &value(number ^ 11)) {
             Ok(()) => *seen = number ^ 11,
             Err(Error::NoSpace { .. }) => {}
             Err(error) => panic!("{error}"),
         }
+    }
+    holds(&records);
+    fs::remove_file(ballast).unwrap();
+    // What was refused a moment ago is not refused for that.
+    for number in 1 << 40..(1 << 40) + 200 {
+        table.put(&key(number), &value(number)).unwrap();
+        records.insert(number, number);
     }
     holds(&records);
     let report = table.check().unwrap();

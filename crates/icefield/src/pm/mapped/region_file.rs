@@ -17,7 +17,7 @@ use super::budget::Budget;
 use super::directory::{Directory, LOCK_FILE};
 use super::holes::Holes;
 use super::reservation::{Content, HUGE_PAGE, LEAST_RESERVATION, Reservation, round_up};
-use super::room;
+use super::room::{self, Refusal};
 use crate::Error;
 use crate::pm::Region;
 use crate::pm::io::{Access, Io, Keeper, Sharing, error, lock};
@@ -27,8 +27,6 @@ const DEFAULT_BOUND: u64 = 1 << 40;
 /// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
 /// for it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
-/// Space of up to this size is taken without a look at how much there is, unless there was none the last time.
-const MOST_UNASKED: u64 = 1 << 20;
 /// With less space left than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
 
@@ -103,8 +101,8 @@ pub(super) struct RegionFile {
     has_holes: AtomicBool,
     /// Those that this session has punched: they count against no bound.
     holes: Mutex<Holes>,
-    /// One growth at a time. Whether the file system had no space for the last one.
-    growing: Mutex<bool>,
+    /// One growth at a time.
+    growing: Mutex<Refusal>,
     /// Keeps the table locked while anything of it is mapped.
     _directory: Option<Arc<Directory>>,
 }
@@ -184,7 +182,7 @@ impl RegionFile {
         bytes: u64,
         exactly: bool,
     ) -> Outcome<()> {
-        let mut was_refused = lock(&self.growing);
+        let mut refusal = lock(&self.growing);
         let len = self.region.len();
         if bytes <= len {
             return Ok(());
@@ -202,10 +200,9 @@ impl RegionFile {
             if targets[..at].contains(&target) || !budget.take(target - len) {
                 continue;
             }
-            let asks = *was_refused || target - len >= MOST_UNASKED;
-            let extended =
-                self.show(setting, target).and_then(|()| self.extend(setting, len, target, asks));
-            *was_refused = matches!(&extended, Err(Failure { error: Error::NoSpace { .. }, .. }));
+            let extended = self
+                .show(setting, target)
+                .and_then(|()| self.extend(setting, len, target, &mut refusal));
             match extended {
                 Ok(()) => {
                     self.region.set_len(target);
@@ -257,8 +254,14 @@ impl RegionFile {
         }
     }
 
-    /// Puts zeros behind the addresses from `len` to `target`. `asks` first whether there is space.
-    fn extend(&self, setting: &Setting<'_>, len: u64, target: u64, asks: bool) -> Outcome<()> {
+    /// Puts zeros behind the addresses from `len` to `target`.
+    fn extend(
+        &self,
+        setting: &Setting<'_>,
+        len: u64,
+        target: u64,
+        refusal: &mut Refusal,
+    ) -> Outcome<()> {
         let fault = |errno| Failure::from(error(&self.path, errno, target - len));
         match (self.backing, &self.file) {
             (Backing::Memory, _) => Ok(()),
@@ -274,10 +277,8 @@ impl RegionFile {
             (_, None) => Err(fault(Errno::BADF)),
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
-                // Before a part of it is taken, which takes long and others may need; and to be refused costs less so.
-                if asks
-                    && room::of_file_system(file.as_fd()).is_some_and(|left| left < target - len)
-                {
+                // Before a part of it is taken, which takes long and others may need.
+                if refusal.is_certain(file.as_fd(), target - len) {
                     return Err(fault(Errno::NOSPC));
                 }
                 // A table is made of huge pages, whatever that takes; its writers wait no longer than that.
@@ -288,6 +289,7 @@ impl RegionFile {
                     .and_then(|()| self.map_pages(setting, file, len..target))
                     .map_err(|errno| {
                         setting.io.restore_length(file.as_fd(), len);
+                        refusal.note(file.as_fd(), target - len, errno);
                         fault(errno)
                     })?;
                 self.sync_status(setting, file)
@@ -469,7 +471,7 @@ impl RegionFile {
         if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if range.end - range.start >= MOST_UNASKED {
+        if range.end - range.start >= room::MOST_UNASKED {
             // Nothing is taken of what does not suffice: a file may be as long as its directory's maker liked.
             let (len, space) = length_and_space(setting.io, file, &self.path)?;
             let holes = len.saturating_sub(space).min(range.end - range.start);

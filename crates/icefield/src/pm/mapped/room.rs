@@ -1,4 +1,5 @@
-//! How much room there is, for calls that would take a lot of it: they are refused before they take any.
+//! How much room there is, for calls that would take a lot of it, or were refused before: they are refused before they take
+//! any.
 //!
 //! An answer holds at the moment that it is given. Space is still reserved file by file when it is taken, and what is
 //! refused then is an error as ever.
@@ -6,10 +7,18 @@
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::fstatvfs;
+use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
+/// Space of up to this size is taken without a look at how much there is, unless some was refused lately.
+pub(super) const MOST_UNASKED: u64 = 1 << 20;
+/// More than a file system says it has left when it has none for files. With more than that, a refusal was an accident.
+const KEPT_BACK: u64 = 64 << 20;
+/// A refusal counts for so long: a file system may be able to make room and not show it.
+const REMEMBERED: Duration = Duration::from_secs(1);
 /// So little memory is not asked for: the answer takes longer than a small table takes to be made.
 pub(super) const ALWAYS_THERE: u64 = 64 << 20;
 
@@ -20,6 +29,39 @@ pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
     let blocks = if geteuid().is_root() { status.f_bfree } else { status.f_bavail };
     // Some file systems that cannot say have no blocks at all.
     (status.f_blocks > 0).then(|| blocks.saturating_mul(status.f_frsize))
+}
+
+/// What a file system refused to a file the last time.
+#[derive(Debug, Default)]
+pub(super) struct Refusal(Option<Refused>);
+
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    /// How much was asked for.
+    bytes: u64,
+    /// How much was left all the same.
+    left: u64,
+    when: Instant,
+}
+
+impl Refusal {
+    /// Whether a file system would refuse so many bytes: it says so, or has refused as few while no more was left. To be
+    /// refused on a full ext4 takes a commit of its journal.
+    pub(super) fn is_certain(&self, file: BorrowedFd<'_>, bytes: u64) -> bool {
+        let last = self.0.filter(|refused| refused.when.elapsed() < REMEMBERED);
+        if last.is_none() && bytes < MOST_UNASKED {
+            return false;
+        }
+        let is_last = |left| last.is_some_and(|last| left <= last.left && bytes >= last.bytes);
+        of_file_system(file).is_some_and(|left| left < bytes || is_last(left))
+    }
+
+    /// Notes what so many bytes were refused with.
+    pub(super) fn note(&mut self, file: BorrowedFd<'_>, bytes: u64, errno: Errno) {
+        let left = if errno == Errno::NOSPC { of_file_system(file) } else { None };
+        let left = left.filter(|&left| left < KEPT_BACK);
+        self.0 = left.map(|left| Refused { bytes, left, when: Instant::now() });
+    }
 }
 
 /// Bytes that a file of this process may have.
