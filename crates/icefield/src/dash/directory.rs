@@ -36,6 +36,10 @@ impl Covered {
         let below = hashes_below(depth);
         Self { located, first: hash & !below, last: hash | below }
     }
+
+    pub(super) fn contains(self, hash: u64) -> bool {
+        (self.first..=self.last).contains(&hash)
+    }
 }
 
 /// What a policy knows of a segment that nobody has used yet in this session.

@@ -73,7 +73,7 @@ impl<T: Kinds> Core<T> {
         if made > 0 {
             mending.note(format!("{made} headers of segments made anew"));
             if self.chain_blocks.used(&self.pm, &self.root()?.chains) > 0 {
-                mending.note("the chained buckets of these segments are lost".to_owned());
+                mending.note("what these segments had in chained buckets is lost".to_owned());
             }
         }
         Ok(())

@@ -36,7 +36,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             && page.records.len() < n.max(1)
         {
             let (range, mut entries) = self.read_segment(from)?;
-            entries.retain(|&(hash, ..)| (from..=range.last).contains(&hash));
+            entries.retain(|&(hash, ..)| hash >= from && range.contains(hash));
             entries.sort_unstable_by_key(|&(hash, ..)| hash);
             page.next = range.last.checked_add(1).map(Cursor);
             if let Some(&(last, ..)) =
@@ -59,7 +59,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         if self.core.still.is_some() {
             let range = self.directory.range(&self.core, hash)?;
             let segment = self.core.segment(range.located.segment)?;
-            return Ok((range, self.entries(segment, range.first)?));
+            return Ok((range, self.entries(segment, range)?));
         }
         for _ in 0..PATIENCE {
             if let Some(read) = self.try_read_segment(hash)? {
@@ -71,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let segment = self.core.segment(range.located.segment)?;
             let _guards = self.core.lock_all(segment);
             if self.is_same(hash, range)? {
-                return Ok((range, self.entries(segment, range.first)?));
+                return Ok((range, self.entries(segment, range)?));
             }
         }
     }
@@ -90,7 +90,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             core.pm.forget_reads();
             return Ok(None);
         }
-        let entries = self.entries(segment, range.first);
+        let entries = self.entries(segment, range);
         let valid = normal.iter().zip(versions).all(|(bucket, version)| {
             version_lock::validate(bucket.version_lock(&core.pm), version)
         });
@@ -106,8 +106,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    /// The records of a segment; one whose key cannot be reached counts as the first.
-    fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
+    /// The records of a segment; one whose key cannot be reached counts as the first, so that somebody reports it.
+    fn entries(&self, segment: Segment<'_>, range: Covered) -> Result<Vec<Entry>> {
         let core = &self.core;
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
         for site in core.sites(segment) {
@@ -115,7 +115,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
                 let (key, value) = bucket.record(&core.pm, slot);
                 let hash = match core.records.hash_of(&core.pm, key) {
-                    Err(Error::Corrupt { .. }) => first,
+                    Err(Error::Corrupt { .. }) => range.first,
+                    // What a split has left behind is whole; of others the hash itself is damaged.
+                    Ok(hash) if !range.contains(hash) && self.own_key(key).is_err() => range.first,
                     hash => hash?,
                 };
                 entries.push((hash, key, value));
@@ -130,9 +132,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let mut next = Some(0);
         while let Some(hash) = next {
             let (range, entries) = self.read_segment(hash)?;
-            total +=
-                entries.iter().filter(|&&(found, ..)| (hash..=range.last).contains(&found)).count()
-                    as u64;
+            let is_next = |&&(found, ..): &&Entry| found >= hash && range.contains(found);
+            total += entries.iter().filter(is_next).count() as u64;
             next = range.last.checked_add(1);
         }
         Ok(total)
