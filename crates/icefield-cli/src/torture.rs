@@ -535,7 +535,8 @@ fn end_corrupt(
         .field("undetected_wrong_reads", &counts.undetected_wrong_reads)
         .field("refused", &counts.refused)
         .field("noticed", &counts.noticed)
-        .field("unnoticed", &counts.unnoticed);
+        .field("unnoticed", &counts.unnoticed)
+        .field("salvaged", &counts.salvaged);
     rounds.end(out, more(line), failed)
 }
 

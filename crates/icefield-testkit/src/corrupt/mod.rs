@@ -41,6 +41,8 @@ pub struct Counts {
     pub noticed: u64,
     /// Those in which nothing seemed wrong (the damage hit nothing that counts).
     pub unnoticed: u64,
+    /// Those of which salvage made a whole table.
+    pub salvaged: u64,
     /// Panics.
     pub panics: u64,
     /// Operations that did not end.
@@ -58,6 +60,7 @@ impl Counts {
         self.refused += other.refused;
         self.noticed += other.noticed;
         self.unnoticed += other.unnoticed;
+        self.salvaged += other.salvaged;
         self.panics += other.panics;
         self.hangs += other.hangs;
         self.undetected_wrong_reads += other.undetected_wrong_reads;
@@ -148,7 +151,7 @@ pub fn scenario_on_files<T: FileSubject>(
 ) -> Result<Counts, Failure> {
     let fail = |what: String| Failure::new(NAME, seed, what);
     let bases = directories::<T>(seed, place).map_err(fail)?;
-    let path = place.join("damaged");
+    let (path, rescued) = (place.join("damaged"), place.join("rescued"));
     let mut counts = Counts::default();
     for n in 0..mutations {
         let mut rng = Rng::fork(seed, 200 + n);
@@ -157,41 +160,60 @@ pub fn scenario_on_files<T: FileSubject>(
         let how = damage_some(&mut files, &mut rng.pick(&bases).0.clone(), &mut rng);
         write_directory(&path, &files)
             .map_err(|error| fail(format!("{}: {error}", path.display())))?;
-        let (opened, rescued) = (path.clone(), place.join("rescued"));
+        let (opened, new) = (path.clone(), rescued.clone());
         let known = Arc::clone(known);
         let probing = within(PATIENCE, move || {
-            let salvaged = salvage::<T>(&opened, &rescued, &known, n);
+            let salvaged = salvage::<T>(&opened, &new, &known, n);
             let open = || T::open_at(&opened, FileOptions::default());
-            salvaged.unwrap_or_else(|| probe(open, &known, n, || ()))
+            salvaged.map(|salvaged| (salvaged, probe(open, &known, n, || ())))
         });
-        let outcome = probing.unwrap_or_else(|ending| Outcome::Hung(format!("{ending:?}")));
+        let hung = |ending| Err(Outcome::Hung(format!("{ending:?}")));
+        let outcome = match probing.unwrap_or_else(hung) {
+            Ok((salvaged, outcome)) => {
+                counts.salvaged += u64::from(salvaged);
+                outcome
+            }
+            Err(violation) => violation,
+        };
         let hung = matches!(outcome, Outcome::Hung(_));
         counts.count(outcome, || format!("mutation {n} of files: {how}"));
         if hung {
             // Its thread still has the files.
             return Ok(counts);
         }
-        std::fs::remove_dir_all(&path)
-            .map_err(|error| fail(format!("{}: {error}", path.display())))?;
+        for directory in [&path, &rescued].into_iter().filter(|directory| directory.exists()) {
+            std::fs::remove_dir_all(directory)
+                .map_err(|error| fail(format!("{}: {error}", directory.display())))?;
+        }
+    }
+    if mutations >= 50 && counts.salvaged == 0 && can_be_salvaged(&bases[0].0, &path) {
+        return Err(fail("nothing was salvaged".to_owned()));
     }
     Ok(counts)
 }
 
-/// What is wrong with what salvage makes of a damaged table, if it makes one: that one is whole.
-fn salvage<T: FileSubject>(path: &Path, new: &Path, known: &Known, seed: u64) -> Option<Outcome> {
-    let salvaged = catch_unwind(AssertUnwindSafe(|| AnyTable::salvage_files(path, new)));
-    let outcome = match salvaged {
-        Err(payload) => Some(Outcome::Panicked(panic_text(payload.as_ref()))),
-        Ok(Err(_)) => None,
-        Ok(Ok(_)) => match probe(|| T::open_at(new, FileOptions::default()), known, seed, || ()) {
-            Outcome::Unnoticed => None,
-            other @ (Outcome::Panicked(_) | Outcome::Hung(_)) => Some(other),
-            other => Some(Outcome::WrongRead(format!("the salvaged table: {other:?}"))),
-        },
-    };
-    // There is none after an error.
-    drop(std::fs::remove_dir_all(new));
-    outcome
+/// Salvages a damaged table and uses what comes of it, which is whole. Says whether anything did.
+fn salvage<T: FileSubject>(
+    path: &Path,
+    new: &Path,
+    known: &Known,
+    seed: u64,
+) -> Result<bool, Outcome> {
+    match catch_unwind(AssertUnwindSafe(|| AnyTable::salvage_files(path, new))) {
+        Err(payload) => return Err(Outcome::Panicked(panic_text(payload.as_ref()))),
+        Ok(Err(_)) => return Ok(false),
+        Ok(Ok(_)) => {}
+    }
+    match probe(|| T::open_at(new, FileOptions::default()), known, seed, || ()) {
+        Outcome::Unnoticed => Ok(true),
+        found @ (Outcome::Panicked(_) | Outcome::Hung(_)) => Err(found),
+        found => Err(Outcome::WrongRead(format!("the salvaged table: {found:?}"))),
+    }
+}
+
+/// Whether tables of these types have names, by which they are salvaged.
+fn can_be_salvaged(files: &Directory, path: &Path) -> bool {
+    write_directory(path, files).is_ok() && AnyTable::open_read_only(path).is_ok()
 }
 
 pub(crate) fn damage_some<F: Files>(files: &mut F, other: &mut F, rng: &mut Rng) -> String {

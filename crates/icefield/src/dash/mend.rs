@@ -57,24 +57,36 @@ impl<T: Kinds> Core<T> {
         Ok(depths.rev().find(fits).unwrap_or(least))
     }
 
-    /// Makes the header of a segment that has none.
-    pub(super) fn mend_header(&self, id: u32, pattern: u64, depth: u32, birth: u64) -> Result<()> {
+    /// Makes the header of a segment that has none. Says whether it has kept the segment's chain: where the rest of the
+    /// header is what it has to be, only its link was damaged.
+    pub(super) fn mend_header(
+        &self,
+        id: u32,
+        pattern: u64,
+        depth: u32,
+        birth: u64,
+    ) -> Result<bool> {
         let (pm, header) = (&self.pm, self.header(id)?);
+        let rest =
+            [&header.link, &header.pattern, &header.birth].map(|word| word.load(pm, Acquire));
+        let keeps_chain = rest[0] != 0 && rest[1..] == [pattern, birth];
+        if !keeps_chain {
+            header.chain.store(pm, 0, Relaxed);
+        }
         header.pattern.store(pm, pattern, Relaxed);
-        header.chain.store(pm, 0, Relaxed);
         header.birth.store(pm, birth, Relaxed);
         let link = Link { state: State::Stable, depth, side: None };
         header.link.store(pm, link.pack(), Relaxed);
-        Ok(())
+        Ok(keeps_chain)
     }
 
-    /// Tells how many headers have been made.
-    pub(super) fn tell_mended_headers(&self, made: usize, mending: &Mending) -> Result<()> {
-        if made > 0 {
-            mending.note(format!("{made} headers of segments made anew"));
-            if self.chain_blocks.used(&self.pm, &self.root()?.chains) > 0 {
-                mending.note("what these segments had in chained buckets is lost".to_owned());
-            }
+    /// Tells how many headers have been made; for each, whether its chain was kept.
+    pub(super) fn tell_mended_headers(&self, made: &[bool], mending: &Mending) -> Result<()> {
+        if !made.is_empty() {
+            mending.note(format!("{} headers of segments made anew", made.len()));
+        }
+        if made.contains(&false) && self.chain_blocks.used(&self.pm, &self.root()?.chains) > 0 {
+            mending.note("chained buckets that these segments had are lost".to_owned());
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 use super::Dash;
 use super::directory::{Covered, Directory};
 use super::layout::Bucket;
+use super::root::hashes_below;
 use super::segment::Segment;
 use crate::base::version_lock;
 use crate::key::{Key, Value};
@@ -59,7 +60,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         if self.core.still.is_some() {
             let range = self.directory.range(&self.core, hash)?;
             let segment = self.core.segment(range.located.segment)?;
-            return Ok((range, self.entries(segment, range)?));
+            return Ok((range, self.entries(segment, range.first)?));
         }
         for _ in 0..PATIENCE {
             if let Some(read) = self.try_read_segment(hash)? {
@@ -71,7 +72,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let segment = self.core.segment(range.located.segment)?;
             let _guards = self.core.lock_all(segment);
             if self.is_same(hash, range)? {
-                return Ok((range, self.entries(segment, range)?));
+                return Ok((range, self.entries(segment, range.first)?));
             }
         }
     }
@@ -90,7 +91,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             core.pm.forget_reads();
             return Ok(None);
         }
-        let entries = self.entries(segment, range);
+        let entries = self.entries(segment, range.first);
         let valid = normal.iter().zip(versions).all(|(bucket, version)| {
             version_lock::validate(bucket.version_lock(&core.pm), version)
         });
@@ -107,17 +108,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 
     /// The records of a segment; one whose key cannot be reached counts as the first, so that somebody reports it.
-    fn entries(&self, segment: Segment<'_>, range: Covered) -> Result<Vec<Entry>> {
+    fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
         let core = &self.core;
+        // What is its own, with what is due to be split off. A peek, as in `covered`.
+        let depth = core.pm.peek(|| core.link(segment.id))?.depth;
+        let own = first & !hashes_below(depth)..=first | hashes_below(depth);
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
         for site in core.sites(segment) {
             let (_, bucket) = site?;
             for slot in Bucket::slots_of(bucket.meta(&core.pm).allocated()) {
                 let (key, value) = bucket.record(&core.pm, slot);
                 let hash = match core.records.hash_of(&core.pm, key) {
-                    Err(Error::Corrupt { .. }) => range.first,
+                    Err(Error::Corrupt { .. }) => first,
                     // What a split has left behind is whole; of others the hash itself is damaged.
-                    Ok(hash) if !range.contains(hash) && self.own_key(key).is_err() => range.first,
+                    Ok(hash) if !own.contains(&hash) && self.own_key(key).is_err() => first,
                     hash => hash?,
                 };
                 entries.push((hash, key, value));

@@ -39,7 +39,10 @@ impl<A: Ablation> Eh<A> {
         mending.lengthen(pm, eh.base.region(root.parity()), (2 << root.depth) * 8)?;
         let entries = eh.entries(pm, root)?;
         let mut claims = Vec::new();
-        for id in 0..segments as u32 {
+        // Their headers are of segments from before a `clear`.
+        let former = core.segment_blocks.passed_over(pm, &words.segments);
+        let ids = (0..segments).filter(|id| !former.contains(id));
+        for id in ids.map(|id| id as u32) {
             match core.claim(id) {
                 Some(claim) if claim.depth <= root.depth => claims.push(claim),
                 _ => {}
@@ -57,8 +60,16 @@ impl<A: Ablation> Eh<A> {
             // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
             let hash = (index as u64) << 1 << (63 - root.depth);
             let named = segment_of(entry.load(pm, Relaxed));
-            let is_right = named.and_then(|id| core.claim(id)).is_some_and(|claim| {
-                claim.depth <= root.depth && hash & !hashes_below(claim.depth) == claim.pattern
+            let is_right = named.is_some_and(|id| match core.claim(id) {
+                Some(claim) => {
+                    claim.depth <= root.depth && hash & !hashes_below(claim.depth) == claim.pattern
+                }
+                // Nothing contradicts it.
+                None => {
+                    u64::from(id) < segments
+                        && !former.contains(&id.into())
+                        && core.has_no_header(id)
+                }
             });
             if let (false, Some(id)) = (is_right, made) {
                 entry.store(pm, entry_of(id), Relaxed);
@@ -80,7 +91,7 @@ impl<A: Ablation> Eh<A> {
         entries: &[Cell64],
         mending: &Mending,
     ) -> Result<()> {
-        let (mut made, mut index) = (0, 0);
+        let (mut made, mut index) = (Vec::new(), 0);
         let segments: Vec<_> =
             entries.iter().map(|entry| segment_of(entry.load(&core.pm, Relaxed))).collect();
         for run in segments.chunk_by(|one, other| one == other) {
@@ -91,11 +102,10 @@ impl<A: Ablation> Eh<A> {
             if len.is_power_of_two() && first % len == 0 {
                 // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
                 let pattern = (first as u64) << 1 << (63 - root.depth);
-                core.mend_header(id, pattern, root.depth - len.ilog2(), 0)?;
-                made += 1;
+                made.push(core.mend_header(id, pattern, root.depth - len.ilog2(), 0)?);
             }
         }
-        core.tell_mended_headers(made, mending)
+        core.tell_mended_headers(&made, mending)
     }
 }
 

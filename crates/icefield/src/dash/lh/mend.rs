@@ -45,7 +45,7 @@ impl Lh {
         extent: Extent,
         mending: &Mending,
     ) -> Result<()> {
-        let mut made = 0;
+        let mut made = Vec::new();
         for index in 0..extent.count() {
             let id = self.id(extent, index);
             if !core.has_no_header(id) {
@@ -64,9 +64,8 @@ impl Lh {
             let pattern = extent::pattern(index);
             let depths = least..=extent.depth(pattern);
             let depth = core.depth_by_records(id, pattern, depths)?;
-            core.mend_header(id, pattern, depth, Self::birth(extent))?;
-            made += 1;
+            made.push(core.mend_header(id, pattern, depth, Self::birth(extent))?);
         }
-        core.tell_mended_headers(made, mending)
+        core.tell_mended_headers(&made, mending)
     }
 }

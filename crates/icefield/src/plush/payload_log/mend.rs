@@ -11,6 +11,10 @@ use crate::record::mending::Mending;
 
 /// So many records of a chunk are looked at. Only after a crash are the first ones not of its present epoch, or none.
 const LOOKED_AT: usize = 8;
+/// So many searches for an epoch may be in vain, each of some milliseconds; then only the epochs of other chunks are tried.
+const IN_VAIN: usize = 2000;
+/// Zeros are passed over by so many bytes.
+const ZEROS: u64 = 4096;
 
 impl PayloadLog {
     /// Makes words for the chunks that have records and no words: the map ends too early, or has lost some. Of a table that
@@ -18,23 +22,34 @@ impl PayloadLog {
     pub(in crate::plush) fn mend(&self, pm: &impl Medium, mending: &Mending) -> Result<()> {
         let chunks = (self.region.len() / self.chunk_bytes).min(1 << CHUNK_BITS) as u32;
         let known = (self.map.len() / WORD_BYTES).min(chunks.into()) as u32;
+        let word_of = |chunk: u32| -> Result<u64> {
+            // Nothing was ever written to a chunk without a word (Y1).
+            if chunk < known { Ok(self.word(pm, chunk)?.load(pm, Relaxed)) } else { Ok(0) }
+        };
+        let mut search = Search { epochs: Vec::new(), in_vain: 0 };
         let mut words = Vec::new();
         let mut chunk = 0;
         while chunk < chunks {
-            // Nothing was ever written to a chunk without a word (Y1).
-            let has_word = chunk < known && self.word(pm, chunk)?.load(pm, Relaxed) != 0;
-            let found = if has_word { None } else { self.find(pm, chunk) };
-            let Some((epoch, run)) = found else {
+            let word = word_of(chunk)?;
+            let ChunkWord { epoch, used, continues } = ChunkWord::unpack(word);
+            let run = match word {
+                0 => self.find(pm, chunk, &mut search),
+                _ if used && !continues => self.run_of(pm, chunk, epoch).map(|run| (epoch, run)),
+                _ => None,
+            };
+            let Some((epoch, run)) = run else {
                 chunk += 1;
                 continue;
             };
             let run = chunk..chunk.saturating_add(run).min(chunks);
-            words.extend(run.clone().map(|it| {
-                let continues = it != chunk;
-                // Which epoch a chunk has that continues another, nobody asks.
-                let epoch = if continues { LAST_EPOCH } else { epoch };
-                (it, ChunkWord { epoch, used: true, continues })
-            }));
+            for it in run.clone() {
+                if word_of(it)? == 0 {
+                    let continues = it != chunk;
+                    // Which epoch a chunk has that continues another, nobody asks.
+                    let epoch = if continues { LAST_EPOCH } else { epoch };
+                    words.push((it, ChunkWord { epoch, used: true, continues }));
+                }
+            }
             chunk = run.end;
         }
         let Some(&(last, _)) = words.last() else { return Ok(()) };
@@ -46,24 +61,40 @@ impl PayloadLog {
         Ok(())
     }
 
+    /// How many chunks the first record of a chunk takes, if it is whole.
+    fn run_of(&self, pm: &impl Medium, chunk: u32, epoch: u64) -> Option<u32> {
+        let record = self.record_at(pm, chunk, 0)?;
+        record.is_of(epoch).then(|| record.bytes.div_ceil(self.chunk_bytes) as u32)
+    }
+
     /// The epoch of a chunk by its first records, and how many chunks the first of them takes.
-    fn find(&self, pm: &impl Medium, chunk: u32) -> Option<(u64, u32)> {
+    fn find(&self, pm: &impl Medium, chunk: u32, search: &mut Search) -> Option<(u64, u32)> {
         let (mut found, mut offset, mut looked_at) = (None, 0, 0);
         while offset < self.chunk_bytes && looked_at < LOOKED_AT {
-            let Some(record) = self.record_at(pm, chunk, offset) else {
-                offset += UNIT_BYTES;
+            if offset.is_multiple_of(ZEROS) && self.is_zero(pm, chunk, offset) {
+                offset += ZEROS;
                 continue;
-            };
-            looked_at += 1;
-            let Some(epoch) = record.epoch() else {
-                offset += UNIT_BYTES;
-                continue;
-            };
-            let run = record.bytes.div_ceil(self.chunk_bytes) as u32;
-            found = found.max(Some((epoch, run)));
-            offset += record.bytes;
+            }
+            let mut step = UNIT_BYTES;
+            if let Some(record) = self.record_at(pm, chunk, offset) {
+                looked_at += 1;
+                if let Some(epoch) = search.epoch_of(&record) {
+                    let run = record.bytes.div_ceil(self.chunk_bytes) as u32;
+                    found = found.max(Some((epoch, run)));
+                    step = record.bytes;
+                }
+            }
+            offset += step;
         }
         found
+    }
+
+    fn is_zero(&self, pm: &impl Medium, chunk: u32, offset: u64) -> bool {
+        let at = self.offset_of(PayloadRef { chunk, epoch: 0, offset });
+        let bytes = ZEROS.min(self.chunk_bytes - offset) as usize;
+        // SAFETY: the table is being opened: nobody writes.
+        let content = unsafe { pm.read_bytes(&self.region, at, bytes) };
+        content.is_some_and(|content| content.iter().all(|&byte| byte == 0))
     }
 
     /// What may be a record: it lies in its chunk, or begins it and lies in the file.
@@ -101,11 +132,31 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// The epoch in which it was written. Tries them all: most chunks have one of the first.
-    fn epoch(&self) -> Option<u64> {
-        (0..LAST_EPOCH).find(|&epoch| {
-            let word = PayloadRef { epoch, ..self.place }.pack();
-            self.seal.of_place(word, self.lengths) == self.wanted
-        })
+    fn is_of(&self, epoch: u64) -> bool {
+        let word = PayloadRef { epoch, ..self.place }.pack();
+        self.seal.of_place(word, self.lengths) == self.wanted
+    }
+}
+
+/// The search for epochs.
+struct Search {
+    /// Those found so far.
+    epochs: Vec<u64>,
+    in_vain: usize,
+}
+
+impl Search {
+    /// The epoch in which a record was written. Chunks share their epochs, as a rule; else all are tried.
+    fn epoch_of(&mut self, record: &Candidate) -> Option<u64> {
+        let known = self.epochs.iter().copied().find(|&epoch| record.is_of(epoch));
+        if known.is_some() || self.in_vain >= IN_VAIN {
+            return known;
+        }
+        let found = (0..LAST_EPOCH).find(|&epoch| record.is_of(epoch));
+        match found {
+            Some(epoch) => self.epochs.push(epoch),
+            None => self.in_vain += 1,
+        }
+        found
     }
 }

@@ -42,6 +42,7 @@
 //! One fence an allocation of one block or several, two when they come off the list, none to commit; three to free one or
 //! several: for structure changes, not for single records.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Mutex, MutexGuard};
 
@@ -255,6 +256,12 @@ impl Allocator {
         })
     }
 
+    /// The blocks that have not been handed out, though one behind them has: it was before its turn.
+    pub(crate) fn passed_over(&self, pm: &impl Medium, words: &Words) -> Range<u64> {
+        let set = &words.sets[self.lock().set];
+        set.bump.load(pm, Relaxed)..set.skip.load(pm, Relaxed).saturating_sub(1)
+    }
+
     /// The blocks of the free list, in order, and the block handed out before its turn. For `check`.
     ///
     /// # Errors
@@ -265,11 +272,11 @@ impl Allocator {
         words: &Words,
         blocks: &impl Blocks,
     ) -> Result<Vec<u32>> {
+        let mut free: Vec<u32> = self.passed_over(pm, words).map(|block| block as u32).collect();
         let set = &words.sets[self.lock().set];
-        let (bump, skip) = (set.bump.load(pm, Relaxed), set.skip.load(pm, Relaxed));
-        let mut free: Vec<u32> = (bump..skip.saturating_sub(1)).map(|block| block as u32).collect();
+        let most = set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed));
         let mut next = set.free.load(pm, Relaxed);
-        while next != 0 && free.len() as u64 <= bump.max(skip) {
+        while next != 0 && free.len() as u64 <= most {
             let block = (next - 1) as u32;
             free.push(block);
             next = blocks.next(block)?;

@@ -33,11 +33,16 @@ pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
 
 /// What a file system refused to a file the last time.
 #[derive(Debug, Default)]
-pub(super) struct Refusal(Option<Refused>);
+pub(super) struct Refusal {
+    last: Option<Refused>,
+    /// How much was left before the present attempt, if that was asked for.
+    left: Option<u64>,
+    /// Whether to ask before the next attempt.
+    asks: bool,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
-    /// How much was asked for.
     bytes: u64,
     /// How much was left all the same.
     left: u64,
@@ -47,20 +52,32 @@ struct Refused {
 impl Refusal {
     /// Whether a file system would refuse so many bytes: it says so, or has refused as few while no more was left. To be
     /// refused on a full ext4 takes a commit of its journal.
-    pub(super) fn is_certain(&self, file: BorrowedFd<'_>, bytes: u64) -> bool {
-        let last = self.0.filter(|refused| refused.when.elapsed() < REMEMBERED);
-        if last.is_none() && bytes < MOST_UNASKED {
-            return false;
-        }
-        let is_last = |left| last.is_some_and(|last| left <= last.left && bytes >= last.bytes);
-        of_file_system(file).is_some_and(|left| left < bytes || is_last(left))
+    pub(super) fn is_certain(&mut self, file: BorrowedFd<'_>, bytes: u64) -> bool {
+        let asks = self.asks || bytes >= MOST_UNASKED;
+        self.left = if asks { of_file_system(file) } else { None };
+        self.left.is_some_and(|left| left < bytes || self.was_refused(bytes, left, Instant::now()))
+    }
+
+    fn was_refused(&self, bytes: u64, left: u64, now: Instant) -> bool {
+        self.last.is_some_and(|last| {
+            let is_fresh = now.saturating_duration_since(last.when) < REMEMBERED;
+            is_fresh && left <= last.left && bytes >= last.bytes
+        })
     }
 
     /// Notes what so many bytes were refused with.
     pub(super) fn note(&mut self, file: BorrowedFd<'_>, bytes: u64, errno: Errno) {
-        let left = if errno == Errno::NOSPC { of_file_system(file) } else { None };
-        let left = left.filter(|&left| left < KEPT_BACK);
-        self.0 = left.map(|left| Refused { bytes, left, when: Instant::now() });
+        self.asks = errno == Errno::NOSPC;
+        if self.asks {
+            self.remember(bytes, of_file_system(file), Instant::now());
+        }
+    }
+
+    /// What was left before counts as well as what is now: others may have freed some since.
+    fn remember(&mut self, bytes: u64, left: Option<u64>, when: Instant) {
+        let left = self.left.zip(left).map(|(before, now)| before.min(now));
+        let refused = |left| Refused { bytes, left, when };
+        self.last = left.filter(|&left| left < KEPT_BACK).map(refused);
     }
 }
 
@@ -124,6 +141,25 @@ fn reclaimable(group: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_counts_while_no_more_is_left() {
+        let now = Instant::now();
+        let mut refusal = Refusal::default();
+        // Not asked before: what is left now may have been freed since.
+        refusal.remember(4096, Some(100), now);
+        assert!(!refusal.was_refused(4096, 100, now));
+        refusal.left = Some(8000);
+        refusal.remember(4096, Some(9000), now);
+        assert!(refusal.was_refused(4096, 8000, now));
+        assert!(refusal.was_refused(5000, 7000, now));
+        assert!(!refusal.was_refused(4095, 8000, now));
+        assert!(!refusal.was_refused(4096, 8001, now));
+        assert!(!refusal.was_refused(4096, 8000, now + REMEMBERED));
+        refusal.left = Some(1 << 30);
+        refusal.remember(4096, Some(1 << 30), now);
+        assert!(!refusal.was_refused(4096, 0, now));
+    }
 
     #[test]
     fn memory_is_read_as_it_is_written() {
