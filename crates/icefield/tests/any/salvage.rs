@@ -120,7 +120,9 @@ fn a_verifying_scan_leaves_nothing_out() {
             bytes.windows(key.len()).position(|it| it == key.as_bytes()).expect("stored")
         };
         let mut scanned = 0;
-        for at in keys.iter().step_by(1601).map(content).flat_map(|at| at - 24..at + 2) {
+        for at in
+            keys.iter().step_by(1601).map(content).flat_map(|at| at.saturating_sub(24)..at + 2)
+        {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x90;
             for opens in [AnyTable::open_read_only_with, AnyTable::open_with] {
