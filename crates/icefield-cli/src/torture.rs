@@ -94,7 +94,7 @@ enum Kind {
         #[command(flatten)]
         common: Common,
     },
-    /// Opens and uses damaged tables
+    /// Opens, uses and salvages damaged tables
     Corrupt {
         /// How many damaged tables [default: 20000]
         #[arg(long, value_name = "N", value_parser = at_least_one())]

@@ -67,9 +67,9 @@ impl<T: Kinds> Core<T> {
         birth: u64,
     ) -> Result<bool> {
         let (pm, header) = (&self.pm, self.header(id)?);
-        let rest =
-            [&header.link, &header.pattern, &header.birth].map(|word| word.load(pm, Acquire));
-        let keeps_chain = rest[0] != 0 && rest[1..] == [pattern, birth];
+        let keeps_chain = header.link.load(pm, Acquire) != 0
+            && header.pattern.load(pm, Acquire) == pattern
+            && header.birth.load(pm, Acquire) == birth;
         if !keeps_chain {
             header.chain.store(pm, 0, Relaxed);
         }
