@@ -48,7 +48,7 @@ fn simulated(table: &str, first_seed: u64) {
     for (arsenal, first_seed) in all(table, first_seed) {
         let memory = Memory::default();
         let what = format!("{table}, {:?}, on the simulated medium", arsenal.records);
-        let counts = histories(&what, 5, first_seed, |seed| {
+        let counts = histories(&what, 3, first_seed, |seed| {
             (arsenal.model_simulated)(seed, STEPS, Model::Pmem, &memory)
         });
         assert!(counts.reopens >= 40, "{counts:?}");
@@ -61,7 +61,7 @@ fn in_files(table: &str, first_seed: u64) {
         let path = place.path().join("table");
         let what = format!("{table}, {:?}, in files", arsenal.records);
         let counts =
-            histories(&what, 5, first_seed, |seed| (arsenal.model_in_files)(seed, STEPS, &path));
+            histories(&what, 3, first_seed, |seed| (arsenal.model_in_files)(seed, STEPS, &path));
         assert!(counts.reopens >= 20, "{counts:?}");
     }
 }
@@ -84,7 +84,7 @@ fn scans(table: &str) {
     let [words, bytes] = both(table);
     let (pool, memory) = (Pool::new(3), Memory::default());
     let mut counts = iterate::Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(4)).at_least(100).at_most(3000);
+    let mut budget = Budget::time(Duration::from_secs(2)).at_least(100).at_most(3000);
     while let Some((seed, _)) = budget.chunk(1) {
         let arsenal = if seed % 4 == 0 { bytes } else { words };
         let done = (arsenal.iterate)(seed, &pool, &memory);
