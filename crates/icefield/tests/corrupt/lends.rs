@@ -9,7 +9,8 @@ use icefield::{DashEh, DashLh, Durability, Iceberg};
 
 type Check = Result<(), Box<dyn Error>>;
 
-const FIRST: &str = "aaaaaaaaaaaaaaaa";
+/// Found where it begins, whatever byte is before it.
+const FIRST: &str = "baaaaaaaaaaaaaaa";
 const SECOND: &str = "AAAAAAAAAAAAAAAA";
 const OTHER: &str = "\u{10FFFF}\u{10FFFF}\u{10FFFF}\u{10FFFF}";
 
