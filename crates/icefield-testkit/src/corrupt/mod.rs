@@ -41,7 +41,7 @@ pub struct Counts {
     pub noticed: u64,
     /// Those in which nothing seemed wrong (the damage hit nothing that counts).
     pub unnoticed: u64,
-    /// Those of which salvage made a whole table.
+    /// Damaged tables that salvage made a whole table of.
     pub salvaged: u64,
     /// Panics.
     pub panics: u64,
@@ -192,7 +192,7 @@ pub fn scenario_on_files<T: FileSubject>(
     Ok(counts)
 }
 
-/// Salvages a damaged table and uses what comes of it, which is whole. Says whether anything did.
+/// Salvages a damaged table and checks that the new one is whole. Returns whether salvage made one.
 fn salvage<T: FileSubject>(
     path: &Path,
     new: &Path,
@@ -206,7 +206,7 @@ fn salvage<T: FileSubject>(
     }
     match probe(|| T::open_at(new, FileOptions::default()), known, seed, || ()) {
         Outcome::Unnoticed => Ok(true),
-        // Forged types: it is a table of those.
+        // The damage changed the names of the types: the new table has the changed ones.
         Outcome::Refused if is_clean(new) => Ok(true),
         found @ (Outcome::Panicked(_) | Outcome::Hung(_)) => Err(found),
         found => Err(Outcome::WrongRead(format!("the salvaged table: {found:?}"))),
@@ -218,7 +218,7 @@ fn is_clean(path: &Path) -> bool {
     report.is_ok_and(|report| report.is_clean())
 }
 
-/// Whether tables of these types have names, by which they are salvaged.
+/// Whether the undamaged table opens by the names of its types, as salvage does.
 fn can_be_salvaged(files: &Directory, path: &Path) -> bool {
     write_directory(path, files).is_ok() && AnyTable::open_read_only(path).is_ok()
 }

@@ -1,5 +1,5 @@
-//! Makes up for what is missing of a damaged table that is opened for salvage, in private memory: zeros take the place of
-//! segments and chained buckets, and headers are made anew.
+//! Rebuilds lost parts of a damaged table that is opened for salvage, in private memory: zeros replace missing segments and
+//! chained buckets, and headers are made anew.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -30,13 +30,13 @@ impl<T: Kinds> Core<T> {
         mending.lengthen_blocks(pm, &self.segments, segments, self.geometry.segment_bytes())
     }
 
-    /// Says whether the header of a segment is missing, or cannot be one.
+    /// Returns whether the header of a segment is missing or has an impossible link word.
     pub(super) fn has_no_header(&self, id: u32) -> bool {
         self.header(id).is_ok_and(|it| Link::unpack(it.link.load(&self.pm, Acquire)).is_none())
     }
 
-    /// The depth of a segment that has no header, by its records: the largest at which less than an eighth of them would
-    /// lie elsewhere. Where a split is due it is half of them; a few may be damaged.
+    /// Returns the depth of a segment without a header: the largest at which less than an eighth of its records belong
+    /// elsewhere. While a split is due, about half of them do at the next depth; a few may be damaged.
     pub(super) fn depth_by_records(
         &self,
         id: u32,
@@ -57,8 +57,8 @@ impl<T: Kinds> Core<T> {
         Ok(depths.rev().find(fits).unwrap_or(least))
     }
 
-    /// Makes the header of a segment that has none. Says whether it has kept the segment's chain: where the rest of the
-    /// header is what it has to be, only its link was damaged.
+    /// Makes the header of a segment that has none. Returns whether the segment keeps its chain: it does if only the link
+    /// word was damaged and the other words are right.
     pub(super) fn mend_header(
         &self,
         id: u32,
@@ -80,7 +80,7 @@ impl<T: Kinds> Core<T> {
         Ok(keeps_chain)
     }
 
-    /// Tells how many headers have been made; for each, whether its chain was kept.
+    /// Reports the headers that were made. `made`: for each, whether its segment kept its chain.
     pub(super) fn tell_mended_headers(&self, made: &[bool], mending: &Mending) -> Result<()> {
         if !made.is_empty() {
             mending.note(format!("{} headers of segments made anew", made.len()));

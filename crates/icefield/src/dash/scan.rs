@@ -107,10 +107,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    /// The records of a segment; one whose key cannot be reached counts as the first, so that somebody reports it.
+    /// The records of a segment. A record whose key cannot be reached gets the hash `first`, so that the page reports it.
     fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
         let core = &self.core;
-        // What is its own, with what is due to be split off. A peek, as in `covered`.
+        // The hashes of the segment itself, including those of splits that are due. A peek, as in `covered`.
         let depth = core.pm.peek(|| core.link(segment.id))?.depth;
         let own = first & !hashes_below(depth)..=first | hashes_below(depth);
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
@@ -120,7 +120,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 let (key, value) = bucket.record(&core.pm, slot);
                 let hash = match core.records.hash_of(&core.pm, key) {
                     Err(Error::Corrupt { .. }) => first,
-                    // What a split has left behind is whole; of others the hash itself is damaged.
+                    // Records that a split has left behind are whole. Others here have a damaged hash.
                     Ok(hash) if !own.contains(&hash) && self.own_key(key).is_err() => first,
                     hash => hash?,
                 };

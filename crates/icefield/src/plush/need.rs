@@ -232,7 +232,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(found.iter().filter(|&&(at, _)| at >= moved).count() as i64)
     }
 
-    /// Whether recovery would still take a root entry's log records of an epoch.
+    /// Returns whether recovery still replays a root entry's log records of an epoch.
     fn is_logged(&self, entry: usize, epoch: LogEpoch) -> bool {
         let current = self.root.epoch(entry);
         // Departing records were logged in the epoch before.

@@ -20,7 +20,8 @@
 //!   validation: the version of the root entry steps in between (`collect`).
 //! - Y5: of a run that was freed the first chunk is taken before the others, or with them: as long as a crash can show
 //!   it used, its record is whole. Chunks are therefore taken from the lowest on, and the others' words still say that
-//!   they continue: they are as free as the first is. When that is used anew by itself, a crash may give them to it.
+//!   they continue: they are as free as the first is. When the first is used again alone, a crash may show it as
+//!   a run with them.
 //!   Giving space back first makes it durable that all free chunks are free: a run whose first chunk has lost its space may
 //!   be taken from any of its chunks.
 //! - Y6: what is lent is never written while it is lent, whatever the files hold. DRAM knows of each chunk how far it
@@ -109,7 +110,7 @@ fn stored_bytes(key: usize, value: usize) -> u64 {
     ((HEAD_BYTES + key + value) as u64).next_multiple_of(UNIT_BYTES)
 }
 
-/// The function behind checksums. Not a secret: only accidents are to be told from records.
+/// The hash function of the checksums. Its seed is no secret: checksums detect accidents, not attacks.
 struct Seal(Hash);
 
 impl Seal {

@@ -97,7 +97,7 @@ fn a_damaged_value_is_listed_and_left_out() {
     }
 }
 
-/// Whatever is damaged of a key's block: a scan that verifies gives the record, or reports it, once.
+/// Damages each byte of a key's block in turn: a verifying scan returns or reports each record exactly once.
 #[test]
 fn a_verifying_scan_leaves_nothing_out() {
     let place = tempfile::tempdir().unwrap();

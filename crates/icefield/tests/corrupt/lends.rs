@@ -9,7 +9,7 @@ use icefield::{DashEh, DashLh, Durability, Iceberg};
 
 type Check = Result<(), Box<dyn Error>>;
 
-/// Found where it begins, whatever byte is before it.
+/// Occurs once in the file: with equal letters a preceding `a` would shift the first match.
 const FIRST: &str = "baaaaaaaaaaaaaaa";
 const SECOND: &str = "AAAAAAAAAAAAAAAA";
 const OTHER: &str = "\u{10FFFF}\u{10FFFF}\u{10FFFF}\u{10FFFF}";

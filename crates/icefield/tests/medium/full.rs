@@ -104,7 +104,8 @@ fn child() {
     }
 }
 
-/// Fills a table, empties it, fills it again, changes every third record, takes the ballast away, adds some, and compares.
+/// Fills a table, empties it, fills it again and changes every third record; then removes the ballast and adds records.
+/// Compares the contents after each part.
 fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     let key = |number: u64| match is_text {
         true => format!("key {number}").into_bytes(),
@@ -154,7 +155,7 @@ fn full_twice(table: &AnyTable, is_text: bool, ballast: &Path) {
     }
     holds(&records);
     fs::remove_file(ballast).unwrap();
-    // What was refused a moment ago is not refused for that.
+    // The remembered refusal does not refuse space that is free again.
     for number in 1 << 40..(1 << 40) + 200 {
         table.put(&key(number), &value(number)).unwrap();
         records.insert(number, number);

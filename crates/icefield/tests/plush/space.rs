@@ -172,7 +172,7 @@ fn short_sessions_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Puts records from a key on until there is no space, and gives how many there were.
+/// Puts records with ascending keys until there is no space. Evaluates to their number.
 macro_rules! fill {
     ($table:expr, $from:expr, $value:expr) => {{
         let mut key = $from;

@@ -1,4 +1,5 @@
-//! Rebuilds the directory of a damaged table that is opened for salvage, from the headers of its segments.
+//! Rebuilds the directory of a damaged table that is opened for salvage from the headers of its segments, and lost headers
+//! from the directory.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -39,7 +40,7 @@ impl<A: Ablation> Eh<A> {
         mending.lengthen(pm, eh.base.region(root.parity()), (2 << root.depth) * 8)?;
         let entries = eh.entries(pm, root)?;
         let mut claims = Vec::new();
-        // Their headers are of segments from before a `clear`.
+        // These headers belong to segments from before a `clear`.
         let former = core.segment_blocks.passed_over(pm, &words.segments);
         let ids = (0..segments).filter(|id| !former.contains(id));
         for id in ids.map(|id| id as u32) {
@@ -64,7 +65,7 @@ impl<A: Ablation> Eh<A> {
                 Some(claim) => {
                     claim.depth <= root.depth && hash & !hashes_below(claim.depth) == claim.pattern
                 }
-                // Nothing contradicts it.
+                // Its header is lost, so nothing contradicts the entry.
                 None => {
                     u64::from(id) < segments
                         && !former.contains(&id.into())

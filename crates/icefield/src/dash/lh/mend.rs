@@ -1,5 +1,5 @@
-//! Makes up for what is missing of a damaged table that is opened for salvage: the root word says where its arrays are,
-//! and the records how far each segment has been split.
+//! Rebuilds lost parts of a damaged table that is opened for salvage. The root word gives the places of its arrays; the
+//! records of a segment give its depth.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -38,7 +38,7 @@ impl Lh {
         lh.mend_headers(core, extent, mending)
     }
 
-    /// Makes headers for the segments that have none and whose splits are not due.
+    /// Makes headers for segments that have none, except those whose split is still due.
     fn mend_headers<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -55,7 +55,7 @@ impl Lh {
             if index >= self.arrays.first() {
                 least = extent::birth_depth(index);
                 let source = core.link(self.id(extent, extent::source(index)));
-                // Between its commit point and its end a split has not counted yet.
+                // The depth is stored at the end of a split, after its commit point.
                 let depth = |link: Link| link.depth + u32::from(link.state == State::Splitting);
                 if source.map_or(0, depth) < least {
                     continue;

@@ -1,4 +1,4 @@
-//! The second half of a migration: records arrive in the entries that they belong to, which are given room first.
+//! The second half of a migration: makes room in the target entries and appends the records to them.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,14 +16,15 @@ use crate::{Error, Result};
 /// Targets that share their fences. What they write, 30 blocks, stays in the medium's buffer (16 KiB on Optane) until
 /// their states follow: with all 16 together their entries were written twice.
 const TOGETHER: usize = 8;
-/// An entry of the last level is looked through for stale records early when this part of what comes is known to it.
+/// When the filters of a last-level entry know at least one in this many of the arriving records, the entry is compacted
+/// before it is full.
 const UPDATES_PART: usize = 4;
 
-/// A group of records: whose migration it belongs to, and for which of the entries there.
+/// A group of records: the number of its migration, and the number of its target entry there.
 type Place = (usize, usize);
 
 impl<R> Groups<R> {
-    /// What comes next of an entry's group: as much as the entry holds.
+    /// The next records of an entry's group, at most as many as one entry holds.
     fn portion(&self, place: usize, shape: Shape) -> &[R] {
         let left = &self.records[self.left[place].clone()];
         &left[..left.len().min(shape.records())]
@@ -31,7 +32,7 @@ impl<R> Groups<R> {
 }
 
 impl<M: Medium, A, B> Migration<'_, M, Moving<A, B>> {
-    /// So many records of an entry's group have arrived.
+    /// Counts `records` more records of an entry's group as arrived.
     fn note_arrived(&mut self, place: usize, records: usize) {
         let Groups { records: all, left } = &mut self.groups;
         let start = left[place].start;
@@ -40,15 +41,15 @@ impl<M: Medium, A, B> Migration<'_, M, Moving<A, B>> {
     }
 }
 
-/// Where a group of records goes.
+/// The entry that a group of records is appended to.
 struct Target<'a> {
     place: Place,
     first: EntryRef<'a>,
     tail: EntryRef<'a>,
-    /// Records that the tail has, and that come to it.
+    /// Records in the tail, and records to be appended to it.
     size: usize,
     added: usize,
-    /// What the first entry is told.
+    /// The log epoch to store in the first entry's state.
     epoch: LogEpoch,
 }
 
@@ -63,19 +64,19 @@ impl Target<'_> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Appends groups of records to the entries for which they are. Where that fails, all stay where they are, too.
+    /// Appends groups of records to their target entries. After an error the source entries still hold all of them.
     pub(super) fn distribute(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
         let distributed = self.distribute_all(migrations);
         let change = |migration: &MigrationOf<'_, K, V, M>| match distributed {
             Ok(()) => migration.dropped,
-            // Whoever drops the copies, or what they hide, counts them as less.
+            // The compaction that drops the copies, or the records that they hide, subtracts them.
             Err(_) => migration.copied,
         };
         self.estimate.add(migrations.iter().map(change).sum());
         distributed
     }
 
-    /// The same, as much of each group at once as an entry holds.
+    /// Does the work of `distribute`, in portions of at most one entry's records.
     fn distribute_all(&self, migrations: &mut [MigrationOf<'_, K, V, M>]) -> Result<()> {
         let mut places = Vec::new();
         for (number, migration) in migrations.iter_mut().enumerate() {
@@ -92,10 +93,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The entries that get something of a migration, be it an epoch.
+    /// The entries that receive records of a migration, or only its epoch.
     fn places_of(&self, migration: &mut MigrationOf<'_, K, V, M>) -> Result<Vec<usize>> {
         let Migration { level, first, places, groups, epoch, dropped, .. } = migration;
-        // What is in the payload log may have been for an entry, dangle now, and be in no group: it has arrived, too.
+        // A record whose payload was freed is in no group. Its entry gets the epoch all the same.
         let tells_all = epoch.is_some_and(|epoch| {
             epoch.is_round() || groups.left.len() == 1 || self.payloads.is_some()
         });
@@ -112,13 +113,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(places)
     }
 
-    /// Moves groups, or as much of them as an entry holds, to their entries.
+    /// Moves the next portion of each group to its entry.
     fn arrive(&self, migrations: &mut [MigrationOf<'_, K, V, M>], places: &[Place]) -> Result<()> {
         for &(number, place) in places {
             let Migration { level, first, .. } = migrations[number];
             self.prefetch_entry(level, first + place as u64);
         }
-        // First of all: what leads to further migrations would drive the entries out of the medium's buffer.
+        // First, because further migrations would evict the entries from the medium's buffer.
         for &(number, place) in places {
             let migration = &mut migrations[number];
             loop {
@@ -137,7 +138,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let added = groups.portion(place, self.shape).len();
             if epoch.is_some() || added > 0 {
                 let first = self.level_entry(*level, first + place as u64)?;
-                // Leaves have taken theirs over already.
+                // The leaves hold these records already.
                 let tail = if added == 0 { first } else { self.tail_of(first)? };
                 let size = self.state(tail)?.size;
                 let epoch = epoch.unwrap_or(self.state(first)?.epoch);
@@ -171,8 +172,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Lets entries of the last level that have no space take over what is not stale of what comes to them. Whether any
-    /// has.
+    /// Merges arriving records into last-level entries that have no space, dropping stale ones. Returns whether any entry
+    /// took records.
     fn absorb_in_need(
         &self,
         migrations: &mut [MigrationOf<'_, K, V, M>],
@@ -197,8 +198,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(any)
     }
 
-    /// Drops records of removed keys that are in no entry of the last level: nothing older lies below. Gives what becomes
-    /// of the estimate.
+    /// Drops removals of keys that a last-level entry does not hold: no older record lies below. Returns the change of the
+    /// estimate.
     fn drop_needless(
         &self,
         level: usize,
@@ -238,7 +239,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(dropped)
     }
 
-    /// Writes records behind those of an entry that has room and the runs for them; flushed, they do not count yet.
+    /// Writes and flushes records behind those of an entry that has room and the runs for them. They count once published.
     fn append(&self, target: &Target<'_>, records: &[MovingOf<K, V>]) -> Result<()> {
         if !records.is_empty() {
             self.write_records(target.tail, target.size, records)?;
@@ -250,7 +251,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Makes appended records count, which belong to some root entries.
+    /// Publishes appended records: stores the states of their entries. `helds` are the root entries of these records.
     fn publish<'h>(
         &self,
         helds: impl Iterator<Item = &'h Held<'h, M>> + Clone,
@@ -289,8 +290,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Sees to it that an entry of a level has room for records, which one entry can hold. Whether it has taken them
-    /// over already.
+    /// Makes room in an entry for records, at most as many as one entry holds. Returns whether the entry has already taken
+    /// them.
     fn make_room(
         &self,
         held: &Held<'_, M>,
@@ -316,7 +317,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.migrate_down(held, level, index)?;
                 continue;
             }
-            // Nothing to replace, whatever its filter still knows; or no other run is needed.
+            // An empty entry has no stale records, whatever its filter reports; or the records need no further run.
             let in_place = size == 0 && tail.id == first.id
                 || self.runs_for(size + needed) == self.runs_for(size);
             if fits && (in_place || !self.brings_updates(first, records)) {
@@ -333,7 +334,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if looked == Absorbed::Yes {
                 return Ok(true);
             }
-            // What is worthless with more that may be stale is so without.
+            // A compaction that did not pay with the arriving records does not pay without them.
             if looked == Absorbed::Impossible && self.compact(held, first, worth)? {
                 continue;
             }
@@ -348,15 +349,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             let grows = !self.brings_updates(first, records);
             match self.extend_or_deepen(held, level, first, grows) {
-                // Better late than never.
+                // There is no space: compact even if little is stale.
                 Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => {}
                 other => other?,
             }
         }
     }
 
-    /// Lets the leaves of an entry take records over, which may split them. Whether they have: else there is another
-    /// level, or more room.
+    /// Distributes records to the leaves of an entry, splitting leaves as needed. Returns `false` when it added a level or
+    /// made room instead.
     fn split(
         &self,
         held: &Held<'_, M>,
@@ -365,8 +366,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         compacted: &mut bool,
     ) -> Result<bool> {
         match self.scatter(held, (level, first), records) {
-            // Better late than never, but once: each attempt leaves what it has moved so far, which makes that stale that
-            // the one before has.
+            // There is no space: compact even if little is stale, but once. Each attempt leaves the copies it has made, and
+            // these make the copies of the attempt before stale, so that compacting would always seem to pay.
             Err(Error::NoSpace { .. })
                 if !std::mem::replace(compacted, true)
                     && self.compact(held, first, Worth::Any)? =>
@@ -377,20 +378,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether a good part of some records seems to replace what an entry has. Where few do, a fifth of the
-    /// entry can hardly be stale.
+    /// Whether many of the records seem to replace records of an entry. If few do, less than a fifth of the entry is
+    /// stale, as a rule.
     fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> bool {
         let known = |records: &[MovingOf<K, V>]| {
             records.iter().filter(|moving| self.candidates(entry, moving.hash) != 0).count()
         };
-        // Half as many among the first half: else it is not worth looking at the others.
+        // If the first half has less than half of the required part, the second half is not looked at.
         let (some, others) = records.split_at(records.len() / 2);
         let first = known(some);
         first * UPDATES_PART * 2 >= some.len()
             && (first + known(others)) * UPDATES_PART >= records.len()
     }
 
-    /// Makes room where an entry of the last level has none, below it or behind it; `grows` when that is for new keys.
+    /// Adds a level below a full last-level entry, or an entry behind it. `grows`: the records are of new keys.
     fn extend_or_deepen(
         &self,
         held: &Held<'_, M>,

@@ -1,4 +1,4 @@
-//! The words of chunks that a damaged table has lost, made anew by the records in the chunks.
+//! Rebuilds lost words of the payload map of a damaged table, from the records in the chunks.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,16 +9,16 @@ use crate::pm::Medium;
 use crate::record::MAX_BYTES;
 use crate::record::mending::Mending;
 
-/// So many records of a chunk are looked at. Only after a crash are the first ones not of its present epoch, or none.
+/// Records of a chunk that are examined. The first one has the chunk's epoch, unless a crash lost it.
 const LOOKED_AT: usize = 8;
-/// So many searches for an epoch may be in vain, each of some milliseconds; then only the epochs of other chunks are tried.
-const IN_VAIN: usize = 2000;
-/// Zeros are passed over by so many bytes.
+/// Failed searches over all epochs after which only epochs of other chunks are tried: each computes a million hashes.
+const MOST_FAILURES: usize = 2000;
+/// Zeros are skipped in steps of this many bytes.
 const ZEROS: u64 = 4096;
 
 impl PayloadLog {
-    /// Makes words for the chunks that have records and no words: the map ends too early, or has lost some. Of a table that
-    /// is opened for salvage, in private copies of its pages.
+    /// Makes words for chunks that have records and no word, because the map ends too early or parts of it are zero. For
+    /// tables that are opened for salvage: the words are stored to private copies of the pages.
     pub(in crate::plush) fn mend(&self, pm: &impl Medium, mending: &Mending) -> Result<()> {
         let chunks = (self.region.len() / self.chunk_bytes).min(1 << CHUNK_BITS) as u32;
         let known = (self.map.len() / WORD_BYTES).min(chunks.into()) as u32;
@@ -26,7 +26,7 @@ impl PayloadLog {
             // Nothing was ever written to a chunk without a word (Y1).
             if chunk < known { Ok(self.word(pm, chunk)?.load(pm, Relaxed)) } else { Ok(0) }
         };
-        let mut search = Search { epochs: Vec::new(), in_vain: 0 };
+        let mut search = Search { epochs: Vec::new(), failures: 0 };
         let mut words = Vec::new();
         let mut chunk = 0;
         while chunk < chunks {
@@ -45,7 +45,7 @@ impl PayloadLog {
             for it in run.clone() {
                 if word_of(it)? == 0 {
                     let continues = it != chunk;
-                    // Which epoch a chunk has that continues another, nobody asks.
+                    // The epoch of a chunk that continues another is never compared.
                     let epoch = if continues { LAST_EPOCH } else { epoch };
                     words.push((it, ChunkWord { epoch, used: true, continues }));
                 }
@@ -61,13 +61,13 @@ impl PayloadLog {
         Ok(())
     }
 
-    /// How many chunks the first record of a chunk takes, if it is whole.
+    /// The number of chunks that the first record of a chunk spans, if its checksum fits.
     fn run_of(&self, pm: &impl Medium, chunk: u32, epoch: u64) -> Option<u32> {
         let record = self.record_at(pm, chunk, 0)?;
         record.is_of(epoch).then(|| record.bytes.div_ceil(self.chunk_bytes) as u32)
     }
 
-    /// The epoch of a chunk by its first records, and how many chunks the first of them takes.
+    /// The epoch of a chunk by its first records, and the number of chunks that its first record spans.
     fn find(&self, pm: &impl Medium, chunk: u32, search: &mut Search) -> Option<(u64, u32)> {
         let (mut found, mut offset, mut looked_at) = (None, 0, 0);
         while offset < self.chunk_bytes && looked_at < LOOKED_AT {
@@ -92,16 +92,16 @@ impl PayloadLog {
     fn is_zero(&self, pm: &impl Medium, chunk: u32, offset: u64) -> bool {
         let at = self.offset_of(PayloadRef { chunk, epoch: 0, offset });
         let bytes = ZEROS.min(self.chunk_bytes - offset) as usize;
-        // SAFETY: the table is being opened: nobody writes.
+        // SAFETY: no thread writes to the region while the table is being opened.
         let content = unsafe { pm.read_bytes(&self.region, at, bytes) };
         content.is_some_and(|content| content.iter().all(|&byte| byte == 0))
     }
 
-    /// What may be a record: it lies in its chunk, or begins it and lies in the file.
+    /// Reads a possible record: one that ends inside its chunk, or begins at the chunk's start and ends inside the file.
     fn record_at(&self, pm: &impl Medium, chunk: u32, offset: u64) -> Option<Candidate> {
         let place = PayloadRef { chunk, epoch: 0, offset };
         let at = self.offset_of(place);
-        // SAFETY: the table is being opened: nobody writes.
+        // SAFETY: no thread writes to the region while the table is being opened.
         let head = unsafe { pm.read_bytes(&self.region, at, HEAD_BYTES) }?;
         let [words, hash, sum] = [0, 8, 16].map(|at| word_at(head, at));
         let [key, value] = lengths(head);
@@ -121,12 +121,12 @@ impl PayloadLog {
     }
 }
 
-/// What may be a record.
+/// A possible record: its checksum has not been compared.
 struct Candidate {
     place: PayloadRef,
     bytes: u64,
     lengths: u64,
-    /// What its place, epoch included, must give.
+    /// The part of the checksum that depends on the place and the epoch.
     wanted: u64,
     seal: Seal,
 }
@@ -138,24 +138,24 @@ impl Candidate {
     }
 }
 
-/// The search for epochs.
+/// The search for epochs, over all chunks.
 struct Search {
-    /// Those found so far.
+    /// Epochs found so far.
     epochs: Vec<u64>,
-    in_vain: usize,
+    failures: usize,
 }
 
 impl Search {
-    /// The epoch in which a record was written. Chunks share their epochs, as a rule; else all are tried.
+    /// Returns the epoch in which a record was written. Tries the epochs of other chunks first, as many chunks share one.
     fn epoch_of(&mut self, record: &Candidate) -> Option<u64> {
         let known = self.epochs.iter().copied().find(|&epoch| record.is_of(epoch));
-        if known.is_some() || self.in_vain >= IN_VAIN {
+        if known.is_some() || self.failures >= MOST_FAILURES {
             return known;
         }
         let found = (0..LAST_EPOCH).find(|&epoch| record.is_of(epoch));
         match found {
             Some(epoch) => self.epochs.push(epoch),
-            None => self.in_vain += 1,
+            None => self.failures += 1,
         }
         found
     }

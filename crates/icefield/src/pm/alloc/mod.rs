@@ -256,7 +256,7 @@ impl Allocator {
         })
     }
 
-    /// The blocks that have not been handed out, though one behind them has: it was before its turn.
+    /// The unused blocks before the one that was handed out before its turn.
     pub(crate) fn passed_over(&self, pm: &impl Medium, words: &Words) -> Range<u64> {
         let set = &words.sets[self.lock().set];
         set.bump.load(pm, Relaxed)..set.skip.load(pm, Relaxed).saturating_sub(1)

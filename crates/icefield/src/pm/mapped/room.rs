@@ -1,5 +1,5 @@
-//! How much room there is, for calls that would take a lot of it, or were refused before: they are refused before they take
-//! any.
+//! How much room there is. Large requests, and requests of files that were refused space lately, are checked against it
+//! before any space is taken.
 //!
 //! An answer holds at the moment that it is given. Space is still reserved file by file when it is taken, and what is
 //! refused then is an error as ever.
@@ -13,11 +13,12 @@ use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
-/// Space of up to this size is taken without a look at how much there is, unless some was refused lately.
+/// Smaller requests are not checked against the free space, unless the file was refused space lately.
 pub(super) const MOST_UNASKED: u64 = 1 << 20;
-/// More than a file system says it has left when it has none for files. With more than that, a refusal was an accident.
+/// A refusal with more free space than this is not remembered. A full file system may report some: ext4 keeps up to 4,096
+/// blocks back.
 const KEPT_BACK: u64 = 64 << 20;
-/// A refusal counts for so long: a file system may be able to make room and not show it.
+/// How long a refusal is remembered: a file system may have made room without reporting more of it.
 const REMEMBERED: Duration = Duration::from_secs(1);
 /// So little memory is not asked for: the answer takes longer than a small table takes to be made.
 pub(super) const ALWAYS_THERE: u64 = 64 << 20;
@@ -31,27 +32,27 @@ pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
     (status.f_blocks > 0).then(|| blocks.saturating_mul(status.f_frsize))
 }
 
-/// What a file system refused to a file the last time.
+/// The last refusal of space to a file.
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
     last: Option<Refused>,
-    /// How much was left before the present attempt, if that was asked for.
+    /// Free bytes before the current request, if they were looked up.
     left: Option<u64>,
-    /// Whether to ask before the next attempt.
+    /// Whether the next request looks up the free space first.
     asks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     bytes: u64,
-    /// How much was left all the same.
+    /// Bytes that were free nevertheless.
     left: u64,
     when: Instant,
 }
 
 impl Refusal {
-    /// Whether a file system would refuse so many bytes: it says so, or has refused as few while no more was left. To be
-    /// refused on a full ext4 takes a commit of its journal.
+    /// Returns whether a request is certain to fail: less is free, or a request that was not larger failed while as much
+    /// was free. Saves the request, which on a full ext4 waits for a commit of its journal.
     pub(super) fn is_certain(&mut self, file: BorrowedFd<'_>, bytes: u64) -> bool {
         let asks = self.asks || bytes >= MOST_UNASKED;
         self.left = if asks { of_file_system(file) } else { None };
@@ -65,7 +66,7 @@ impl Refusal {
         })
     }
 
-    /// Notes what so many bytes were refused with.
+    /// Records that a request failed.
     pub(super) fn note(&mut self, file: BorrowedFd<'_>, bytes: u64, errno: Errno) {
         self.asks = errno == Errno::NOSPC;
         if self.asks {
@@ -73,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// What was left before counts as well as what is now: others may have freed some since.
+    /// Remembers the smaller of the free bytes before and after the request: others may have freed some in between.
     fn remember(&mut self, bytes: u64, left: Option<u64>, when: Instant) {
         let left = self.left.zip(left).map(|(before, now)| before.min(now));
         let refused = |left| Refused { bytes, left, when };
