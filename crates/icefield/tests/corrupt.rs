@@ -17,7 +17,7 @@ mod hostile;
 fn images(table: &str, records: Records, first_seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(8)).at_least(1000).at_most(10_000);
+    let mut budget = Budget::time(Duration::from_secs(4)).at_least(1000).at_most(10_000);
     while let Some((number, mutations)) = budget.chunk(500) {
         let done = (arsenal.corrupt)(first_seed + number, mutations);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));

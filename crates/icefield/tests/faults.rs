@@ -38,9 +38,17 @@ fn icebergs_survive_every_failing_call() {
 }
 
 #[test]
-fn plush_survives_every_failing_call() {
+fn words_in_plush_survive_every_failing_call() {
     every_call("plush", Records::Words, 3);
+}
+
+#[test]
+fn bytes_in_plush_survive_every_failing_call() {
     every_call("plush", Records::Bytes, 6);
+}
+
+#[test]
+fn wide_records_survive_every_failing_call() {
     every_call("plush", Records::Wide, 9);
 }
 
@@ -80,15 +88,22 @@ fn every_sync(
 /// Never by itself: when a thread of its own syncs is chance.
 const LATE: SyncMode = SyncMode::Every(3_600_000);
 
+fn every_sync_of_plush(records: Records) {
+    let scenario = arsenal("plush", records).expect("a design").syncs;
+    every_sync(scenario, SyncMode::Always, 0..4);
+    // In these, what comes after the failure would write over a journal and an intent.
+    every_sync(scenario, SyncMode::Always, 601..604);
+    every_sync(scenario, LATE, 0..4);
+}
+
 #[test]
-fn plush_survives_every_failing_sync() {
-    for records in [Records::Words, Records::Bytes] {
-        let scenario = arsenal("plush", records).expect("a design").syncs;
-        every_sync(scenario, SyncMode::Always, 0..4);
-        // In these, what comes after the failure would write over a journal and an intent.
-        every_sync(scenario, SyncMode::Always, 601..604);
-        every_sync(scenario, LATE, 0..4);
-    }
+fn words_in_plush_survive_every_failing_sync() {
+    every_sync_of_plush(Records::Words);
+}
+
+#[test]
+fn bytes_in_plush_survive_every_failing_sync() {
+    every_sync_of_plush(Records::Bytes);
 }
 
 #[test]

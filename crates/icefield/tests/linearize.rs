@@ -12,11 +12,13 @@ use icefield_testkit::pool::Pool;
 use icefield_testkit::subject::Subject;
 use icefield_testkit::{Failure, baton, pass};
 
+/// Histories for so many seconds, and so many times 512 of them at least.
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {
     let arsenal = arsenal(table, records).expect("a design");
     let pool = Pool::new(3);
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(seconds)).at_least(2048).at_most(most);
+    let mut budget =
+        Budget::time(Duration::from_secs(seconds)).at_least(512 * seconds).at_most(most);
     while let Some((number, histories)) = budget.chunk(512) {
         let done = (arsenal.linear)(first_seed + number, histories, Model::Pmem, &pool);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
@@ -37,12 +39,12 @@ fn every_history_has_an_order() {
         ("iceberg", 3_000_000),
         ("plush", 5_000_000),
     ] {
-        let words = histories(table, Records::Words, 5, 90_000, first_seed);
-        let bytes = histories(table, Records::Bytes, 2, 10_000, first_seed + 1_000_000);
+        let words = histories(table, Records::Words, 4, 90_000, first_seed);
+        let bytes = histories(table, Records::Bytes, 1, 10_000, first_seed + 1_000_000);
         assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
         assert!(words.swapped_rejected > 0, "{words:?}");
     }
-    let wide = histories("plush", Records::Wide, 2, 10_000, 9_000_000);
+    let wide = histories("plush", Records::Wide, 1, 10_000, 9_000_000);
     assert!(wide.histories >= 500, "{wide:?}");
 }
 

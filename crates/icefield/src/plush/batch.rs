@@ -29,7 +29,7 @@ const PINNED: usize = 256;
 
 /// An operation that lies ahead.
 #[derive(Clone, Copy)]
-struct Ahead<'t> {
+pub(super) struct Ahead<'t> {
     hash: u64,
     /// Whether it searches.
     looks: bool,
@@ -38,7 +38,7 @@ struct Ahead<'t> {
 }
 
 impl Ahead<'_> {
-    fn new(hash: u64, looks: bool) -> Self {
+    pub(super) fn new(hash: u64, looks: bool) -> Self {
         Self { hash, looks, likely: None }
     }
 }
@@ -157,32 +157,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn levels_below(&self) -> Range<usize> {
         self.top_filters.levels() + 1..self.level_count() + 1
     }
-}
-
-impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    pub(super) fn read_batch(
-        &self,
-        keys: &[Arg<'_, K>],
-        found: &mut [Option<Owned<V>>],
-    ) -> Result<()> {
-        same_length(keys.len(), found.len())?;
-        let core = &self.core;
-        let mut pin = core.pin();
-        let ahead = |at: usize| Ahead::new(core.probe(keys[at]).hash, true);
-        self.in_order(keys.len(), ahead, |at, hash| {
-            if at % PINNED == PINNED - 1 {
-                pin.iter_mut().for_each(Guard::renew);
-            }
-            let word = core.find(&Probe { hash, key: K::raw(keys[at]) })?;
-            found[at] = word.map(|word| self.own_value(word)).transpose()?;
-            Ok(ControlFlow::Continue(()))
-        })
-        .1
-    }
 
     /// Runs operations in order, given their hashes, with hints of those ahead, until one says that it was the last or
     /// fails. How many ran, and the failure.
-    fn in_order<'t>(
+    pub(super) fn in_order<'t>(
         &'t self,
         count: usize,
         ahead: impl FnMut(usize) -> Ahead<'t>,
@@ -196,10 +174,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
                 ControlFlow::Break(())
             }
         };
-        let ring = Ring { core: &self.core, ahead, run };
+        let ring = Ring { core: self, ahead, run };
         let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, ring);
         // Who failed did not run.
         (ran - usize::from(result.is_err()), result)
+    }
+}
+
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
+    pub(super) fn read_batch(
+        &self,
+        keys: &[Arg<'_, K>],
+        found: &mut [Option<Owned<V>>],
+    ) -> Result<()> {
+        same_length(keys.len(), found.len())?;
+        let core = &self.core;
+        let mut pin = core.pin();
+        let ahead = |at: usize| Ahead::new(core.probe(keys[at]).hash, true);
+        core.in_order(keys.len(), ahead, |at, hash| {
+            if at % PINNED == PINNED - 1 {
+                pin.iter_mut().for_each(Guard::renew);
+            }
+            let word = core.find(&Probe { hash, key: K::raw(keys[at]) })?;
+            found[at] = word.map(|word| self.own_value(word)).transpose()?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .1
     }
 
     /// Runs writes in order through windows. `operation` gives key, value and what to do; `answer` gets the value
@@ -222,7 +222,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             let (key, _, mode) = operation(index);
             Ahead::new(self.core.probe(key).hash, mode.looks())
         };
-        let (_, result) = self.in_order(count, ahead, |index, hash| {
+        let (_, result) = self.core.in_order(count, ahead, |index, hash| {
             let (key, value, mode) = operation(index);
             let probe = Probe { hash, key: K::raw(key) };
             window.run(index, &probe, &value, mode, &mut answer)?;
@@ -284,7 +284,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             let op: &Op<'_, K, V> = &ops.borrow()[index];
             Ahead::new(self.core.probe(op.key()).hash, !matches!(op, Op::Put(..)))
         };
-        let (ran, result) = self.in_order(count, ahead, |index, hash| {
+        let (ran, result) = self.core.in_order(count, ahead, |index, hash| {
             let failed = self.execute_one(&mut window, *ops.borrow_mut(), index, hash)?;
             let stop = failed && on_failure == OnFailure::Stop;
             Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -15,10 +15,12 @@
 //! garbage. Sessions that end before their first round does free as much as they fill that way.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
+use super::batch::Ahead;
 use super::core::Core;
 use super::op::Attempt;
-use super::payload_log::{Payload, PayloadLog, PayloadRef, Purpose, SPARE, Usage};
+use super::payload_log::{HINTED_AHEAD, Payload, PayloadLog, PayloadRef, Purpose, SPARE, Usage};
 use super::root::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::base::reclaim::Guard;
@@ -275,7 +277,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 Err(error) => return Err(error),
             };
-            for record in records {
+            for (at, record) in records.iter().enumerate() {
+                if let Some(ahead) = records.get(at + HINTED_AHEAD) {
+                    payloads.hint(ahead.reference());
+                }
                 let word = record.reference();
                 let chunk = PayloadRef::unpack(word).chunk;
                 let Some(Some(count)) = round.counts.get_mut(chunk as usize) else { continue };
@@ -350,12 +355,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let records = payloads.records_in(&self.pm, chunk);
             let enough = payloads.run_bytes(&self.pm, chunk) / 100 * LOOK_WORTH;
             let mut needed = 0;
-            for &(word, bytes) in &records {
+            self.for_each_record(&records, |(word, bytes)| {
                 needed += if self.newest_is(word)? { bytes } else { 0 };
-                if needed > enough {
-                    break;
-                }
-            }
+                Ok(if needed > enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            })?;
             if needed <= enough && !PayloadLog::has_gaps(&records) {
                 self.empty_chunk(payloads, &guard, chunk, &records)?;
             }
@@ -462,14 +465,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         chunk: u32,
         records: &[(u64, u64)],
     ) -> Result<()> {
-        for &(word, _) in records {
-            self.settle(word)?;
-        }
+        self.for_each_record(records, |(word, _)| self.settle(word).map(ControlFlow::Continue))?;
         // What has taken the place of the others may have been acknowledged before it was durable.
         self.pm.settle()?;
         payloads.release(&self.pm, guard, chunk)?;
         guard.flush();
         Ok(())
+    }
+
+    /// Runs something for each of a chunk's records, which searches its key, with hints of those ahead.
+    fn for_each_record(
+        &self,
+        records: &[(u64, u64)],
+        mut run: impl FnMut((u64, u64)) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let hash = |word| Some(self.payload(word).ok()??.hash);
+        let ahead = |at: usize| Ahead::new(hash(records[at].0).unwrap_or(0), true);
+        self.in_order(records.len(), ahead, |at, _| run(records[at])).1
     }
 
     /// The key of a payload.

@@ -132,9 +132,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         newer: &[MovingOf<K, V>],
     ) -> Result<Vec<LiveOf<'a, K, V>>> {
         let mut newest = Newest::with_capacity(self.shape.records() + newer.len());
-        for &moving in newer {
-            self.is_newest(&mut newest, moving)?;
-        }
+        self.each_newest(&mut newest, newer, |_, _| {})?;
         let (mut all, mut newest_first) = (Vec::new(), Vec::new());
         for entry in self.chain_of(first)?.into_iter().rev() {
             newest.reserve(self.state(entry)?.size);
@@ -153,18 +151,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.sift(&mut Newest::with_capacity(newest_first.len()), &newest_first)
     }
 
-    /// How many of some records can be stale, at a glance: those that were removed, and those with a hash that looks like
-    /// another one's. `None` where payloads would have to tell.
-    fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Option<usize> {
+    /// How many of some records can be stale, at a glance: those that were removed, those with a hash that looks like
+    /// another one's, and those whose payload is gone.
+    fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Result<usize> {
         let mut seen = [0_u64; 128];
         let mut stale = 0;
-        for Moving { record, hash } in records {
+        for &Moving { record, hash } in records {
             // High bits are those of the entry.
             let (word, bit) = (&mut seen[(hash >> 6) as usize % 128], 1 << (hash % 64));
-            stale += usize::from(record.dead || *word & bit != 0);
+            stale += usize::from(record.dead || *word & bit != 0 || self.dangles(record)?);
             *word |= bit;
         }
-        self.payloads().is_none().then_some(stale)
+        Ok(stale)
     }
 
     /// Parts the records of an entry.
@@ -174,13 +172,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         newest_first: &[MovingOf<K, V>],
     ) -> Result<Sifted<MovingOf<K, V>>> {
         let (mut needed, mut dropped) = (Vec::with_capacity(newest_first.len()), Vec::new());
-        for &moving in newest_first {
-            if self.is_newest(newest, moving)? && !moving.record.dead {
+        self.each_newest(newest, newest_first, |moving, is_newest| {
+            if is_newest && !moving.record.dead {
                 needed.push(moving);
             } else {
                 dropped.push(moving);
             }
-        }
+        })?;
         needed.reverse();
         Ok(Sifted { needed, dropped })
     }
@@ -201,7 +199,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut newest_first = Vec::with_capacity(before);
         newest_first.extend(coming.iter().rev());
         self.read_entry(entry, &mut newest_first, |_| true)?;
-        if self.stale_at_most(&newest_first).is_some_and(|n| !worth.is_met(before, before - n)) {
+        if !worth.is_met(before, before - self.stale_at_most(&newest_first)?) {
             return Ok(Absorbed::Worthless);
         }
         let Sifted { needed, dropped } =

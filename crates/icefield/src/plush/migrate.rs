@@ -12,6 +12,7 @@ use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, State};
 use super::level::{Moving, MovingOf};
 use super::newest::Newest;
+use super::payload_log::HINTED_AHEAD;
 use super::root::{Departing, Held, Underway};
 use super::words::{Record, RecordOf};
 use crate::Result;
@@ -68,27 +69,40 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// are dropped.
     pub(super) fn newest_of(
         &self,
-        newest_first: impl ExactSizeIterator<Item = MovingOf<K, V>>,
+        newest_first: &[MovingOf<K, V>],
     ) -> Result<(Vec<MovingOf<K, V>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
         let mut dropped = 0;
-        for moving in newest_first {
-            if !self.is_newest(&mut newest, moving)? {
+        self.each_newest(&mut newest, newest_first, |moving, is_newest| {
+            if !is_newest {
                 dropped += change_without(moving.record);
             }
-        }
+        })?;
         Ok((newest.records, dropped))
     }
 
-    /// Whether a record is the newest of its key, given all that are newer.
+    /// Says of each record, newest first, whether it is the newest of its key, given all that are newer.
     #[inline(always)]
-    pub(super) fn is_newest(
+    pub(super) fn each_newest(
         &self,
         newest: &mut Newest<K::Words, V::Words>,
-        moving: MovingOf<K, V>,
-    ) -> Result<bool> {
-        Ok(!self.dangles(moving.record)?
-            && newest.add(moving, |a, b| self.same_key(a.record, b.record))?)
+        newest_first: &[MovingOf<K, V>],
+        mut tell: impl FnMut(MovingOf<K, V>, bool),
+    ) -> Result<()> {
+        for (at, &moving) in newest_first.iter().enumerate() {
+            // Keys of payloads with the same hash are compared: as a rule each is a miss of the cache.
+            if let Some(payloads) = self.payloads()
+                && let Some(ahead) = newest_first.get(at + HINTED_AHEAD)
+                && let Some(known) = newest.likely(ahead.hash)
+            {
+                payloads.hint(ahead.record.reference());
+                payloads.hint(known.record.reference());
+            }
+            let is_newest = !self.dangles(moving.record)?
+                && newest.add(moving, |a, b| self.same_key(a.record, b.record))?;
+            tell(moving, is_newest);
+        }
+        Ok(())
     }
 
     /// Keeps the estimate of how many records there are.
@@ -192,7 +206,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // They arrive from the medium while the records are merged.
         places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
         let newest_first = records.rev().map(|at| self.moving(self.root.record(held.entry, at)));
-        let (records, dropped) = self.newest_of(newest_first)?;
+        let (records, dropped) = self.newest_of(&newest_first.collect::<Vec<_>>())?;
         let groups = self.group(0, records);
         Ok(Migration { held, level: 1, first, places, groups, epoch, dropped, copied: 0 })
     }
@@ -230,7 +244,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Vec::with_capacity((self.shape.records() * places.len()) >> self.shape.step(level));
         let place = self.shape.place_below(level);
         self.newest_first_where(entry, &mut newest_first, |hash| places.contains(&place(hash)))?;
-        let (newest, dropped) = self.newest_of(newest_first.into_iter())?;
+        let (newest, dropped) = self.newest_of(&newest_first)?;
         Ok(Leaving { groups: self.group(level, newest), dropped })
     }
 

@@ -32,6 +32,13 @@ impl<A: Copy, B: Copy> Newest<A, B> {
         }
     }
 
+    /// A record that is likely to be of the key with this hash, if there is one of that.
+    #[inline]
+    pub(super) fn likely(&self, hash: u64) -> Option<&Moving<A, B>> {
+        let known = self.places[home(hash, self.places.len())].checked_sub(1)?;
+        self.records.get(known as usize).filter(|known| known.hash == hash)
+    }
+
     /// Takes a record over unless there is one of its key, as `same` says. Whether it did.
     #[inline(always)]
     pub(super) fn add<E>(

@@ -39,6 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::collect::Collection;
 use super::core::{lock, try_lock};
 use crate::base::hash::{Hash, HashKind};
+use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
@@ -56,6 +57,8 @@ mod space;
 const HEAD_BYTES: usize = 24;
 /// Bytes of the map per chunk.
 const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
+/// How many records ahead [`PayloadLog::hint`] is best called.
+pub(super) const HINTED_AHEAD: usize = 16;
 /// The payload log of a table.
 pub(super) struct PayloadLog {
     region: Region,
@@ -299,6 +302,13 @@ impl PayloadLog {
             return Ok(None);
         }
         self.stored(pm, place, state.limit).map(|stored| Some(stored.payload()))
+    }
+
+    /// Asks for the record behind a word, some time before it is read.
+    #[inline]
+    pub(super) fn hint(&self, word: u64) {
+        let head: Option<&Cell64> = self.region.at(self.offset_of(PayloadRef::unpack(word)));
+        head.into_iter().for_each(|head| prefetch_read(head));
     }
 
     /// The record behind a word that [`PayloadLog::is_current`] knew since the caller was pinned: its chunk may have

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use icefield::pm::sim::{
@@ -33,14 +33,17 @@ fn value(seed: u64) -> Vec<u8> {
     vec![seed as u8; (mix(seed) % 200) as usize + 9]
 }
 
-/// Runs `write` while others read records of bytes, with closures that look twice.
-fn among_readers(table: &Plush<u64, [u8]>, write: impl FnOnce() -> icefield::Result<()>) -> Check {
-    let done = AtomicBool::new(false);
+/// Runs `write` while another thread reads records of bytes, with closures that look twice. It gets a function that waits
+/// until the reader has moved on: what that keeps while it does not get to run says nothing about the table.
+fn beside_a_reader(
+    table: &Plush<u64, [u8]>,
+    write: impl FnOnce(&dyn Fn()) -> icefield::Result<()>,
+) -> Check {
+    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| -> Check {
         let reader = scope.spawn(|| -> icefield::Result<()> {
-            let mut seed = 0;
             while !done.load(Acquire) {
-                seed += 1;
+                let seed = reads.fetch_add(1, Release);
                 table.get_with(mix(seed) % 1_000_000, |bytes: &[u8]| {
                     let before = bytes.to_vec();
                     std::thread::yield_now();
@@ -49,7 +52,12 @@ fn among_readers(table: &Plush<u64, [u8]>, write: impl FnOnce() -> icefield::Res
             }
             Ok(())
         });
-        let written = write();
+        let written = write(&|| {
+            let before = reads.load(Acquire);
+            while reads.load(Acquire) == before && !reader.is_finished() {
+                std::thread::yield_now();
+            }
+        });
         done.store(true, Release);
         reader.join().expect("no panic")?;
         Ok(written?)
@@ -64,8 +72,11 @@ fn bytes_take_bounded_space() -> Check {
     for updates in [false, true] {
         let options = Plush::<u64, [u8]>::options().shape(SMALL).blob_chunk_bytes(1 << 13);
         let table = options.in_memory()?;
-        among_readers(&table, || {
+        beside_a_reader(&table, |wait| {
             for n in 0..LIVE * TURNS {
+                if n % 1024 == 0 {
+                    wait();
+                }
                 let key = if updates { mix(n) % LIVE } else { n };
                 table.put(key, &value(n))?;
                 if !updates && n >= LIVE {
@@ -121,7 +132,7 @@ fn a_table_shrinks_with_its_records() -> Check {
     (0..RECORDS).try_for_each(|key| table.put(key, &[key as u8; 300]))?;
     let full = space_of(&path);
     let kept = |key: u64| key.is_multiple_of(14);
-    among_readers(&table, || {
+    beside_a_reader(&table, |_| {
         (0..RECORDS).filter(|&key| !kept(key)).try_for_each(|key| table.delete(key))?;
         table.shrink_to_fit()
     })?;
