@@ -84,7 +84,7 @@ fn scans(table: &str) {
     let [words, bytes] = both(table);
     let (pool, memory) = (Pool::new(3), Memory::default());
     let mut counts = iterate::Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(2)).at_least(100).at_most(3000);
+    let mut budget = Budget::time(Duration::from_secs(2)).at_least(40).at_most(3000);
     while let Some((seed, _)) = budget.chunk(1) {
         let arsenal = if seed % 4 == 0 { bytes } else { words };
         let done = (arsenal.iterate)(seed, &pool, &memory);

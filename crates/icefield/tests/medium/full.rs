@@ -96,7 +96,7 @@ fn child() {
     let path = Path::new(&variable("PLACE")).join("t.ice");
     let ballast = Path::new(&variable("PLACE")).join("ballast");
     for _ in 0..ROUNDS {
-        fs::write(&ballast, vec![1; 6 << 20]).unwrap();
+        fs::write(&ballast, vec![1; 9 << 20]).unwrap();
         let table = AnyTable::create(&path, &design, &types, &types, &AnyOptions::default());
         full_twice(&table.unwrap(), types == "str", &ballast);
         drop(AnyTable::open(&path).unwrap());
