@@ -158,7 +158,7 @@ pub fn scenario<T: Subject>(seed: u64, mutations: u64) -> Result<Counts, Failure
         let keys: Vec<u64> = known.keys();
         let use_it = |table: &T, using: &Using<'_>| using.change_and_look(table);
         let outcome = probe(|| T::open_on(sim), &keys, &mut rng, &|| budget.begin_op(), use_it);
-        counts.count(outcome, &format!("mutation {n}: {how}"));
+        counts.count(outcome, &format!("mutation {n} of seed {seed}: {how}"));
     }
     Ok(counts)
 }
@@ -216,7 +216,7 @@ pub fn scenario_on_files<T: FileSubject>(
         });
         let outcome = used.unwrap_or_else(|_| Outcome::stuck());
         let hung = outcome.ending == Err(Ending::Stuck);
-        counts.count(outcome, &format!("mutation {n} of files: {how}"));
+        counts.count(outcome, &format!("mutation {n} of files of seed {seed}: {how}"));
         if hung {
             // Its thread still has the files.
             return Ok(counts);
@@ -341,8 +341,10 @@ impl Using<'_> {
     fn change<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         let (key, value) = (T::Key::sample, T::Value::sample);
         let put = |number: u64, with: u64| {
+            (self.begin)();
             drop(table.put(T::Key::arg(&key(number)), T::Value::arg(&value(with))));
         };
+        (self.begin)();
         match self.draw(16) {
             0 => drop(table.clear()),
             1 => drop(table.shrink_to_fit()),
@@ -351,6 +353,7 @@ impl Using<'_> {
             _ => {}
         }
         for &number in self.keys {
+            (self.begin)();
             match self.draw(4) {
                 0 => drop(table.remove(T::Key::arg(&key(number)))),
                 1 | 2 => drop(table.delete(T::Key::arg(&key(number)))),
@@ -362,6 +365,7 @@ impl Using<'_> {
             put(number, 2_000 + self.draw(500));
         }
         for number in first..first + 40 {
+            (self.begin)();
             if self.draw(2) == 0 {
                 drop(table.delete(T::Key::arg(&key(number))));
             }

@@ -157,7 +157,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn levels_below(&self) -> Range<usize> {
         self.top_filters.levels() + 1..self.level_count() + 1
     }
+}
 
+impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Runs operations in order, given their hashes, with hints of those ahead, until one says that it was the last or
     /// fails. How many ran, and the failure.
     pub(super) fn in_order<'t>(

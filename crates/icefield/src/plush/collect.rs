@@ -277,10 +277,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 Err(error) => return Err(error),
             };
+            let hint = |record: &RecordOf<K, V>| payloads.hint(record.reference());
+            records.iter().take(HINTED_AHEAD).for_each(hint);
             for (at, record) in records.iter().enumerate() {
-                if let Some(ahead) = records.get(at + HINTED_AHEAD) {
-                    payloads.hint(ahead.reference());
-                }
+                records.get(at + HINTED_AHEAD).into_iter().for_each(hint);
                 let word = record.reference();
                 let chunk = PayloadRef::unpack(word).chunk;
                 let Some(Some(count)) = round.counts.get_mut(chunk as usize) else { continue };
@@ -473,13 +473,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Runs something for each of a chunk's records, which searches its key, with hints of those ahead.
+    /// Runs what searches the key of a record for each of a chunk's records, in order, with hints of those ahead, until it
+    /// says that it was the last or fails. The caller is pinned.
     fn for_each_record(
         &self,
         records: &[(u64, u64)],
         mut run: impl FnMut((u64, u64)) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let hash = |word| Some(self.payload(word).ok()??.hash);
+        let hash = |word| Some(self.pm.peek(|| self.payload(word)).ok()??.hash);
         let ahead = |at: usize| Ahead::new(hash(records[at].0).unwrap_or(0), true);
         self.in_order(records.len(), ahead, |at, _| run(records[at])).1
     }

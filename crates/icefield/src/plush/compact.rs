@@ -132,7 +132,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         newer: &[MovingOf<K, V>],
     ) -> Result<Vec<LiveOf<'a, K, V>>> {
         let mut newest = Newest::with_capacity(self.shape.records() + newer.len());
-        self.each_newest(&mut newest, newer, |_, _| {})?;
+        self.each_newest(&mut newest, newer.iter().copied(), |_, _| {})?;
         let (mut all, mut newest_first) = (Vec::new(), Vec::new());
         for entry in self.chain_of(first)?.into_iter().rev() {
             newest.reserve(self.state(entry)?.size);
@@ -152,7 +152,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// How many of some records can be stale, at a glance: those that were removed, those with a hash that looks like
-    /// another one's, and those whose payload is gone.
+    /// another one's, and those whose payload is gone by now.
     fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Result<usize> {
         let mut seen = [0_u64; 128];
         let mut stale = 0;
@@ -172,7 +172,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         newest_first: &[MovingOf<K, V>],
     ) -> Result<Sifted<MovingOf<K, V>>> {
         let (mut needed, mut dropped) = (Vec::with_capacity(newest_first.len()), Vec::new());
-        self.each_newest(newest, newest_first, |moving, is_newest| {
+        self.each_newest(newest, newest_first.iter().copied(), |moving, is_newest| {
             if is_newest && !moving.record.dead {
                 needed.push(moving);
             } else {

@@ -174,7 +174,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 |_| true,
             )?;
         }
-        let (mut records, dropped) = self.newest_of(&newest_first)?;
+        let (mut records, dropped) = self.newest_of(newest_first.iter().copied())?;
         records.reverse();
         self.provide_now(&[(first, records.len())])?;
         self.rewrite(held, first, &records, None)?;

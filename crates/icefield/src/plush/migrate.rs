@@ -69,7 +69,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// are dropped.
     pub(super) fn newest_of(
         &self,
-        newest_first: &[MovingOf<K, V>],
+        newest_first: impl ExactSizeIterator<Item = MovingOf<K, V>> + Clone,
     ) -> Result<(Vec<MovingOf<K, V>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
         let mut dropped = 0;
@@ -86,14 +86,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn each_newest(
         &self,
         newest: &mut Newest<K::Words, V::Words>,
-        newest_first: &[MovingOf<K, V>],
+        newest_first: impl Iterator<Item = MovingOf<K, V>> + Clone,
         mut tell: impl FnMut(MovingOf<K, V>, bool),
     ) -> Result<()> {
-        for (at, &moving) in newest_first.iter().enumerate() {
-            // Keys of payloads with the same hash are compared: as a rule each is a miss of the cache.
-            if let Some(payloads) = self.payloads()
-                && let Some(ahead) = newest_first.get(at + HINTED_AHEAD)
+        let hinted = newest_first.clone().skip(HINTED_AHEAD);
+        let mut hints = self.payloads().map(|payloads| (payloads, hinted));
+        for moving in newest_first {
+            // Payloads with the same hash are compared, by their keys: as a rule both are misses of the cache.
+            if let Some((payloads, hinted)) = &mut hints
+                && let Some(ahead) = hinted.next()
                 && let Some(known) = newest.likely(ahead.hash)
+                && known.record.value != ahead.record.value
             {
                 payloads.hint(ahead.record.reference());
                 payloads.hint(known.record.reference());
@@ -206,7 +209,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         // They arrive from the medium while the records are merged.
         places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
         let newest_first = records.rev().map(|at| self.moving(self.root.record(held.entry, at)));
-        let (records, dropped) = self.newest_of(&newest_first.collect::<Vec<_>>())?;
+        let (records, dropped) = self.newest_of(newest_first)?;
         let groups = self.group(0, records);
         Ok(Migration { held, level: 1, first, places, groups, epoch, dropped, copied: 0 })
     }
@@ -244,7 +247,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Vec::with_capacity((self.shape.records() * places.len()) >> self.shape.step(level));
         let place = self.shape.place_below(level);
         self.newest_first_where(entry, &mut newest_first, |hash| places.contains(&place(hash)))?;
-        let (newest, dropped) = self.newest_of(&newest_first)?;
+        let (newest, dropped) = self.newest_of(newest_first.iter().copied())?;
         Ok(Leaving { groups: self.group(level, newest), dropped })
     }
 

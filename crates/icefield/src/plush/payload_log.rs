@@ -304,7 +304,7 @@ impl PayloadLog {
         self.stored(pm, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
-    /// Asks for the record behind a word, some time before it is read.
+    /// Asks for the first line of the record behind a word, some time before that is read.
     #[inline]
     pub(super) fn hint(&self, word: u64) {
         let head: Option<&Cell64> = self.region.at(self.offset_of(PayloadRef::unpack(word)));

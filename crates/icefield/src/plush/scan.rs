@@ -89,7 +89,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 (end, bound) => end.or(bound),
             };
         }
-        let (newest, _) = self.newest_of(&all)?;
+        let (newest, _) = self.newest_of(all.iter().copied())?;
         let mut records = Vec::with_capacity(newest.len());
         for moving in newest.into_iter().filter(|moving| !moving.record.dead) {
             let is_between = |found: SortKey<'_>| {
@@ -119,7 +119,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             all.extend(self.newest_first(first)?);
         }
         all.retain(|moving| moving.hash >= from && self.shape.index(levels, moving.hash) == index);
-        let (newest, _) = self.newest_of(&all)?;
+        let (newest, _) = self.newest_of(all.iter().copied())?;
         let records = newest.into_iter().map(|moving| moving.record).collect();
         Ok((records, self.range_after(levels, from)))
     }
