@@ -94,7 +94,7 @@ fn equal_hashes_continue_their_entry() -> Check {
     for shape in [TINY, Shape::default()] {
         let table =
             Plush::<u64, u64>::options().shape(shape).hash(HashKind::Constant).in_memory()?;
-        let keys = if shape == TINY { 500 } else { 10_000 };
+        let keys = if shape == TINY { 500 } else { 4_000 };
         for round in 0..2 {
             for key in 0..keys {
                 table.put(key, key + round)?;

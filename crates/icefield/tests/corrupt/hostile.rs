@@ -21,25 +21,25 @@ fn forged(table: &str, records: Records, seed: u64, images: u64, files: u64) {
 
 #[test]
 fn forged_tables_of_dash() {
-    forged("dash-eh", Records::Bytes, 21_000_000, 2000, 40);
+    forged("dash-eh", Records::Bytes, 21_000_000, 1000, 40);
     forged("dash-eh", Records::Words, 22_000_000, 400, 10);
 }
 
 #[test]
 fn forged_tables_of_linear_hashing() {
-    forged("dash-lh", Records::Bytes, 23_000_000, 2000, 40);
+    forged("dash-lh", Records::Bytes, 23_000_000, 1000, 40);
     forged("dash-lh", Records::Words, 24_000_000, 400, 10);
 }
 
 #[test]
 fn forged_tables_of_icebergs() {
-    forged("iceberg", Records::Bytes, 25_000_000, 2000, 40);
+    forged("iceberg", Records::Bytes, 25_000_000, 1000, 40);
     forged("iceberg", Records::Words, 26_000_000, 400, 10);
 }
 
 #[test]
 fn forged_tables_of_plush() {
-    forged("plush", Records::Bytes, 27_000_000, 2000, 40);
+    forged("plush", Records::Bytes, 27_000_000, 1000, 40);
     forged("plush", Records::Words, 28_000_000, 400, 10);
     forged("plush", Records::Wide, 29_000_000, 400, 10);
 }
