@@ -17,7 +17,7 @@ mod hostile;
 fn images(table: &str, records: Records, first_seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(3)).at_least(600).at_most(10_000);
+    let mut budget = Budget::time(Duration::from_secs(2)).at_least(600).at_most(10_000);
     while let Some((number, mutations)) = budget.chunk(500) {
         let done = (arsenal.corrupt)(first_seed + number, mutations);
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
@@ -28,13 +28,13 @@ fn images(table: &str, records: Records, first_seed: u64) {
 fn files(table: &str, records: Records, first_seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");
     let mut counts = Counts::default();
-    let mut budget = Budget::time(Duration::from_secs(2)).at_least(50).at_most(600);
+    let mut budget = Budget::time(Duration::from_secs(2)).at_least(200).at_most(600);
     while let Some((number, mutations)) = budget.chunk(50) {
         let place = Scratch::new().expect("a scratch directory");
         let done = (arsenal.corrupt_files)(first_seed + number, mutations, place.path());
         counts.add(done.unwrap_or_else(|failure| panic!("{failure}")));
     }
-    judge(&format!("files of {table}, {records:?}"), counts, first_seed, 50);
+    judge(&format!("files of {table}, {records:?}"), counts, first_seed, 200);
 }
 
 fn judge(what: &str, counts: Counts, seed: u64, least: u64) {

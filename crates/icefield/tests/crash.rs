@@ -7,7 +7,7 @@ use icefield_testkit::crash::{self, CrashOptions};
 
 fn every_point(table: &str, records: Records) {
     let arsenal = arsenal(table, records).expect("a design");
-    let report = (arsenal.crash)(&CrashOptions { states: 8_000, ..CrashOptions::default() });
+    let report = (arsenal.crash)(&CrashOptions { states: 6_000, ..CrashOptions::default() });
     println!("{report:?}");
     assert_eq!(report.violations, 0);
 }
@@ -62,7 +62,7 @@ fn plush_on_disk(records: Records) {
     let arsenal = arsenal("plush", records).expect("a design");
     for sync in [SyncMode::Always, SyncMode::Every(10), SyncMode::Never] {
         let options =
-            CrashOptions { model: Model::Disk, sync, states: 3_000, ..CrashOptions::default() };
+            CrashOptions { model: Model::Disk, sync, states: 2_500, ..CrashOptions::default() };
         let report = (arsenal.crash)(&options);
         println!("{sync}: {report:?}");
         assert_eq!(report.violations, 0);

@@ -39,9 +39,9 @@ fn every_history_has_an_order() {
         ("iceberg", 3_000_000),
         ("plush", 5_000_000),
     ] {
-        let words = histories(table, Records::Words, 4, 90_000, first_seed);
+        let words = histories(table, Records::Words, 3, 90_000, first_seed);
         let bytes = histories(table, Records::Bytes, 1, 10_000, first_seed + 1_000_000);
-        assert!(words.histories >= 2_000 && bytes.histories >= 500, "{words:?} {bytes:?}");
+        assert!(words.histories >= 1_500 && bytes.histories >= 500, "{words:?} {bytes:?}");
         assert!(words.swapped_rejected > 0, "{words:?}");
     }
     let wide = histories("plush", Records::Wide, 1, 10_000, 9_000_000);
