@@ -306,7 +306,7 @@ fn forge_payload(files: &mut impl Files, chunk: usize, rng: &mut Rng) -> Option<
             let new = match rng.below(6) {
                 0 => old ^ 1,
                 1 => old ^ 2,
-                2 => old + 4,
+                2 => old.wrapping_add(4),
                 3 => old & 3 | ((1 << 20) - 1) << 2,
                 4 => old & 3 | u64::MAX << 2,
                 _ => 0,
