@@ -31,6 +31,11 @@
 //! modules `base` and `pm` are what tables are made of: public with the feature `unstable-internals` only, for this
 //! library's tests and tools.
 
+/// Compiles the example of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "unstable-internals")]
 pub mod base;
 #[cfg(feature = "unstable-internals")]

@@ -12,7 +12,7 @@ use icefield_testkit::pool::Pool;
 use icefield_testkit::subject::Subject;
 use icefield_testkit::{Failure, baton, pass};
 
-/// Histories for so many seconds, and so many times 512 of them at least.
+/// Runs histories for some seconds: at least 512 for each second, at most `most`.
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {
     let arsenal = arsenal(table, records).expect("a design");
     let pool = Pool::new(3);

@@ -218,7 +218,7 @@ fn is_clean(path: &Path) -> bool {
     report.is_ok_and(|report| report.is_clean())
 }
 
-/// Whether the undamaged table opens by the names of its types, as salvage does.
+/// Returns whether the undamaged table can be opened by the names of its types, which salvage needs.
 fn can_be_salvaged(files: &Directory, path: &Path) -> bool {
     write_directory(path, files).is_ok() && AnyTable::open_read_only(path).is_ok()
 }

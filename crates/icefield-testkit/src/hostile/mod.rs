@@ -337,7 +337,8 @@ impl Using<'_> {
         }
     }
 
-    /// Removes, replaces and adds many records, so that freed space is used again.
+    /// Removes, replaces and adds many records, so that freed space is used again. Each call has a budget of steps of its
+    /// own: on damaged chains many calls together take more than one may.
     fn change<T: Durable<Key: Sample, Value: Sample>>(&self, table: &T) {
         let (key, value) = (T::Key::sample, T::Value::sample);
         let put = |number: u64, with: u64| {

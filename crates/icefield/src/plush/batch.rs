@@ -160,8 +160,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Runs operations in order, given their hashes, with hints of those ahead, until one says that it was the last or
-    /// fails. How many ran, and the failure.
+    /// Runs operations in order until one breaks or fails, and prefetches for later ones, whose hashes `ahead` gives.
+    /// Returns how many ran, and the failure.
     pub(super) fn in_order<'t>(
         &'t self,
         count: usize,

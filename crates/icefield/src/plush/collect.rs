@@ -473,8 +473,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Runs what searches the key of a record for each of a chunk's records, in order, with hints of those ahead, until it
-    /// says that it was the last or fails. The caller is pinned.
+    /// Calls `run` with each record of a chunk, in order, until it breaks or fails. It will search the record's key, so
+    /// that of later records is prefetched. The caller is pinned.
     fn for_each_record(
         &self,
         records: &[(u64, u64)],

@@ -151,8 +151,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.sift(&mut Newest::with_capacity(newest_first.len()), &newest_first)
     }
 
-    /// How many of some records can be stale, at a glance: those that were removed, those with a hash that looks like
-    /// another one's, and those whose payload is gone by now.
+    /// An upper bound for how many of some records are stale, without a look at payloads: those of removed keys, those
+    /// whose hash resembles another one's, and those whose payload has been freed.
     fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Result<usize> {
         let mut seen = [0_u64; 128];
         let mut stale = 0;

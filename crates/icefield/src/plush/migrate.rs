@@ -81,7 +81,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((newest.records, dropped))
     }
 
-    /// Says of each record, newest first, whether it is the newest of its key, given all that are newer.
+    /// Calls `tell` with each record, and whether it is the newest of its key: not if `newest` has one, or a record
+    /// before it is of the same key.
     #[inline(always)]
     pub(super) fn each_newest(
         &self,
@@ -92,7 +93,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let hinted = newest_first.clone().skip(HINTED_AHEAD);
         let mut hints = self.payloads().map(|payloads| (payloads, hinted));
         for moving in newest_first {
-            // Payloads with the same hash are compared, by their keys: as a rule both are misses of the cache.
+            // Records with the same hash are compared by the keys in their payloads, which are rarely in the cache.
             if let Some((payloads, hinted)) = &mut hints
                 && let Some(ahead) = hinted.next()
                 && let Some(known) = newest.likely(ahead.hash)

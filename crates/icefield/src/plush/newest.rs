@@ -32,7 +32,7 @@ impl<A: Copy, B: Copy> Newest<A, B> {
         }
     }
 
-    /// A record that is likely to be of the key with this hash, if there is one of that.
+    /// A record with this hash. May miss one whose place another record has taken.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<&Moving<A, B>> {
         let known = self.places[home(hash, self.places.len())].checked_sub(1)?;

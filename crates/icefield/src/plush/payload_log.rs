@@ -57,8 +57,9 @@ mod space;
 const HEAD_BYTES: usize = 24;
 /// Bytes of the map per chunk.
 const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
-/// How many records ahead [`PayloadLog::hint`] is best called.
+/// How many records before its use a payload is prefetched.
 pub(super) const HINTED_AHEAD: usize = 16;
+
 /// The payload log of a table.
 pub(super) struct PayloadLog {
     region: Region,
@@ -113,7 +114,7 @@ fn stored_bytes(key: usize, value: usize) -> u64 {
     ((HEAD_BYTES + key + value) as u64).next_multiple_of(UNIT_BYTES)
 }
 
-/// The hash function of the checksums. Its seed is no secret: checksums detect accidents, not attacks.
+/// The hash function of the checksums. Its seed is public: checksums detect accidents, not attacks.
 struct Seal(Hash);
 
 impl Seal {
@@ -304,7 +305,7 @@ impl PayloadLog {
         self.stored(pm, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
-    /// Asks for the first line of the record behind a word, some time before that is read.
+    /// Prefetches the first line of the record behind a word.
     #[inline]
     pub(super) fn hint(&self, word: u64) {
         let head: Option<&Cell64> = self.region.at(self.offset_of(PayloadRef::unpack(word)));

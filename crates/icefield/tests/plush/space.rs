@@ -33,8 +33,9 @@ fn value(seed: u64) -> Vec<u8> {
     vec![seed as u8; (mix(seed) % 200) as usize + 9]
 }
 
-/// Runs `write` while another thread reads records of bytes, with closures that look twice. It gets a function that waits
-/// until the reader has moved on: what that keeps while it does not get to run says nothing about the table.
+/// Runs `write` while another thread reads records and compares the bytes that it is lent with a copy. `write` gets a
+/// function that waits for the next read: on a busy machine the reader may be suspended inside a read, and payloads cannot
+/// be freed then.
 fn beside_a_reader(
     table: &Plush<u64, [u8]>,
     write: impl FnOnce(&dyn Fn()) -> icefield::Result<()>,
@@ -183,7 +184,7 @@ fn short_sessions_take_bounded_space() -> Check {
     Ok(())
 }
 
-/// Puts records with ascending keys until there is no space. Evaluates to their number.
+/// Puts records with ascending keys until one is refused for want of space. Evaluates to their number.
 macro_rules! fill {
     ($table:expr, $from:expr, $value:expr) => {{
         let mut key = $from;

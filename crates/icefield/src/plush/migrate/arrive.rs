@@ -349,7 +349,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             let grows = !self.brings_updates(first, records);
             match self.extend_or_deepen(held, level, first, grows) {
-                // There is no space: compact even if little is stale.
+                // Without space, compact even if little is stale.
                 Err(Error::NoSpace { .. }) if self.compact(held, first, Worth::Any)? => {}
                 other => other?,
             }
@@ -366,7 +366,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         compacted: &mut bool,
     ) -> Result<bool> {
         match self.scatter(held, (level, first), records) {
-            // There is no space: compact even if little is stale, but once. Each attempt leaves the copies it has made, and
+            // Without space, compact even if little is stale, but once. Each attempt leaves the copies it has made, and
             // these make the copies of the attempt before stale, so that compacting would always seem to pay.
             Err(Error::NoSpace { .. })
                 if !std::mem::replace(compacted, true)
@@ -378,7 +378,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether many of the records seem to replace records of an entry. If few do, less than a fifth of the entry is
+    /// Returns whether many of the records seem to replace records of an entry. If few do, less than a fifth of the entry is
     /// stale, as a rule.
     fn brings_updates(&self, entry: EntryRef<'_>, records: &[MovingOf<K, V>]) -> bool {
         let known = |records: &[MovingOf<K, V>]| {

@@ -38,7 +38,7 @@ pub(super) struct Refusal {
     last: Option<Refused>,
     /// Free bytes before the current request, if they were looked up.
     left: Option<u64>,
-    /// Whether the next request looks up the free space first.
+    /// The next request looks up the free space first.
     asks: bool,
 }
 
