@@ -18,7 +18,7 @@ const STALL: Duration = Duration::from_micros(500);
 /// Looks at the baton before going to sleep.
 const SPINS: u32 = 200;
 /// An operation hands over within so many ticks: about what the shortest ones take, so that hardly one runs alone.
-const TICKS_IN_OPERATION: u64 = 4;
+const TICKS_IN_OPERATION: u64 = 3;
 /// And again within so many: long operations, and those that wait for a lock.
 const TICKS_AFTERWARDS: u64 = 100;
 /// Nobody has the baton.

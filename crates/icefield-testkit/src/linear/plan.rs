@@ -55,7 +55,7 @@ impl Plan {
     pub(super) fn new(rng: &mut Rng, history: u64, threads: usize, may_shadow: bool) -> Self {
         let first = 1000 + history * KEYS_PER_HISTORY;
         // Mostly one: on several keys fewer operations meet.
-        let keys = if rng.one_in(8) { 2 + rng.below(MAX_HOT - 1) } else { 1 };
+        let keys = if rng.one_in(16) { 2 + rng.below(MAX_HOT - 1) } else { 1 };
         let hot: Vec<u64> = (first..first + keys).collect();
         let shadows = may_shadow && rng.one_in(2);
         let mut draw = Draw { rng, hot: hot.clone(), fresh: 300, shadows };
