@@ -19,4 +19,4 @@ cargo llvm-cov --version >/dev/null 2>&1 || run cargo install --locked cargo-llv
     could_not_run "cargo-llvm-cov could not be installed"
 
 run cargo llvm-cov test -p icefield --html --output-dir target/coverage "$@"
-run cargo llvm-cov report --ignore-filename-regex '/(testkit|tests)/|/tests\.rs$'
+run cargo llvm-cov report --ignore-filename-regex '/(icefield-torture|tests)/|/tests\.rs$'

@@ -1,7 +1,7 @@
 """Relations to join, what their join must count, and the engines that join them.
 
-Keys are those of `icefield bench`: the n-th is SplitMix64's finalizer of n plus a scrambled seed. Files of relations
-are those that `icefield bench join --relations DIR` reads: `build.u64` and `probe-NAME.u64`, little-endian words.
+Keys are those of `icefield-bench`: the n-th is SplitMix64's finalizer of n plus a scrambled seed. Files of relations
+are those that `icefield-bench join --relations DIR` reads: `build.u64` and `probe-NAME.u64`, little-endian words.
 """
 
 import json
@@ -165,7 +165,7 @@ def write(directory, build, probe):
 
 def icefield(program, directory, threads, medium):
     """What an index counts in the relations of a directory, and in how many seconds: built anew, and opened."""
-    command = [program, "bench", "join", "--tables", "join", "--relations", str(directory), "--repeat", "1"]
+    command = [program, "join", "--tables", "join", "--relations", str(directory), "--repeat", "1"]
     command += ["--threads", str(threads), "--medium", medium, "--json", "-"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     phases = {}

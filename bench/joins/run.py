@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The joins of `icefield bench join` in DuckDB, Polars and DataFusion, over the same relations in memory.
+"""The joins of `icefield-bench join` in DuckDB, Polars and DataFusion, over the same relations in memory.
 
 Counts must agree: those of all engines, of Icefield's index where `--icefield` names the program, and NumPy's, which
 nobody joins with. Engines take turns. One line for each engine and case; status 1 when a count is wrong.
@@ -25,7 +25,7 @@ def options():
     parser.add_argument("--repeat", type=int, default=3, help="the median is told")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engines", default=",".join(joins.ENGINES))
-    parser.add_argument("--icefield", metavar="PROGRAM", help="the program `icefield`, to join with it too")
+    parser.add_argument("--icefield", metavar="PROGRAM", help="the program `icefield-bench`, to join with it too")
     parser.add_argument("--medium", default="pmem", help="where Icefield's index lives: memory, process, pmem, disk")
     parser.add_argument("--dir", help="where relations are written for Icefield (a temporary directory)")
     parser.add_argument("--cases", action="store_true", help="instead: small relations that joins get wrong")

@@ -1,6 +1,6 @@
-/* icefield_peer.h: a table that wants to be measured by `icefield bench`.
+/* icefield_peer.h: a table that wants to be measured by `icefield-bench`.
  *
- * Build a shared library with these functions and name it: icefield bench get --peer-lib ./libmytable.so
+ * Build a shared library with these functions and name it: icefield-bench get --peer-lib ./libmytable.so
  *
  * The library holds the loops, so a call costs nothing per operation. A missing symbol means: not supported; create,
  * destroy, insert and get must be there. Any word is a legal key and a legal value. All functions but create and destroy are

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use icefield_testkit::rng::Rng;
+use icefield_torture::rng::Rng;
 
 /// No input is longer.
 const LONGEST: usize = 600;

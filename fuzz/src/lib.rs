@@ -1,8 +1,8 @@
 //! The fuzzers' targets: functions of bytes that panic when something happens that must not. `scripts/fuzz.sh` runs them,
 //! under cargo-fuzz where that can be had, else by `drive`, with random bytes.
 
-use icefield_testkit::Failure;
-use icefield_testkit::arsenal::{Arsenal, Records, arsenal};
+use icefield_torture::Failure;
+use icefield_torture::arsenal::{Arsenal, Records, arsenal};
 
 /// The designs that have targets.
 const DESIGNS: [&str; 4] = ["dash-eh", "dash-lh", "iceberg", "plush"];

@@ -1,4 +1,4 @@
-//! The options of `icefield bench`.
+//! The options of `icefield-bench`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use icefield::pm::HugePages;
 use icefield::{Durability, SyncMode, Yards};
-use icefield_testkit::workload::Distribution;
+use icefield_torture::workload::Distribution;
 
 use crate::{Error, Outcome};
 
@@ -116,7 +116,7 @@ pub struct Args {
     #[arg(long)]
     pub quick: bool,
     /// The program and first arguments that start this command once more, for `recovery` and `join-share` [default:
-    /// this program, `bench`]
+    /// this program]
     #[arg(skip)]
     pub program: Vec<OsString>,
 }
@@ -177,7 +177,7 @@ impl Args {
         }
         let this = std::env::current_exe();
         let this = this.map_err(|error| Error::file(Path::new("this program"), error))?;
-        Ok(vec![this.into(), "bench".into()])
+        Ok(vec![this.into()])
     }
 }
 

@@ -1,4 +1,4 @@
-//! `icefield bench compare`: what changed between two runs, beyond what noise explains.
+//! `icefield-bench compare`: what changed between two runs, beyond what noise explains.
 //!
 //! Rows belong together when everything that was asked is equal (experiment, table, call, threads, keys, operations,
 //! batch, medium, distribution) and they are the same one of their kind in the order of the file, so that points of a

@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// No experiment has this name.
-    #[error("no experiment `{0}`; `icefield bench list` names all")]
+    #[error("no experiment `{0}`; `icefield-bench list` names all")]
     NoExperiment(String),
     /// Files that are missing, or not wanted.
-    #[error("{0}; see `icefield bench --help`")]
+    #[error("{0}; see `icefield-bench --help`")]
     Arguments(&'static str),
     /// An option asks for what cannot be.
     #[error("--{option}: {detail}")]

@@ -1,7 +1,7 @@
 //! Keys and values, made before any clock runs.
 
-use icefield_testkit::rng::mix;
-use icefield_testkit::workload::{Distribution, Stream};
+use icefield_torture::rng::mix;
+use icefield_torture::workload::{Distribution, Stream};
 
 /// The value stored under `key`, so that every answer can be checked.
 #[inline]

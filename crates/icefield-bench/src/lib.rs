@@ -1,4 +1,4 @@
-//! `icefield bench`: what Icefield's tables cost, told as shares of what this very machine can do and as exact counts.
+//! `icefield-bench`: what Icefield's tables cost, told as shares of what this very machine can do and as exact counts.
 //!
 //! Machines are noisy, so no claim is an absolute time. A result compares a table with bare loops over the same kind of
 //! memory, measured in turns with it (`limit_ratio`, `shape_ratio`), or counts lines, flushes and fences on the

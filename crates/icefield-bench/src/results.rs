@@ -97,7 +97,7 @@ pub(crate) fn read(path: &Path) -> Outcome<Vec<Measured>> {
     let parsed = numbered.map(|(at, line)| {
         let not_one = |why: String| {
             let place = format!("{}: line {}", path.display(), at + 1);
-            Error::failed(format!("{place} is no result of `icefield bench`: {why}"))
+            Error::failed(format!("{place} is no result of `icefield-bench`: {why}"))
         };
         let row: Measured = serde_json::from_str(line).map_err(|e| not_one(e.to_string()))?;
         match row.experiment.is_empty() || row.table.is_empty() {

@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 
 use icefield_bench::{Args, Batch, Error, Medium, run};
-use icefield_testkit::tpch::Orders;
+use icefield_torture::tpch::Orders;
 use serde_json::{Map, Value};
 
 use support::{extra, number, rows, small};

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use icefield::AnyTable;
 
-use crate::failure::Outcome;
-use crate::join::inspect;
-use crate::json::{JsonArgs, Line, with_output};
-use crate::progress;
+use crate::join_index;
 use crate::table::TableArg;
-use crate::terminal::shown_path;
+use icefield_console::failure::Outcome;
+use icefield_console::json::{JsonArgs, Line, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::shown_path;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Outcome {
     with_output(&args.json, &[&args.table.table, &args.new], |out| {
         let sign = progress::waiting("copying");
         let table = &args.table.table;
-        let report = match inspect::open(table)? {
+        let report = match join_index::open(table)? {
             Some(index) => index.backup(&args.new),
             None => AnyTable::open_read_only(table)?.backup(&args.new),
         };

@@ -9,11 +9,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::destination::Destination;
-use crate::failure::Failure;
-use crate::json::warn;
 use crate::rows::Rows;
-use crate::terminal::{shown, shown_path};
+use icefield_console::destination::Destination;
+use icefield_console::failure::Failure;
+use icefield_console::json::warn;
+use icefield_console::terminal::{shown, shown_path};
 
 /// The file's name.
 pub const NAME: &str = "columns.json";

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use icefield::{AnyOptions, AnyTable, Durability};
 
-use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, Line, Output, with_output};
 use crate::table::{Keeping, TableArg, describe};
-use crate::terminal::shown_path;
 use crate::text::{self, canonical_type};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::{JsonArgs, Line, Output, with_output};
+use icefield_console::terminal::shown_path;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -85,7 +85,7 @@ pub fn make(
 ) -> Result<AnyTable, Failure> {
     if new.design == "join" {
         return Err(Failure::Usage(
-            "--design join: such an index is built from a file; see `icefield join build-index --help`".to_owned(),
+            "--design join: such an index is built from a file, by `icefield join build-index` (in a build with `--features join`)".to_owned(),
         ));
     }
     let Keeping { durability, sync } = new.durability;

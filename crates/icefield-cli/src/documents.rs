@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap_complete::Shell;
 
 use crate::command_line;
-use crate::destination::Destination;
-use crate::failure::{Failure, Outcome};
-use crate::terminal::shown_path;
+use icefield_console::destination::Destination;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::terminal::shown_path;
 
 /// Examples for `completions --help`.
 pub const COMPLETIONS_EXAMPLES: &str = "\

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use icefield::{AnyDamage, AnyTable, Cursor};
 
 use crate::columns::Columns;
-use crate::destination::{Destination, is_stdout};
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{JsonArgs, Line, Output, warn, with_output};
-use crate::progress;
 use crate::rows::{Dialect, DialectArgs, Format, Members, io_error, unquoted};
 use crate::scan::{PAGE, tell_damage};
 use crate::table::{HexArg, TableArg, Types, open_to_read};
-use crate::terminal::{shown, shown_path};
+use icefield_console::destination::{Destination, is_stdout};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, Output, warn, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\

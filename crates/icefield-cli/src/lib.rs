@@ -2,19 +2,15 @@
 //! read rows.
 
 mod backup;
-mod bench;
 mod columns;
 mod create;
-mod destination;
 mod documents;
 mod export;
-mod failure;
 mod infer;
-mod interrupt;
+#[cfg(feature = "join")]
 mod join;
-mod json;
+mod join_index;
 mod load;
-mod progress;
 mod records;
 mod report;
 mod rows;
@@ -23,23 +19,13 @@ mod scan;
 mod shrink;
 mod site;
 mod table;
-mod terminal;
 mod text;
-mod torture;
 mod tour;
-mod warnings;
 
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-
-use failure::{Failure, Outcome};
-use terminal::{acts, shown};
-
-/// Peers allocate; Icefield's tables in memory map their own huge pages.
-#[cfg(feature = "peers")]
-#[global_allocator]
-static ALLOCATOR: icefield_peers::HugePages = icefield_peers::HugePages;
+use icefield_console::failure::Outcome;
 
 /// Crash-safe hash tables on disk and in persistent memory
 #[derive(Parser, Debug)]
@@ -73,11 +59,8 @@ enum Command {
     Backup(backup::Args),
     Shrink(shrink::Args),
     Export(export::Args),
+    #[cfg(feature = "join")]
     Join(join::Args),
-    /// Measures tables against what this machine can do
-    #[command(after_help = bench::EXAMPLES)]
-    Bench(Box<icefield_bench::Args>),
-    Torture(torture::Args),
     Completions(documents::CompletionsArgs),
     Man(documents::ManArgs),
     #[command(name = tour::CHILD, hide = true)]
@@ -90,33 +73,7 @@ pub use rows::read_all;
 /// Runs the command that the program's arguments name.
 #[must_use]
 pub fn main() -> ExitCode {
-    warnings::listen();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(refusal) => return refuse(&refusal),
-    };
-    match run(&cli.command) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(failure) => {
-            if !matches!(failure, Failure::BrokenPipe) {
-                json::warn(format_args!("icefield: {}", shown(&failure.to_string())));
-            }
-            failure.status()
-        }
-    }
-}
-
-/// Prints what clap has to say: help, or a refusal that repeats arguments, as they are unless a terminal would act on
-/// them.
-fn refuse(refusal: &clap::Error) -> ExitCode {
-    if refusal.use_stderr() && std::env::args_os().any(|arg| arg.to_string_lossy().contains(acts)) {
-        json::warn(refusal.render().to_string().trim_end());
-    } else {
-        // Nothing can be done when its reader has gone.
-        let _ = refusal.print();
-    }
-    ExitCode::from(u8::try_from(refusal.exit_code()).unwrap_or(2))
+    icefield_console::main(|cli: &Cli| run(&cli.command))
 }
 
 /// The whole command line, for what is made of it.
@@ -139,9 +96,8 @@ fn run(command: &Command) -> Outcome {
         Command::Backup(args) => backup::run(args),
         Command::Shrink(args) => shrink::run(args),
         Command::Export(args) => export::run(args),
+        #[cfg(feature = "join")]
         Command::Join(args) => join::run(args),
-        Command::Bench(args) => bench::run(args),
-        Command::Torture(args) => torture::run(args),
         Command::Completions(args) => documents::completions(args),
         Command::Man(args) => documents::man(args),
         Command::TourChild(args) => tour::child(args),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use icefield::{AnyTable, Error};
 
-use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::rows::{self, BadRow, Input};
 use crate::table::{HexArg, KeepingArg, TableArg, Types, argument, open_to_read};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::{JsonArgs, Line, Output, warn, with_output};
 
 /// Examples for `get --help`.
 pub const GET_EXAMPLES: &str = "\

@@ -3,12 +3,12 @@
 use icefield::AnyTable;
 
 use crate::create::warning;
-use crate::failure::Outcome;
-use crate::join::inspect;
-use crate::json::{JsonArgs, Line, with_output};
-use crate::progress;
+use crate::join_index;
 use crate::table::{TableArg, describe};
-use crate::terminal::{shown, shown_path};
+use icefield_console::failure::Outcome;
+use icefield_console::json::{JsonArgs, Line, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::{shown, shown_path};
 
 /// Examples for `stat --help`.
 pub const STAT_EXAMPLES: &str = "\
@@ -47,8 +47,8 @@ pub struct CheckArgs {
 /// Runs `stat`.
 pub fn stat(args: &StatArgs) -> Outcome {
     with_output(&args.json, &[&args.table.table], |out| {
-        if let Some(index) = inspect::open(&args.table.table)? {
-            return inspect::stat(&args.table.table, &*index, out);
+        if let Some(index) = join_index::open(&args.table.table)? {
+            return join_index::stat(&args.table.table, &*index, out);
         }
         let table = AnyTable::open_read_only(&args.table.table)?;
         let (records, recovery) = (table.len()?, table.recovery());
@@ -102,7 +102,7 @@ pub fn stat(args: &StatArgs) -> Outcome {
 pub fn check(args: &CheckArgs) -> Outcome {
     with_output(&args.json, &[&args.table.table], |out| {
         let sign = progress::waiting("checking");
-        let report = match inspect::open(&args.table.table)? {
+        let report = match join_index::open(&args.table.table)? {
             Some(index) => index.check(),
             None => AnyTable::open_read_only(&args.table.table)?.check(),
         };
@@ -114,7 +114,7 @@ pub fn check(args: &CheckArgs) -> Outcome {
         if report.leaked > 0 {
             out.say(format_args!("fault: {} blocks belong to nobody", report.leaked))?;
         }
-        let verdict = match inspect::rebuild(&args.table.table) {
+        let verdict = match join_index::rebuild(&args.table.table) {
             _ if report.is_clean() => "no faults".to_owned(),
             Some(command) => format!("DAMAGED; to build it again: {command}"),
             None => "DAMAGED; `icefield salvage` rescues what is readable".to_owned(),

@@ -12,16 +12,16 @@ use std::time::Duration;
 use icefield::{AnyTable, DamagedRecord, Error, SalvageReport};
 
 use crate::columns::Columns;
-use crate::destination::{Destination, is_stdout};
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::join::inspect;
-use crate::json::{JsonArgs, Line, Output, with_output};
-use crate::progress;
+use crate::join_index;
 use crate::site::Site;
 use crate::table::{HexArg, TableArg, Types};
-use crate::terminal::{shown, shown_path};
 use crate::text::to_hex;
+use icefield_console::destination::{Destination, is_stdout};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, Output, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -58,14 +58,14 @@ const TOLD: usize = 10;
 pub fn run(args: &Args) -> Outcome {
     let (table, new) = (args.table.table.as_path(), args.new.as_path());
     with_output(&args.json, &[table, new], |out| {
-        if let Some(command) = inspect::rebuild(table) {
+        if let Some(command) = join_index::rebuild(table) {
             return Err(Failure::Usage(format!(
                 "{}: a join index, of which nothing has to be rescued: all of it is in the file. `icefield check` \
                  tells whether it is damaged; to build it again: {command}",
                 shown_path(table)
             )));
         }
-        let index = inspect::kind(table)?;
+        let index = join_index::kind(table)?;
         let side = args.keep_damaged.as_deref().map(|file| side_file(args, file)).transpose()?;
         if is_taken(new) {
             return Err(Error::AlreadyExists { path: new.to_owned() }.into());

@@ -2,9 +2,9 @@
 
 use icefield::{AnyDamage, AnyPage, Cursor};
 
-use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, Line, Output, warn, with_output};
 use crate::table::{HexArg, TableArg, Types, open_to_read};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::{JsonArgs, Line, Output, warn, with_output};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\

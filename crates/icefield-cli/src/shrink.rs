@@ -6,11 +6,11 @@ use std::path::Path;
 
 use icefield::Error;
 
-use crate::failure::Outcome;
-use crate::json::{JsonArgs, Line, with_output};
-use crate::progress;
 use crate::table::{KeepingArg, TableArg};
-use crate::terminal::shown_path;
+use icefield_console::failure::Outcome;
+use icefield_console::json::{JsonArgs, Line, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::shown_path;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\

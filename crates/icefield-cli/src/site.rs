@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::columns;
-use crate::failure::Failure;
-use crate::join::stamp;
+use crate::join_index::stamp;
+use icefield_console::failure::Failure;
 
 /// The table's name in the hidden directory.
 const TABLE: &str = "table";

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use icefield::{AnyOptions, AnyTable, Durability, SyncMode};
 
-use crate::failure::Failure;
-use crate::terminal::shown;
 use crate::text::TextType;
+use icefield_console::failure::Failure;
+use icefield_console::terminal::shown;
 
 /// The argument that names the table.
 #[derive(clap::Args, Clone, Debug)]

@@ -8,8 +8,8 @@ use std::convert::Infallible;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use crate::json::quoted;
-use crate::terminal::{acts, shown_json};
+use icefield_console::json::quoted;
+use icefield_console::terminal::{acts, shown_json};
 
 /// The types that the command line can name.
 pub const TYPES: &str = "u8 u16 u32 u64 u128 i8 i16 i32 i64 f32 f64 bool char bytes str [u8; N] with N in 1..=8, 16, 32, 64";

@@ -25,7 +25,7 @@ fn every_command_has_help_with_examples() {
     let place = Place::new();
     let commands = [
         "tour", "create", "load", "get", "put", "del", "scan", "stat", "check", "salvage",
-        "backup", "shrink", "export", "join", "bench", "torture",
+        "backup", "shrink", "export",
     ];
     for command in commands {
         let help = place.ok(&[command, "--help"]);
@@ -34,22 +34,13 @@ fn every_command_has_help_with_examples() {
             help.contains(&format!("icefield {command}")),
             "{command} --help has no example: {help}"
         );
-        let has_json = command == "torture" || help.contains("--json");
-        assert!(has_json, "{command} --help has no --json: {help}");
+        assert!(help.contains("--json"), "{command} --help has no --json: {help}");
         assert!(!help.contains("\\n"), "{help}");
     }
     for command in ["completions", "man"] {
         assert!(place.ok(&[command, "--help"]).contains(&format!("  icefield {command} ")));
     }
     assert!(place.ok(&["load", "--help"]).contains("Types: u8 u16"));
-    assert!(place.ok(&["torture", "crash", "--help"]).contains("--json"));
-    for command in ["build-index", "run"] {
-        let help = place.ok(&["join", command, "--help"]);
-        assert!(
-            help.contains("--json") && help.contains(&format!("icefield join {command} ")),
-            "{help}"
-        );
-    }
     assert!(place.ok(&["--help"]).contains("Examples:"));
     assert!(place.ok(&["--version"]).starts_with("icefield "));
 }
@@ -71,15 +62,6 @@ fn bad_usage_is_2() {
         &["get", "nowhere.ice", "1"],
         &["load", "nowhere.ice", "-"],
         &["tour", "--scale", "0"],
-        &["bench", "nonsense"],
-        &["bench", "get", "--tables", "nonsense"],
-        &["bench", "compare", "nowhere.jsonl", "nowhere.jsonl"],
-        &["bench", "get", "--sync", "sometimes"],
-        &["torture", "nonsense"],
-        &["torture", "crash", "--table", "dash-eh", "--model", "disk"],
-        &["torture", "kill", "--table", "dash-eh", "--rounds", "0"],
-        &["torture", "model", "--table", "dlht", "--seconds", "0"],
-        &["torture", "crash", "--table", "plush", "--sync", "never"],
         &["tour", "--dir", "nowhere"],
         &["shrink", "nowhere.ice"],
         &["export", "nowhere.ice", "--format", "xml"],
@@ -565,10 +547,10 @@ fn shells_and_man_know_every_command() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.ok(&["completions", shell]);
-        assert!(script.contains("on-duplicate") && script.contains("build-index"), "{shell}");
+        assert!(script.contains("on-duplicate"), "{shell}");
     }
     assert_eq!(place.ok(&["man", "man1"]).lines().count(), 1);
-    for page in ["icefield.1", "icefield-load.1", "icefield-join-run.1"] {
+    for page in ["icefield.1", "icefield-load.1"] {
         let text = std::fs::read_to_string(place.path("man1").join(page)).unwrap();
         assert!(text.contains(".SH") && text.contains("icefield"), "{page}");
     }

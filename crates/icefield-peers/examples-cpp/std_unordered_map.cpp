@@ -1,7 +1,7 @@
 // The smallest peer there is: std::unordered_map, many times over, each behind a lock.
 //
 //   g++ -O3 -std=c++17 -shared -fPIC -I.. std_unordered_map.cpp -o libstd_unordered_map.so
-//   icefield bench get --peer-lib ./libstd_unordered_map.so
+//   icefield-bench get --peer-lib ./libstd_unordered_map.so
 //
 // With -DWRONG it counts one key too many in each call of get, to be caught.
 

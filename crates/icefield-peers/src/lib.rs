@@ -1,4 +1,4 @@
-//! Other people's tables behind one interface, so that `icefield bench` can measure them beside Icefield's.
+//! Other people's tables behind one interface, so that `icefield-bench` can measure them beside Icefield's.
 //!
 //! This is the only crate that depends on competitors. [`built_in`] gives those that were compiled in (features `rust`,
 //! `cpp` and `kv`), and [`load`] any table that comes as a shared library with the functions of `icefield_peer.h`.

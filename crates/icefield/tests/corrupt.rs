@@ -6,10 +6,10 @@ mod corrupt {
 
 use std::time::Duration;
 
-use icefield_testkit::arsenal::{Records, arsenal};
-use icefield_testkit::budget::Budget;
-use icefield_testkit::corrupt::Counts;
-use icefield_testkit::scratch::Scratch;
+use icefield_torture::arsenal::{Records, arsenal};
+use icefield_torture::budget::Budget;
+use icefield_torture::corrupt::Counts;
+use icefield_torture::scratch::Scratch;
 
 #[path = "corrupt/hostile.rs"]
 mod hostile;

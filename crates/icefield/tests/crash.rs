@@ -2,8 +2,8 @@
 
 use icefield::SyncMode;
 use icefield::pm::sim::Model;
-use icefield_testkit::arsenal::{Records, arsenal};
-use icefield_testkit::crash::{self, CrashOptions};
+use icefield_torture::arsenal::{Records, arsenal};
+use icefield_torture::crash::{self, CrashOptions};
 
 fn every_point(table: &str, records: Records) {
     let arsenal = arsenal(table, records).expect("a design");

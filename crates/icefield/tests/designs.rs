@@ -11,7 +11,7 @@ use icefield::{
     IcebergOptions, Key, Occupied, OnFailure, Op, Plush, PlushOptions, Result, Shape, Table, Value,
     Yards,
 };
-use icefield_testkit::timed::within;
+use icefield_torture::timed::within;
 
 mod designs {
     mod bounds;

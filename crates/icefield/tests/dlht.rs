@@ -12,13 +12,13 @@ use icefield::{
     Cursor, DashEh, Decision, Dlht, DlhtHash, DlhtLocal, DlhtSet, Error, NotShadowed, OnFailure,
     Op, Table,
 };
-use icefield_testkit::budget::Budget;
-use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, set_model};
-use icefield_testkit::faulty::fail_at;
-use icefield_testkit::linear::Counts;
-use icefield_testkit::place::Place;
-use icefield_testkit::pool::Pool;
-use icefield_testkit::{Rng, dlht, iterate, model};
+use icefield_torture::budget::Budget;
+use icefield_torture::dlht::{Alone, DlhtPlace, SetCounts, set_model};
+use icefield_torture::faulty::fail_at;
+use icefield_torture::linear::Counts;
+use icefield_torture::place::Place;
+use icefield_torture::pool::Pool;
+use icefield_torture::{Rng, dlht, iterate, model};
 
 fn sorted(mut records: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     records.sort_unstable();

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use icefield::SyncMode;
-use icefield_testkit::arsenal::{Records, arsenal};
-use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{Failure, dlht, join, syncs};
+use icefield_torture::arsenal::{Records, arsenal};
+use icefield_torture::scratch::Scratch;
+use icefield_torture::{Failure, dlht, join, syncs};
 
 fn every_call(table: &str, records: Records, seed: u64) {
     let arsenal = arsenal(table, records).expect("a design");

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool, Sim, SimOptions};
 use icefield::{Durability, Error, JoinIndex, JoinSource, MergeKind, OnFull};
-use icefield_testkit::crash::CrashOptions;
-use icefield_testkit::kill::ORDERS_VARIABLE;
-use icefield_testkit::rng::mix;
-use icefield_testkit::scratch::Scratch;
-use icefield_testkit::timed::within;
-use icefield_testkit::{Failure, join};
+use icefield_torture::crash::CrashOptions;
+use icefield_torture::kill::ORDERS_VARIABLE;
+use icefield_torture::rng::mix;
+use icefield_torture::scratch::Scratch;
+use icefield_torture::timed::within;
+use icefield_torture::{Failure, join};
 
 #[path = "join/beside.rs"]
 mod beside;

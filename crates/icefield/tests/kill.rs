@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use icefield_testkit::arsenal::{ARSENALS, Arsenal, Records, arsenal};
-use icefield_testkit::budget::Budget;
-use icefield_testkit::kill::{Counts, ORDERS_VARIABLE};
-use icefield_testkit::scratch::Scratch;
+use icefield_torture::arsenal::{ARSENALS, Arsenal, Records, arsenal};
+use icefield_torture::budget::Budget;
+use icefield_torture::kill::{Counts, ORDERS_VARIABLE};
+use icefield_torture::scratch::Scratch;
 
 /// Not a test of its own: the other tests start this program again with orders, and this is where it obeys them.
 #[test]

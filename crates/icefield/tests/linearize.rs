@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use icefield::pm::sim::{Model, Mutation, Sim, SimOptions, Site, SiteKind, SiteLog};
 use icefield::{DashEh, DashLh, Iceberg, Plush};
-use icefield_testkit::arsenal::{Records, arsenal};
-use icefield_testkit::baton::Baton;
-use icefield_testkit::budget::Budget;
-use icefield_testkit::linear::{Counts, Ground, histories_on};
-use icefield_testkit::pool::Pool;
-use icefield_testkit::rng::Rng;
-use icefield_testkit::subject::Subject;
-use icefield_testkit::{Failure, baton, pass};
+use icefield_torture::arsenal::{Records, arsenal};
+use icefield_torture::baton::Baton;
+use icefield_torture::budget::Budget;
+use icefield_torture::linear::{Counts, Ground, histories_on};
+use icefield_torture::pool::Pool;
+use icefield_torture::rng::Rng;
+use icefield_torture::subject::Subject;
+use icefield_torture::{Failure, baton, pass};
 
 /// Runs histories for some seconds: at least 512 for each second, at most `most`.
 fn histories(table: &str, records: Records, seconds: u64, most: u64, first_seed: u64) -> Counts {

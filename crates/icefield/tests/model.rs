@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use icefield::pm::sim::{Model, Pool as Memory};
-use icefield_testkit::arsenal::{ARSENALS, Arsenal, MIXED, Records, UNEVEN, arsenal};
-use icefield_testkit::budget::Budget;
-use icefield_testkit::churn::ChurnOptions;
-use icefield_testkit::model::Counts;
-use icefield_testkit::pool::Pool;
-use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{Failure, iterate};
+use icefield_torture::arsenal::{ARSENALS, Arsenal, MIXED, Records, UNEVEN, arsenal};
+use icefield_torture::budget::Budget;
+use icefield_torture::churn::ChurnOptions;
+use icefield_torture::model::Counts;
+use icefield_torture::pool::Pool;
+use icefield_torture::scratch::Scratch;
+use icefield_torture::{Failure, iterate};
 
 const STEPS: usize = 300;
 
@@ -186,7 +186,7 @@ fn plush_scans_among_writers() {
 }
 
 /// Records come and go: the files stop growing. The scenario bounds them by the records, also after most are removed;
-/// tables for which that bound is tight are left to `icefield torture churn`.
+/// tables for which that bound is tight are left to `icefield-torture churn`.
 fn churned(table: &str, records: Records) {
     let arsenal = arsenal(table, records).expect("a design");
     let place = Scratch::new().expect("a scratch directory");

@@ -16,7 +16,7 @@ use icefield::base::hash::HashKind;
 use icefield::pm::Medium;
 use icefield::pm::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Occupied, Plush, Shape};
-use icefield_testkit::rng::mix;
+use icefield_torture::rng::mix;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
 

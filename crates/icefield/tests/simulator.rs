@@ -6,8 +6,8 @@ mod simulator {
 }
 
 use icefield::pm::sim::{Model, SiteKind};
-use icefield_testkit::crash::mutate::{MutateOptions, run_machine_sites};
-use icefield_testkit::crash::{CrashOptions, run_machine};
+use icefield_torture::crash::mutate::{MutateOptions, run_machine_sites};
+use icefield_torture::crash::{CrashOptions, run_machine};
 
 use simulator::planted::*;
 use simulator::shelf::{Shelf, Small};

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use icefield::DlhtSet;
-use icefield_testkit::workload::Stream;
+use icefield_torture::workload::Stream;
 
 use super::growth::describe_space;
 use crate::Outcome;

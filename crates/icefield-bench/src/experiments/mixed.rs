@@ -1,6 +1,6 @@
 //! Inserts of new keys among reads of present ones, by the share of inserts (Dash Fig 8).
 
-use icefield_testkit::Rng;
+use icefield_torture::Rng;
 
 use super::growth::describe_space;
 use crate::Outcome;

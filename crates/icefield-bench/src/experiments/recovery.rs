@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use icefield::Durability;
 use icefield::pm::sim::{Image, Sim};
-use icefield_testkit::workload::Distribution;
+use icefield_torture::workload::Distribution;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::json;
 

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use icefield_testkit::smallbank::{OVERDRAFT_FEE, Smallbank, Transaction};
-use icefield_testkit::workload::Distribution;
+use icefield_torture::smallbank::{OVERDRAFT_FEE, Smallbank, Transaction};
+use icefield_torture::workload::Distribution;
 
 use super::oltp::{Rows, read_together};
 use crate::args::{Batch, Medium};
@@ -44,7 +44,7 @@ struct Done {
 
 /// The name of a customer, as a word.
 fn name(customer: u32) -> u64 {
-    icefield_testkit::rng::mix(u64::from(customer))
+    icefield_torture::rng::mix(u64::from(customer))
 }
 
 impl Bank {

@@ -1,6 +1,6 @@
 //! Sensitivity studies: the plain measurements over a range of something (DLHT Figs 9 to 14 and 16).
 
-use icefield_testkit::workload::Distribution;
+use icefield_torture::workload::Distribution;
 use serde_json::{Value, json};
 
 use super::growth::describe_space;
@@ -212,7 +212,7 @@ fn skewed_insdel(
         let (ops, mut speeds) = (session.ops(keys).div_ceil(2), Vec::new());
         for round in 0..session.repeat() {
             // The same distribution over as many keys, none of which is present.
-            let mut stream = icefield_testkit::workload::Stream::new(
+            let mut stream = icefield_torture::workload::Stream::new(
                 dist,
                 keys,
                 session.args.seed + round as u64,

@@ -5,7 +5,7 @@
 //! whatever was left half done shows at the end: facilities must have as many forwardings as they say, and subscribers
 //! as many updates as their facilities.
 
-use icefield_testkit::tatp::{Tatp, Transaction, types_of};
+use icefield_torture::tatp::{Tatp, Transaction, types_of};
 
 use super::oltp::Rows;
 use crate::args::{Batch, Medium};
@@ -76,7 +76,7 @@ impl Exchange {
                 self.access.load(key, kind.into());
             }
             if facilities >> (kind - 1) & 1 == 1 {
-                let random = icefield_testkit::rng::mix(key);
+                let random = icefield_torture::rng::mix(key);
                 // None to three forwardings; 85 of 100 facilities are active.
                 let count = random % 4;
                 (0..count).for_each(|i| {
@@ -140,7 +140,7 @@ impl Exchange {
         self.facilities.prefetch(facility);
         self.subscribers.read(subscriber.into())?;
         let special = self.facilities.lock(facility)?;
-        let destination = icefield_testkit::rng::mix(facility);
+        let destination = icefield_torture::rng::mix(facility);
         let key = forwarding(facility, start);
         match self.forwardings.table().try_insert_shadow(key, destination) {
             Ok(shadow) => {

@@ -3,8 +3,8 @@
 //! E, which scans, is left out. A read-modify-write is a get and an update of the same key, in one batch, and counts
 //! once.
 
-use icefield_testkit::Rng;
-use icefield_testkit::workload::Distribution;
+use icefield_torture::Rng;
+use icefield_torture::workload::Distribution;
 
 use super::growth::describe_space;
 use crate::Outcome;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use icefield::pm::{HugePages, LINE_BYTES, Mapped, MappedOptions, Medium, Region};
 use icefield::{Durability, Result};
-use icefield_testkit::Rng;
-use icefield_testkit::rng::mix;
+use icefield_torture::Rng;
+use icefield_torture::rng::mix;
 use rustix::mm::Advice;
 
 /// One cache line of words that threads share.

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use icefield::base::pipeline::prefetch_read;
-use icefield_testkit::Rng;
+use icefield_torture::Rng;
 
 use super::arena::{Arena, Line};
 use crate::machine::part;

@@ -28,7 +28,7 @@ pub(super) enum Finding {
     Fails(String),
     /// It cannot be measured on this machine: why, and what was measured instead.
     NotHere(String),
-    /// The run lacks the rows: the arguments of `icefield bench` that make them.
+    /// The run lacks the rows: the arguments of `icefield-bench` that make them.
     NotRun(&'static str),
 }
 

@@ -1,7 +1,7 @@
 //! `report.html`: one page that says, claim by claim, what the papers promise and what this machine measured.
 //!
 //! The page stands alone: no script, no font and no picture comes from elsewhere, and it follows the reader's light or
-//! dark mode. It is made from `results.jsonl` and `run.json` of a directory, when a run ends or later by `icefield bench
+//! dark mode. It is made from `results.jsonl` and `run.json` of a directory, when a run ends or later by `icefield-bench
 //! report DIR`. Beside it lie the figures as SVG files, each of which can be used by itself.
 
 mod chart;

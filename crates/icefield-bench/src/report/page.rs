@@ -106,7 +106,7 @@ fn claims_table(rows: &[Measured]) -> String {
     let unjudged = others.len();
     let commands: String = in_order(others.into_iter())
         .iter()
-        .map(|command| format!("<li><code>icefield bench {}</code></li>", escaped(command)))
+        .map(|command| format!("<li><code>icefield-bench {}</code></li>", escaped(command)))
         .collect();
     let others = match unjudged {
         0 => String::new(),

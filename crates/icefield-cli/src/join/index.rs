@@ -10,19 +10,21 @@ use icefield::{Durability, Error, JoinIndex, JoinOptions, JoinStats, SyncMode, W
 use indicatif::ProgressBar;
 
 use super::input::{Batch, Batches, Input, interrupted};
-use super::key::{Guess, KeyType, Stored, texts};
+use super::internal;
+use super::key::{Guess, texts};
 use super::loaded::ByteKeys;
 use super::opened::{Verify, WordKeys, hash_bytes};
-use super::stamp::{FileState, Stamp};
-use super::{inspect, internal};
 use crate::create::warning;
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{JsonArgs, Line, Output, with_output};
-use crate::progress;
+use crate::join_index;
+use crate::join_index::key_type::{KeyType, Stored};
+use crate::join_index::stamp::{FileState, Stamp};
 use crate::site::Site;
 use crate::table::Keeping;
-use crate::terminal::{shown, shown_path};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, Output, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::{shown, shown_path};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -149,7 +151,7 @@ fn occupied(target: &Path, replace: bool) -> Result<Option<Mapped>, Failure> {
     }
     // One with a stamp was made by this command, however damaged it is by now.
     let is_ours = Stamp::read(target).is_ok_and(|stamp| stamp.is_some());
-    if !is_ours && inspect::open(target)?.is_none() {
+    if !is_ours && join_index::open(target)?.is_none() {
         let target = target.display();
         return Err(Failure::Usage(format!(
             "{target}: is no join index; --replace leaves it alone"

@@ -1,84 +1,16 @@
-//! Key columns: which can be joined with which, and how they become words.
+//! Key columns: the types of Arrow that can be keys, and how their arrays become words.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int64Array, StringArray, UInt64Array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
-use serde::{Deserialize, Serialize};
 
 use super::input::Batch;
 use super::internal;
-use crate::failure::Failure;
-
-/// What values a key column has. Columns can be joined when these are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Values {
-    /// Of a CSV file without a key, whose type is therefore unknown. Joins with every column, without a pair.
-    Unknown,
-    /// Integers of any width, with or without a sign.
-    Integers,
-    /// Strings and bytes.
-    Texts,
-    /// Days.
-    Days,
-    /// Dates in milliseconds.
-    DateMillis,
-    /// Points in time without a zone, in seconds and fractions of them.
-    LocalSeconds,
-    LocalMillis,
-    LocalMicros,
-    LocalNanos,
-    /// Points in time.
-    UtcSeconds,
-    UtcMillis,
-    UtcMicros,
-    UtcNanos,
-}
-
-impl fmt::Display for Values {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "no values",
-            Self::Integers => "integers",
-            Self::Texts => "strings or bytes",
-            Self::Days => "dates in days",
-            Self::DateMillis => "dates in milliseconds",
-            Self::LocalSeconds => "timestamps in seconds without a zone",
-            Self::LocalMillis => "timestamps in milliseconds without a zone",
-            Self::LocalMicros => "timestamps in microseconds without a zone",
-            Self::LocalNanos => "timestamps in nanoseconds without a zone",
-            Self::UtcSeconds => "timestamps in seconds",
-            Self::UtcMillis => "timestamps in milliseconds",
-            Self::UtcMicros => "timestamps in microseconds",
-            Self::UtcNanos => "timestamps in nanoseconds",
-        })
-    }
-}
-
-/// How the keys of an index are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stored {
-    /// As `i64`.
-    Signed,
-    /// As `u64`.
-    Unsigned,
-    /// As hashes of the bytes.
-    Hashes,
-}
-
-/// The type of a key column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyType {
-    /// What it means.
-    pub values: Values,
-    /// How it is stored.
-    pub stored: Stored,
-}
+use crate::join_index::key_type::{KeyType, Stored, Values};
+use icefield_console::failure::Failure;
 
 impl KeyType {
     /// That of a CSV file without keys.

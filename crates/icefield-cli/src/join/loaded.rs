@@ -5,8 +5,8 @@ use arrow_select::interleave::interleave;
 
 use super::input::{Batches, interrupted};
 use super::internal;
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
+use icefield_console::failure::Failure;
+use icefield_console::interrupt::Interrupt;
 
 /// Where the rows of a file are among its batches.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub struct ByteKeys {
 }
 
 impl ByteKeys {
-    /// Adds the keys of the next batch, as [`KeyType::keys`](super::key::KeyType::keys) gives them.
+    /// Adds the keys of the next batch, as [`KeyType::keys`](crate::join_index::key_type::KeyType::keys) gives them.
     pub fn push(&mut self, first_row: u64, keys: &ArrayRef) -> Result<(), Failure> {
         let keys = keys.as_any().downcast_ref::<LargeBinaryArray>();
         let keys = keys.ok_or_else(|| internal("keys that are no bytes"))?;

@@ -7,12 +7,13 @@
 //!   `LargeBinary` arrays of them, in which null is whatever matches nothing. So integers of all types are compared by
 //!   value, and a negative one never equals one above `i64::MAX`.
 //! - [`index`] builds: it reads the key column into memory and gives it to the library, with the number of each row as
-//!   payload. [`site`](crate::site) is where that happens out of sight, [`stamp`] what is kept beside the index: the file, its
-//!   state, the column and its type.
+//!   payload. [`site`](crate::site) is where that happens out of sight, [`stamp`](crate::join_index::stamp) what is kept
+//!   beside the index: the file, its state, the column and its type.
 //! - [`run`] probes with [`opened`], an index of any key type. [`loaded`] are columns of the indexed file in memory, by
 //!   row number: those that are selected, and keys that are bytes, of which the index has only hashes. [`select`] finds
 //!   the columns that the user names, [`output`] writes files.
-//! - [`inspect`] serves `icefield stat`, `check` and `backup`.
+//!
+//! `icefield stat`, `check` and `backup` take an index, too: [`join_index`](crate::join_index).
 //!
 //! # What is in memory
 //!
@@ -22,22 +23,20 @@
 
 mod index;
 mod input;
-pub mod inspect;
 mod key;
 mod loaded;
 mod opened;
 mod output;
 mod run;
 mod select;
-pub mod stamp;
 
 use std::num::NonZeroUsize;
 
 use clap::Subcommand;
 use indicatif::ProgressBar;
 
-use crate::failure::{Failure, Outcome};
-use crate::progress;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::progress;
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\

@@ -9,10 +9,10 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use icefield::base::hash::{Hash, HashKind};
 use icefield::{Bitmap, HashedJoinIndex, JoinIndex, JoinOptions, Word};
 
-use super::key::Stored;
 use super::loaded::ByteKeys;
-use super::stamp::Stamp;
-use crate::failure::Failure;
+use crate::join_index::key_type::Stored;
+use crate::join_index::stamp::Stamp;
+use icefield_console::failure::Failure;
 
 /// A hash function of bytes.
 pub type HashBytes = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
@@ -25,7 +25,7 @@ const LISTS: usize = 64;
 /// A row of the probing file, and one of the file that was indexed.
 pub type Pair = (u32, u64);
 
-/// What can be asked. Keys are as [`KeyType::keys`](super::key::KeyType::keys) gives them: null matches nothing.
+/// What can be asked. Keys are as [`KeyType::keys`](crate::join_index::key_type::KeyType::keys) gives them: null matches nothing.
 pub enum Opened {
     /// Of `i64`.
     Signed(JoinIndex<i64>),

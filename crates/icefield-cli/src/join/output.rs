@@ -12,9 +12,9 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use super::internal;
-use crate::destination::Destination;
-use crate::failure::Failure;
 use crate::rows::io_error;
+use icefield_console::destination::Destination;
+use icefield_console::failure::Failure;
 
 /// A file in the making.
 pub struct RowFile {

@@ -10,16 +10,17 @@ use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take;
 
 use super::input::{Batch, Input};
-use super::key::{KeyType, Stored};
+use super::internal;
 use super::loaded::{ByteKeys, LoadedColumns, go_on};
 use super::opened::{Opened, Pair};
 use super::output::RowFile;
 use super::select::{Chosen, Side, Sides};
-use super::stamp::Stamp;
-use super::{inspect, internal};
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{JsonArgs, Line, Output, warn, with_output};
+use crate::join_index;
+use crate::join_index::key_type::{KeyType, Stored};
+use crate::join_index::stamp::Stamp;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, Output, warn, with_output};
 
 /// Examples for `--help`.
 pub const EXAMPLES: &str = "\
@@ -155,7 +156,7 @@ pub fn run(args: &Args) -> Outcome {
 /// What the index remembers of its file.
 fn stamp(index: &Path) -> Result<Stamp, Failure> {
     let path = index.display();
-    if inspect::open(index)?.is_none() {
+    if join_index::open(index)?.is_none() {
         // It is another table, or none: opening it says so.
         let table = icefield::AnyTable::open_read_only(index)?;
         return Err(Failure::Usage(format!("{path}: a {} table, no join index", table.design())));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_schema::{FieldRef, Schema, SchemaRef};
 
 use super::input::names;
-use crate::failure::Failure;
+use icefield_console::failure::Failure;
 
 /// A side of the join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

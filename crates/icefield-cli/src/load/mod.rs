@@ -20,15 +20,15 @@ use indicatif::ProgressBar;
 
 use crate::columns;
 use crate::create::{self, NewTable};
-use crate::failure::{Failure, Outcome};
 use crate::infer;
-use crate::interrupt::Interrupt;
-use crate::json::{JsonArgs, Line, Output, warn, with_output};
-use crate::progress;
 use crate::rows::{self, BadRow, Columns, DialectArgs, Format, Input, Row, RowResult, Rows};
 use crate::table::{HexArg, TableArg, Types, describe};
-use crate::terminal::shown_path;
 use crate::text::{self, canonical_type};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, Output, warn, with_output};
+use icefield_console::progress;
+use icefield_console::terminal::shown_path;
 use reader::{Batch, Event, Record};
 
 /// Examples for `--help`.

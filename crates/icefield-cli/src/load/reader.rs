@@ -3,10 +3,10 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use crate::failure::Failure;
 use crate::rows::{BadRow, Row, RowResult, Rows};
 use crate::table::Types;
 use crate::text::TextType;
+use icefield_console::failure::Failure;
 
 /// A row as the table takes it.
 pub struct Record {

@@ -8,7 +8,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::Input;
-use crate::failure::Failure;
+use icefield_console::failure::Failure;
 
 /// Formats that are no rows, by their first bytes, and what to do with a file of each.
 const OTHERS: &[(&[u8], &str)] = &[

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Format;
-use crate::failure::Failure;
+use icefield_console::failure::Failure;
 
 /// The options for it.
 #[derive(clap::Args, Clone, Debug, Default)]

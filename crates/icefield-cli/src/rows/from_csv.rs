@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use super::{
     BadRow, Columns, Dialect, Input, LONGEST_ROW_BYTES, MOST_FIELDS, Row, RowResult, Schema, settle,
 };
-use crate::failure::Failure;
-use crate::json::{Line, quoted};
-use crate::terminal::{shell_word, shown};
+use icefield_console::failure::Failure;
+use icefield_console::json::{Line, quoted};
+use icefield_console::terminal::{shell_word, shown};
 
 /// The rows of a CSV input.
 pub struct CsvRows {
@@ -174,6 +174,7 @@ pub const OPEN_QUOTE: &str = "a quote is never closed; all that follows belongs 
 
 impl Watched {
     /// A parser of `input` that leaves the number of fields to its caller, and skips the first row as a header.
+    #[cfg(feature = "join")]
     pub fn reader(input: Input) -> csv::Reader<Self> {
         Self::builder(b',').has_headers(true).from_reader(Self::new(input, b','))
     }

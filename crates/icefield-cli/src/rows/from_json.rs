@@ -8,9 +8,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{BadRow, Columns, Input, LONGEST_LINE_BYTES, Row, RowResult, Schema, settle};
-use crate::failure::Failure;
-use crate::json::Line;
-use crate::terminal::shown;
+use icefield_console::failure::Failure;
+use icefield_console::json::Line;
+use icefield_console::terminal::shown;
 
 /// The rows of a JSON input.
 pub struct JsonRows {

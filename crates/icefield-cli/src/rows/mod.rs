@@ -12,14 +12,16 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::failure::Failure;
-use crate::terminal::shown;
 use from_csv::CsvRows;
 use from_json::JsonRows;
+use icefield_console::failure::Failure;
+use icefield_console::terminal::shown;
 
 pub use decode::text;
 pub use dialect::{Dialect, DialectArgs};
-pub use from_csv::{OPEN_QUOTE, Watched, io_error};
+pub use from_csv::io_error;
+#[cfg(feature = "join")]
+pub use from_csv::{OPEN_QUOTE, Watched};
 pub use from_json::{Members, unquoted};
 
 /// How rows are written.

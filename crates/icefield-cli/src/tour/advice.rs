@@ -3,8 +3,8 @@
 use super::join::Join;
 use super::measure::Spread;
 use super::{Row, grouped, milliseconds};
-use crate::failure::Failure;
-use crate::json::Output;
+use icefield_console::failure::Failure;
+use icefield_console::json::Output;
 
 /// What a user may want most, with the figure that decides.
 struct Wish {
@@ -113,7 +113,7 @@ pub fn print(out: &mut Output, rows: &[Row], join: &Join) -> Result<(), Failure>
         "the same join again and again", "-", "join"
     ))?;
     out.say("A few seconds of one thread on small tables decide little: docs/which-table.md says what each is made for, and")?;
-    out.say("`icefield bench` measures with your sizes and threads.")
+    out.say("`icefield-bench` measures with your sizes and threads.")
 }
 
 fn per_second(figure: f64) -> String {

@@ -14,8 +14,8 @@ use super::Stage;
 use super::designs::{Design, Shown, designs};
 use super::measure::{remove, step};
 use super::orders::{self, Order, Stored};
-use crate::failure::{Failure, Outcome};
-use crate::progress;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::progress;
 
 /// The hidden subcommand.
 pub const CHILD: &str = "tour-child";

@@ -8,7 +8,7 @@ use super::Stage;
 use super::crash::{self, ChildArgs, Crash};
 use super::measure::{self, Speed};
 use super::orders::Stored;
-use crate::failure::Failure;
+use icefield_console::failure::Failure;
 
 /// A table type that can be shown.
 pub trait Shown: Durable<Key = u64> + Sized {

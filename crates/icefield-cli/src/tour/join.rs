@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use icefield::JoinIndex;
-use icefield_testkit::tpch::Orders;
 
 use super::Stage;
 use super::measure::remove;
-use crate::failure::Failure;
+use super::orders::line_items;
+use icefield_console::failure::Failure;
 
 /// Line items joined with their orders.
 pub struct Join {
@@ -30,7 +30,7 @@ pub fn join(stage: &Stage<'_>) -> Result<Join, Failure> {
     let path = stage.dir.join("joined.ice");
     let keys: Vec<u64> = stage.orders.iter().map(|order| order.key).collect();
     let rows: Vec<u64> = (0..keys.len() as u64).collect();
-    let items: Vec<u64> = Orders::new(keys.len() as u64).lines().collect();
+    let items = line_items(&keys);
     stage.go_on()?;
 
     let begun = Instant::now();

@@ -9,8 +9,8 @@ use indicatif::ProgressBar;
 
 use super::Stage;
 use super::orders::{Order, Stored};
-use crate::failure::Failure;
-use crate::progress;
+use icefield_console::failure::Failure;
+use icefield_console::progress;
 
 /// One figure, measured several times.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -14,12 +14,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::create;
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{JsonArgs, Line, Output, with_output};
-use crate::terminal::shown_path;
 use crash::Crash;
 use designs::{Design, designs};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{JsonArgs, Line, Output, with_output};
+use icefield_console::terminal::shown_path;
 use join::Join;
 use measure::Speeds;
 use orders::Order;
@@ -240,7 +240,7 @@ fn print(out: &mut Output, rows: &[Row], lost: u64) -> Result<(), Failure> {
         out.say(text)?;
     }
     out.say(format_args!("\nMedians of {RUNS} runs of one thread, growing from an empty table; every put is durable when it returns, a batch"))?;
-    out.say("of 32 when the batch does; dlht lives in memory. `icefield bench` measures with care; `icefield torture` also cuts the power, in a simulator.")?;
+    out.say("of 32 when the batch does; dlht lives in memory. `icefield-bench` measures with care; `icefield-torture` also cuts the power, in a simulator.")?;
     if let Some(warning) = rows.iter().find_map(|row| create::warning(row.speed.durability?)) {
         out.say(warning)?;
     }

@@ -7,8 +7,8 @@ use std::path::Path;
 use icefield::{Arg, Value};
 use tpchgen::generators::OrderGenerator;
 
-use crate::failure::Failure;
-use crate::progress;
+use icefield_console::failure::Failure;
+use icefield_console::progress;
 
 /// An order, as far as the tables want it.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +41,17 @@ impl Stored for [u8] {
     fn of(order: &Order) -> &[u8] {
         order.row.as_bytes()
     }
+}
+
+/// Returns the order key of each line item of the first orders, whose keys are `orders`: one to seven line items each.
+pub fn line_items(orders: &[u64]) -> Vec<u64> {
+    let mut count = OrderGenerator::create_line_count_random();
+    let lines_of = |&order: &u64| {
+        let lines = count.next_value().unsigned_abs() as usize;
+        count.row_finished();
+        std::iter::repeat_n(order, lines)
+    };
+    orders.iter().flat_map(lines_of).collect()
 }
 
 /// Makes the orders of a scale factor.

@@ -51,31 +51,4 @@ fn numbers_at_their_ends_are_taken_or_refused() {
         let table = format!("{}.ice", keep.replace(':', "-"));
         ends(&place, &["create", &table, "--design", "plush", "--durability", keep]);
     }
-    for threads in ["0", "1025", MOST, "18446744073709551616"] {
-        let args = ["join", "run", "rows.csv", "--index", "i.ice", "--threads", threads];
-        assert_eq!(ends(&place, &args), Some(2));
-    }
-    for args in [
-        &["bench", "get", "--threads", "0"][..],
-        &["bench", "get", "--threads", MOST],
-        &["bench", "get", "--keys", "0"],
-        &["bench", "get", "--keys", "18446744073709551615G"],
-        &["bench", "get", "--ops", "0"],
-        &["bench", "get", "--repeat", "0"],
-        &["bench", "get", "--batch", "0"],
-        &["bench", "get", "--batch", MOST],
-    ] {
-        let mut args = args.to_vec();
-        args.extend(["--tables", "dlht"]);
-        assert_eq!(ends(&place, &args), Some(2), "{args:?}");
-    }
-    // More than any memory.
-    let keys = ["bench", "get", "--tables", "dlht", "--keys", MOST];
-    assert_eq!(ends(&place, &keys), Some(1));
-    for value in ["0", "18446744073709551616"] {
-        for option in ["--seconds", "--histories"] {
-            let args = ["torture", "linear", "--table", "dash-eh", option, value];
-            assert_eq!(ends(&place, &args), Some(2), "{args:?}");
-        }
-    }
 }

@@ -1,8 +1,8 @@
 //! Forged tables, changed while they lend: no byte under a borrow changes, and no panic, no hang.
 
-use icefield_testkit::arsenal::{Records, arsenal};
-use icefield_testkit::hostile::Counts;
-use icefield_testkit::scratch::Scratch;
+use icefield_torture::arsenal::{Records, arsenal};
+use icefield_torture::hostile::Counts;
+use icefield_torture::scratch::Scratch;
 
 /// Images on the simulated medium, and a few tables in files, which are also read only and salvaged.
 fn forged(table: &str, records: Records, seed: u64, images: u64, files: u64) {

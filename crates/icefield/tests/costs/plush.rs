@@ -2,7 +2,7 @@
 
 use icefield::pm::sim::Sim;
 use icefield::{Arg, Partition, Plush, PlushOptions, Shape, Value};
-use icefield_testkit::rng::mix;
+use icefield_torture::rng::mix;
 
 use crate::{Cost, cost, counting, lines_of_reads};
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use icefield::base::hash::HashKind;
 use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{Cursor, DashOptions, Directory, Eh, Geometry, Lh};
-use icefield_testkit::baton::{self, Baton};
+use icefield_torture::baton::{self, Baton};
 
 /// All of one home bucket: two records fit into its pair, two into the stash, the others into the chain.
 const KEYS: u64 = 10;

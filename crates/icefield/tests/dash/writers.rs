@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use icefield::pm::sim::{Sim, SimOptions};
 use icefield::{DashOptions, Directory, Eh, Geometry, Lh, Result};
-use icefield_testkit::baton::{self, Baton};
-use icefield_testkit::rng::Rng;
+use icefield_torture::baton::{self, Baton};
+use icefield_torture::rng::Rng;
 
 const WRITERS: usize = 3;
 /// Calls of each writer.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use icefield::{Computed, Decision, DlhtBuildHasher, DlhtMap, DlhtMapOp, OnFailure};
-use icefield_testkit::Rng;
+use icefield_torture::Rng;
 
 use crate::fewer;
 use crate::spread::Spread;

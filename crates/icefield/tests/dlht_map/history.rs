@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use icefield::{Computed, Decision, DlhtGuard, DlhtMapOp, DlhtNamespace, Occupied, OnFailure};
-use icefield_testkit::Rng;
+use icefield_torture::Rng;
 
 use crate::counting::Counting;
 use crate::fewer;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use icefield::{
     Decision, DlhtBuildHasher, DlhtGuard, DlhtMap, DlhtMapOp, Error, OnFailure, RecordAllocator,
 };
-use icefield_testkit::Rng;
+use icefield_torture::Rng;
 
 use crate::counting::Counting;
 use crate::fewer;

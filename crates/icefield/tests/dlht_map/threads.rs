@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use icefield::{Decision, DlhtBuildHasher, DlhtMap};
-use icefield_testkit::Rng;
+use icefield_torture::Rng;
 
 use crate::counting::Counting;
 use crate::fewer;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use icefield::{AllocError, Allocator, Decision, DlhtBuildHasher, DlhtMap, Global};
-use icefield_testkit::timed::within;
+use icefield_torture::timed::within;
 
 use crate::fewer;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use icefield::pm::Medium;
 use icefield::pm::sim::{Image, Pick, Sim, SimOptions};
 use icefield::{Error, Plush, Shape};
-use icefield_testkit::rng::mix;
+use icefield_torture::rng::mix;
 
 use super::{Check, TINY};
 

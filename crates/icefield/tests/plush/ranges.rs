@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use icefield::pm::Medium;
 use icefield::pm::sim::{Pick, Sim, SimOptions};
 use icefield::{Error, Key, Partition, Plush, Shape};
-use icefield_testkit::rng::mix;
+use icefield_torture::rng::mix;
 
 use super::{Check, TINY};
 

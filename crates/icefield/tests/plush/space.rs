@@ -11,7 +11,7 @@ use icefield::pm::sim::{
     CrashPoint, Image, Model, Mutation, Pick, Sim, SimOptions, SiteKind, SiteLog,
 };
 use icefield::{Error, Plush, Shape};
-use icefield_testkit::rng::mix;
+use icefield_torture::rng::mix;
 
 use super::{Check, TINY};
 

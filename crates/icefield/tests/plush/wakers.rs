@@ -6,7 +6,7 @@ use std::task::{Context, Wake};
 use std::time::Duration;
 
 use icefield::{Durability, Plush};
-use icefield_testkit::timed::within;
+use icefield_torture::timed::within;
 
 use super::sync::block_on;
 use super::{Check, TINY};

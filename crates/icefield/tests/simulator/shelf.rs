@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use icefield::pm::sim::Sim;
 use icefield::pm::{Cell32, Cell64, Medium, Region};
 use icefield::{Error, OnFailure, Result};
-use icefield_testkit::call::{BatchKind, Call, Reply};
-use icefield_testkit::crash::Machine;
+use icefield_torture::call::{BatchKind, Call, Reply};
+use icefield_torture::crash::Machine;
 
 /// Where a finished table says so.
 const MAGIC_AT: u64 = 0;

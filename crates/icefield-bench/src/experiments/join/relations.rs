@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use icefield_testkit::Rng;
-use icefield_testkit::tpch::Orders;
+use icefield_torture::Rng;
+use icefield_torture::tpch::Orders;
 use serde_json::{Value, json};
 
 use crate::keys::{Tally, value_of};

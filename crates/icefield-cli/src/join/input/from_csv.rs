@@ -9,9 +9,9 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::{BATCH_ROWS, Batch, Event, spawn};
-use crate::failure::Failure;
 use crate::join::internal;
 use crate::rows::{Input, OPEN_QUOTE, Watched, io_error};
+use icefield_console::failure::Failure;
 
 /// A batch is full when its texts have so many bytes: no array of texts may have 2 GiB.
 const BATCH_BYTES: usize = 64 << 20;

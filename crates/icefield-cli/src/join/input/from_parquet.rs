@@ -14,7 +14,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::Compression;
 
 use super::{BATCH_ROWS, Batch, Event, spawn, zstd};
-use crate::failure::Failure;
+use icefield_console::failure::Failure;
 
 /// A file whose footer has been read.
 pub struct ParquetFile {

@@ -16,10 +16,10 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use crate::failure::Failure;
-use crate::interrupt::Interrupt;
 use from_csv::CsvFile;
 use from_parquet::ParquetFile;
+use icefield_console::failure::Failure;
+use icefield_console::interrupt::Interrupt;
 
 /// Rows of a batch, at most.
 pub const BATCH_ROWS: usize = 1 << 16;

@@ -11,9 +11,9 @@ use std::time::UNIX_EPOCH;
 use icefield::base::hash::{Hash, HashKind};
 use serde::{Deserialize, Serialize};
 
-use super::key::KeyType;
+use super::key_type::KeyType;
 use crate::columns::read_small;
-use crate::failure::Failure;
+use icefield_console::failure::Failure;
 
 /// The file's name.
 pub const NAME: &str = "source.json";
@@ -107,7 +107,8 @@ impl Stamp {
     /// Writes it into the directory of an index, durably.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
         let path = directory.join(NAME);
-        let text = serde_json::to_string_pretty(self).map_err(super::internal)?;
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Failure::Problem(format!("{}: {error}", path.display())))?;
         let write = || {
             let mut file = File::create_new(&path)?;
             writeln!(file, "{text}")?;

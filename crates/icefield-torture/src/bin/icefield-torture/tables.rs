@@ -1,7 +1,7 @@
 //! The tables that there are scenarios for.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use icefield_testkit::arsenal::{ARSENALS, Records};
+use icefield_torture::arsenal::{ARSENALS, Records};
 
 /// What is no table of the arsenal, and the scenarios that it has.
 const OTHERS: [(&str, &str); 4] = [

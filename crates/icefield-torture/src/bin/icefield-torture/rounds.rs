@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use icefield_testkit::Failure as Violation;
-use icefield_testkit::budget::Budget;
+use icefield_torture::Failure as Violation;
+use icefield_torture::budget::Budget;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::Common;
-use crate::failure::{Failure, Outcome};
-use crate::interrupt::Interrupt;
-use crate::json::{Line, Output, warn};
-use crate::progress::over_records;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::interrupt::Interrupt;
+use icefield_console::json::{Line, Output, warn};
+use icefield_console::progress::over_records;
 
 /// A loop over a scenario: its budget, its bar, its way out.
 pub(super) struct Rounds<'a> {

@@ -1,14 +1,14 @@
 //! Scenarios for tables in memory, which nothing outlives: no crash, kill or damaged file can be survived.
 
 use icefield::{Dlht, Table};
-use icefield_testkit::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_model};
-use icefield_testkit::model;
-use icefield_testkit::place::Place;
+use icefield_torture::dlht::{Alone, DlhtPlace, SetCounts, faults, linear, set_model};
+use icefield_torture::model;
+use icefield_torture::place::Place;
 
 use super::tables::{DLHT, DLHT_LOCAL, DLHT_SET};
 use super::{Common, Kind, MODEL_STEPS, Records, Rounds, Tally, run_linear, tell, tell_faults};
-use crate::failure::{Failure, Outcome};
-use crate::json::Output;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::Output;
 
 /// Runs `kind`, if the table has it.
 pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut Output) -> Outcome {
@@ -32,7 +32,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, records: Records, out: &mut 
         (Kind::Faults { .. }, DLHT) => tell_faults(common, faults(common.seed), out),
         _ => Err(Failure::Usage(format!(
             "--table: {table} lives in memory, so no crash, kill or damaged file can be survived; there is \
-             `icefield torture {} --table {table}`",
+             `icefield-torture {} --table {table}`",
             if table == DLHT { "model|linear|faults" } else { "model" }
         ))),
     }

@@ -1,14 +1,14 @@
 //! Scenarios for the join index, which is no map: each kind that there is for it, and what it counts.
 
 use icefield::pm::sim::Pool as Memory;
-use icefield_testkit::{corrupt, join, kill, model};
+use icefield_torture::{corrupt, join, kill, model};
 
 use super::{
     Common, FILES_ONE_IN, Kind, MODEL_STEPS, Records, Rounds, Tally, end_corrupt, place,
     place_for_syncs, run_crash, run_kill, run_mutate, run_syncs, tell, tell_faults,
 };
-use crate::failure::{Failure, Outcome};
-use crate::json::Output;
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::Output;
 
 /// Of so many bits of a sealed index, one is flipped for each thousand damaged ones.
 const FLIP_STRIDE: u64 = 97;
@@ -46,7 +46,7 @@ pub(super) fn torture(kind: &Kind, common: &Common, out: &mut Output) -> Outcome
         | Kind::Churn { .. }
         | Kind::Hostile { .. }
         | Kind::KillChild { .. } => Err(Failure::Usage(format!(
-            "--table: there is `icefield torture model|crash|mutate|kill|corrupt|faults|syncs --table {}`",
+            "--table: there is `icefield-torture model|crash|mutate|kill|corrupt|faults|syncs --table {}`",
             super::tables::JOIN
         ))),
     }

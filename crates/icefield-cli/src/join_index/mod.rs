@@ -1,4 +1,8 @@
-//! An index of any key type, for the commands that ask what it is made of.
+//! Join indexes for the commands that take every kind of table: `stat`, `check`, `backup`, `salvage`.
+
+pub mod key_type;
+#[cfg_attr(not(feature = "join"), allow(dead_code, reason = "the join commands write it"))]
+pub mod stamp;
 
 use std::path::Path;
 
@@ -8,11 +12,11 @@ use icefield::{
     SalvageReport, Word,
 };
 
-use super::stamp::Stamp;
 use crate::create::warning;
-use crate::failure::{Failure, Outcome};
-use crate::json::{Line, Output};
-use crate::terminal::{shell_word, shown, shown_path};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::{Line, Output};
+use icefield_console::terminal::{shell_word, shown, shown_path};
+use stamp::Stamp;
 
 /// The design that a superblock names.
 const DESIGN: &str = "join";

@@ -144,10 +144,18 @@ pub fn warn(line: impl Display) {
 /// A JSON object in the making.
 pub struct Line(String);
 
-impl Line {
-    /// `{}`.
-    pub fn new() -> Self {
+impl Default for Line {
+    /// An object without members.
+    fn default() -> Self {
         Self(String::from("{"))
+    }
+}
+
+impl Line {
+    /// An object without members.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Adds a member.

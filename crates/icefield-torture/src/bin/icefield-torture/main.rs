@@ -1,4 +1,4 @@
-//! `icefield torture`: every scenario of the test arsenal, for as long as one likes.
+//! The command `icefield-torture`: every scenario of the test arsenal, for as long as one likes.
 //!
 //! Each kind ends with one JSON line of its counts. A violation is told on standard error, with the seed that replays
 //! it and a shortened trace.
@@ -9,42 +9,41 @@ mod rounds;
 mod tables;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use clap::builder::RangedU64ValueParser;
-use clap::{Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use icefield::SyncMode;
 use icefield::pm::sim::{Model as CrashModel, Pool as Memory};
-use icefield_testkit::arsenal::{self, Arsenal, KillScenario, arsenal};
-use icefield_testkit::churn::{self, ChurnOptions};
-use icefield_testkit::crash::{self, CrashOptions, CrashReport, mutate};
-use icefield_testkit::pool::Pool;
-use icefield_testkit::scratch::Scratch;
-use icefield_testkit::{
+use icefield_torture::arsenal::{self, Arsenal, KillScenario, arsenal};
+use icefield_torture::churn::{self, ChurnOptions};
+use icefield_torture::crash::{self, CrashOptions, CrashReport, mutate};
+use icefield_torture::pool::Pool;
+use icefield_torture::scratch::Scratch;
+use icefield_torture::{
     Failure as Violation, corrupt, faults, hostile, iterate, kill, linear, model, syncs,
 };
 
-use crate::failure::{Failure, Outcome};
-use crate::json::{JsonArgs, Output, with_output};
+use icefield_console::failure::{Failure, Outcome};
+use icefield_console::json::{JsonArgs, Output, with_output};
 
 use self::rounds::{Rounds, Tally, tell};
 
-/// Examples for `--help`.
-pub const EXAMPLES: &str = "\
+const EXAMPLES: &str = "\
 Examples:
-  icefield torture crash --table dash-eh --states 1000000
-  icefield torture linear --table dash-eh --records bytes --seconds 600
-  icefield torture linear --table dlht --histories 1000000
-  icefield torture model --table dlht-local --seconds 60
-  icefield torture kill --table dash-lh --rounds 500 --json result.ndjson
-  icefield torture churn --table plush --records bytes --turnovers 2000
+  icefield-torture crash --table dash-eh --states 1000000
+  icefield-torture linear --table dash-eh --records bytes --seconds 600
+  icefield-torture linear --table dlht --histories 1000000
+  icefield-torture model --table dlht-local --seconds 60
+  icefield-torture kill --table dash-lh --rounds 500 --json result.ndjson
+  icefield-torture churn --table plush --records bytes --turnovers 2000
 
 Exit status: 0 nothing found, 1 a violation (its seed is printed), 2 bad usage";
 
-/// Tries to break a table, and tells the seed when it did
-#[derive(clap::Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub struct Args {
+/// Tries to break Icefield's tables; prints the seed of what it finds
+#[derive(Parser, Debug)]
+#[command(name = "icefield-torture", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Args {
     #[command(subcommand)]
     kind: Kind,
 }
@@ -224,8 +223,11 @@ fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Runs `torture`.
-pub fn run(args: &Args) -> Outcome {
+fn main() -> ExitCode {
+    icefield_console::main(run)
+}
+
+fn run(args: &Args) -> Outcome {
     if let Kind::KillChild { table, records, orders } = &args.kind {
         return child(table, *records, orders);
     }
@@ -247,7 +249,7 @@ pub fn run(args: &Args) -> Outcome {
 
 fn child(table: &str, records: Records, orders: &str) -> Outcome {
     if table == tables::JOIN {
-        return icefield_testkit::join::child(orders).map(|()| true).map_err(Failure::Problem);
+        return icefield_torture::join::child(orders).map(|()| true).map_err(Failure::Problem);
     }
     let Some(arsenal) = arsenal(table, records.into()) else {
         return Err(Failure::Problem("a table in memory has nothing to be killed for".to_owned()));
@@ -447,16 +449,7 @@ fn run_kill(
     let (table, records) = (&rounds.common.table, name(&rounds.common.records));
     let command = |orders: &str| {
         let mut command = Command::new(&program);
-        command.args([
-            "torture",
-            CHILD,
-            "--table",
-            table,
-            "--records",
-            &records,
-            "--orders",
-            orders,
-        ]);
+        command.args([CHILD, "--table", table, "--records", &records, "--orders", orders]);
         command
     };
     let mut counts = kill::Counts::default();

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-mod join {
+mod join_commands {
     mod compressed;
     pub mod relations;
 }
@@ -17,7 +17,7 @@ use arrow_array::{
     ArrayRef, Date32Array, DictionaryArray, Float64Array, Int8Array, Int16Array, Int64Array,
     ListArray, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array, UInt64Array,
 };
-use join::relations::{
+use join_commands::relations::{
     build, check_all, count, csv_file, joined, names, names_column, ok, parquet, parquet_rows,
     texts,
 };
@@ -25,6 +25,26 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 use support::Place;
 use tpchgen::generators::{LineItemGenerator, OrderGenerator};
+
+#[test]
+fn the_commands_have_help_and_bounds() {
+    let place = Place::new();
+    assert!(place.ok(&["join", "--help"]).contains("icefield join build-index"));
+    for command in ["build-index", "run"] {
+        let help = place.ok(&["join", command, "--help"]);
+        assert!(
+            help.contains("--json") && help.contains(&format!("icefield join {command} ")),
+            "{help}"
+        );
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(place.ok(&["completions", shell]).contains("build-index"), "{shell}");
+    }
+    place.file("rows.csv", "key,value\n1,2\n");
+    for threads in ["0", "1025", "18446744073709551615", "18446744073709551616"] {
+        place.fails(2, &["join", "run", "rows.csv", "--index", "i.ice", "--threads", threads]);
+    }
+}
 
 #[test]
 fn integers_of_all_kinds_join_by_value() {
