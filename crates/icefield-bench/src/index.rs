@@ -79,7 +79,8 @@ impl Design for SparHt {
     }
 
     fn create(&self, _place: &Place, _setup: Setup) -> Built {
-        let detail = "join is built of all its records at once; see `icefield-bench list`".to_owned();
+        let detail =
+            "join is built of all its records at once; see `icefield-bench list`".to_owned();
         Err(Error::InvalidOption { option: "tables", detail })
     }
 

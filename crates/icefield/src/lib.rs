@@ -75,7 +75,7 @@ pub use dlht::{
     DlhtTable, Global, Local, Mode, RecordAllocator, Refused, Shadow, Shadows, Shared, Snapshot,
     SnapshotIter,
 };
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use dlht::{Interleaved, LinkPool, Turns};
 pub use error::{Error, Result};

@@ -27,8 +27,10 @@ pub enum HashKind {
     /// The keyed function described in this module.
     #[default]
     Strong = 1,
+    #[cfg(any(test, feature = "sim"))]
     /// Hashes agree in five of their highest bits: crowded segments whose splits help late. For tests.
     Crowded = 0xFFFE,
+    #[cfg(any(test, feature = "sim"))]
     /// Every key has hash 0. For tests of what tables do with keys that are all equal to them.
     Constant = 0xFFFF,
 }
@@ -45,7 +47,9 @@ impl HashKind {
     pub const fn from_id(id: u32) -> Option<Self> {
         match id {
             1 => Some(Self::Strong),
+            #[cfg(any(test, feature = "sim"))]
             0xFFFE => Some(Self::Crowded),
+            #[cfg(any(test, feature = "sim"))]
             0xFFFF => Some(Self::Constant),
             _ => None,
         }
@@ -106,7 +110,9 @@ impl Hash {
         keys[1] |= 1;
         let mask = match kind {
             HashKind::Strong => u64::MAX,
+            #[cfg(any(test, feature = "sim"))]
             HashKind::Crowded => !(0x1F << 58),
+            #[cfg(any(test, feature = "sim"))]
             HashKind::Constant => 0,
         };
         Self { keys, mask }

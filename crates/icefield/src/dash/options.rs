@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use super::Dash;
@@ -19,7 +19,7 @@ use crate::base::memory::GrowingArray;
 use crate::key::{Form, Key, Value};
 use crate::pm::alloc::Allocator;
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Durability, FaultPlan, Mapped, Medium, Region};
+use crate::pm::{Durability, Mapped, Medium, Region};
 use crate::record::Records;
 use crate::record::length::Length;
 use crate::record::opening::{Common, common_options, impossible, report};

@@ -253,14 +253,14 @@ impl Pool {
 }
 
 /// A pool and some bins alone, for models of them: what threads do to them when they race for a link bucket.
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 #[derive(Debug)]
 pub struct LinkPool {
     pool: Pool,
     bins: Lines,
 }
 
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 impl LinkPool {
     /// A pool of `buckets` link buckets, none of which any of `bins` bins has.
     ///

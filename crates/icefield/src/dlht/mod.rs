@@ -140,14 +140,14 @@ use crate::table::Cursor;
 use self::core::Core;
 
 pub use hasher::DlhtHash;
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use layout::LinkPool;
 pub use map::{
     AllocError, Allocator, DlhtBuildHasher, DlhtGuard, DlhtHasher, DlhtMap, DlhtMapIter, DlhtMapOp,
     DlhtNamespace, Global, RecordAllocator, Refused,
 };
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use mode::{Interleaved, Turns};
 pub use mode::{Local, Mode, Shared};

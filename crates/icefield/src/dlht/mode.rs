@@ -96,12 +96,12 @@ impl Synchronization for Shared {
 }
 
 /// [`Shared`], with threads taking turns as a test says: between any two steps that another thread could tell apart.
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 #[derive(Clone, Copy, Debug)]
 pub struct Interleaved<T>(std::marker::PhantomData<T>);
 
 /// Who says when another thread runs.
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 pub trait Turns: 'static {
     /// Lets others run now, or not.
     fn give_way();
@@ -109,7 +109,7 @@ pub trait Turns: 'static {
     fn locked() {}
 }
 
-#[cfg(feature = "unstable-internals")]
+#[cfg(feature = "sim")]
 impl<T: Turns> Synchronization for Interleaved<T> {
     type Reclaimer = Reclaimer;
     type Guard<'a> = Section<'a>;

@@ -1,7 +1,6 @@
 //! Making tables.
 
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use super::core::Core;
 use super::mode::{Mode, Shared};
@@ -9,7 +8,6 @@ use super::plan::Plan;
 use super::{DlhtHash, DlhtTable};
 use crate::base::hash::Seed;
 use crate::key::{Key, Word};
-use crate::pm::FaultPlan;
 use crate::{Error, Result};
 
 /// How a DLHT table is made: a builder, from [`DlhtTable::options`].
@@ -124,9 +122,10 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
     }
 
     /// Allocations to fail, for tests.
+    #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
-    pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
+    pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
         self.plan.faults = Some(faults);
         self
     }

@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Release;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Iceberg;
@@ -19,7 +19,7 @@ use crate::base::parallel::all_cores;
 use crate::base::sync::GrowingLines;
 use crate::key::{Form, Key, Value};
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Cell128, Durability, FaultPlan, Mapped, Medium, Region};
+use crate::pm::{Cell128, Durability, Mapped, Medium, Region};
 use crate::record::Records;
 use crate::record::length::Length;
 use crate::record::opening::{Common, common_options, impossible, report};

@@ -205,9 +205,10 @@ impl<K: Word> JoinOptions<K> {
     }
 
     /// System calls to fail, for tests.
+    #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
-    pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
+    pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
         self.faults = Some(faults);
         self
     }

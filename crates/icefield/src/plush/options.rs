@@ -2,9 +2,9 @@
 
 use std::marker::PhantomData;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use super::Plush;
@@ -28,7 +28,7 @@ use crate::base::hash::{Hash, HashKind};
 use crate::key::{Form, Key, Value};
 use crate::pm::alloc::Allocator;
 use crate::pm::superblock::{self, Identity, ROOT_OFFSET, SessionStart};
-use crate::pm::{Durability, FaultPlan, Mapped, Medium, Region, SyncMode};
+use crate::pm::{Durability, Mapped, Medium, Region, SyncMode};
 use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
 use crate::{Error, Result};

@@ -5,11 +5,14 @@
 //! fails: a plan that disabled them would only prove that nothing can be undone without system calls. They still count,
 //! and the process can still be killed at them.
 
+#[cfg(any(test, feature = "sim"))]
 mod faults;
+#[cfg(not(any(test, feature = "sim")))]
+mod no_faults;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +27,10 @@ pub use rustix::io::Errno;
 
 use crate::Error;
 
-pub use faults::{FaultAction, FaultAt, FaultMode, FaultPlan, Synced};
+#[cfg(any(test, feature = "sim"))]
+pub use faults::{FaultAction, FaultAt, FaultMode, FaultPlan};
+#[cfg(not(any(test, feature = "sim")))]
+pub use no_faults::FaultPlan;
 
 type Answer<T> = Result<T, Errno>;
 
@@ -48,6 +54,22 @@ pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
         }
         errno => Error::io(path, errno),
     }
+}
+
+/// What a call makes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synced {
+    /// The pages of a mapped range.
+    Mapping {
+        /// Where it begins in this process.
+        address: usize,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// All of an open file.
+    File(RawFd),
+    /// The names of a directory.
+    Names,
 }
 
 /// The door to the system. Cheap to clone.

@@ -16,6 +16,7 @@ pub mod blob;
 pub mod cell;
 pub mod medium;
 pub mod region;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod superblock;
 
@@ -28,7 +29,10 @@ pub mod lock;
 mod mapped;
 
 #[doc(hidden)]
-pub use io::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan, Synced};
+pub use io::{Errno, FaultPlan, Synced};
+#[cfg(any(test, feature = "sim"))]
+#[doc(hidden)]
+pub use io::{FaultAction, FaultAt, FaultMode};
 pub use mapped::{HugePages, Mapped, MappedOptions};
 
 pub use commit::{Committed, SyncMode};

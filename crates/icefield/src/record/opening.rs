@@ -270,9 +270,10 @@ macro_rules! common_options {
             }
 
             /// System calls to fail, for tests.
+            #[cfg(any(test, feature = "sim"))]
             #[doc(hidden)]
             #[must_use]
-            pub fn faults(mut self, faults: Arc<FaultPlan>) -> Self {
+            pub fn faults(mut self, faults: std::sync::Arc<crate::pm::FaultPlan>) -> Self {
                 self.common.faults = Some(faults);
                 self
             }

@@ -1,14 +1,13 @@
 //! Making the Nth system call fail, or killing the process there.
 
 use std::fmt;
-use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::lock;
+use super::{Synced, lock};
 
 /// What a [`FaultPlan`] does when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,22 +36,6 @@ pub struct FaultAt {
     pub mode: FaultMode,
     /// What happens.
     pub action: FaultAction,
-}
-
-/// What a call makes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Synced {
-    /// The pages of a mapped range.
-    Mapping {
-        /// Where it begins in this process.
-        address: usize,
-        /// How long it is.
-        bytes: usize,
-    },
-    /// All of an open file.
-    File(RawFd),
-    /// The names of a directory.
-    Names,
 }
 
 /// Looks at each sync before it is made, and says whether it fails.
