@@ -95,11 +95,11 @@ const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BY
 /// The dimensions of segments. Only tests and ablations use anything but the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Normal buckets in a segment, a power of two from 2 to 512.
+    /// Number of normal buckets in a segment, a power of two from 2 to 512.
     pub buckets: u32,
-    /// Slots of a bucket that are used, 1 to 14.
+    /// Number of slots of a bucket that are used, 1 to 14.
     pub slots: u32,
-    /// Stash buckets in a segment, up to 4.
+    /// Number of stash buckets in a segment, at most 4.
     pub stash: u32,
 }
 

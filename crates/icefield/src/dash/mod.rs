@@ -18,8 +18,8 @@
 //! Each item gives the section of the paper, our file, and the differences with their reasons.
 //!
 //! - §4.1 Figures 3, 4: layout (`layout`). Overflow metadata has its own word, apart from the allocation bitmap,
-//!   because the overflow metadata is volatile and the bitmap is durable. There is no record counter: the population
-//!   count of the bitmap replaces it. Segment headers have their own region, so a segment consists of exactly 64
+//!   because the overflow metadata is volatile and the bitmap is durable. The population count of the
+//!   bitmap replaces a record counter. Segment headers have their own region, so a segment consists of exactly 64
 //!   buckets and its stash buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
@@ -51,7 +51,7 @@
 //!   split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the table
 //!   another segment, `tidy` moves stashed records home, displacing others where that helps. Equal hashes: if many
 //!   chained buckets are in use, a segment with a long chain does not make the table grow.
-//! - §5.2 hybrid expansion (`arrays`). There is no allocator: the number of a segment gives its place in the file,
+//! - §5.2 hybrid expansion (`arrays`). It needs no allocator: the number of a segment gives its place in the file,
 //!   which is mapped once. The directory entries record which arrays exist and are checked when the table opens.
 //! - Additions (`eh::grow`, `chain`). Many equal hashes: if the directory would become disproportionately large, a
 //!   segment gets a chain of further stash buckets instead. `clear` takes effect by one store.
