@@ -10,7 +10,7 @@ use crate::pm::Medium;
 pub(super) struct Move<'a> {
     pub(super) source: (&'a Bucket, usize),
     pub(super) target: (&'a Bucket, usize),
-    /// Whether the target is the bucket after the record's home.
+    /// Set if the target is the bucket after the record's home.
     pub(super) member: bool,
 }
 
