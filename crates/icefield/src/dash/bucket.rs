@@ -124,7 +124,7 @@ impl Bucket {
     /// Returns a slot's words. The caller holds the lock or validates the version afterwards.
     #[inline]
     pub(super) fn record(&self, pm: &impl Medium, slot: usize) -> (u64, u64) {
-        // PROTECTED (E3): as in `find`.
+        // PROTECTED (E3): as in `Core::holds`.
         (self.slots[slot].key.load(pm, PROTECTED), self.slots[slot].value.load(pm, PROTECTED))
     }
 

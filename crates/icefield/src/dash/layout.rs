@@ -67,7 +67,8 @@ pub(super) struct ChainBlock {
 /// The table's root words, page 1 of `table.ice`.
 #[repr(C)]
 pub(super) struct Root {
-    /// [`RootWord`]: generation and depth of the directory. The commit point of doubling and of `clear`.
+    /// The root word: [`RootWord`] with extendible hashing, `Extent` with linear hashing. The commit point of doubling,
+    /// expansion and `clear`.
     pub(super) directory: Cell64,
     _reserved: [Cell64; 7],
     pub(super) segments: crate::pm::alloc::Words,

@@ -3,7 +3,7 @@
 //! A thread that was on the way to a segment when it was freed detects the change, but it may have stored a lock word
 //! there before. A store into a hole would be fatal if the device is full. A hole also reads as zero, so the version of
 //! a lock would repeat. Therefore every operation is pinned, and freed space waits for the operations that were running
-//! when it was freed. The space may be used and freed again meanwhile; only the last free counts.
+//! when it was freed. The space may be used and freed again meanwhile; only the last time counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ pub(super) struct Limbo(Arc<Mutex<Spaces>>);
 
 #[derive(Default)]
 struct Spaces {
-    /// For each space, how many frees are waiting for operations to end.
+    /// For each space, how often it has been freed and still waits for operations to end.
     waiting: HashMap<u32, u32>,
     /// Spaces that no operation can access any more.
     ready: Vec<u32>,

@@ -149,7 +149,7 @@
 //! | P20 link word of a merge, splitting; P21, P22 copies | | copies, which recovery removes as those of a split |
 //! | P23 EH: link word of the right segment, leaving | recovery of the right segment recovers the left one first | as before |
 //! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
-//! | P25 EH: directory entries (with the intents of the free) | the segment may be freed | a merge to finish |
+//! | P25 EH: directory entries (with the allocator's intents) | the segment may be freed | a merge to finish |
 //! | P26 link word, stable | the merge is finished | as P25 |
 //! | **P27** word of a slot whose blob has moved | the old block may be reused | the old block, as intact as the new one |
 //! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has its own chain | P12, a split that is due |

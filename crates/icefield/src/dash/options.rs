@@ -291,7 +291,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<
     }
 }
 
-/// How a table grows by linear hashing:
+/// Options for the growth of tables with linear hashing:
 ///
 /// ```
 /// use icefield::{DashLh, Expansion};

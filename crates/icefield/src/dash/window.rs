@@ -13,7 +13,7 @@ use crate::record::batch::Write;
 use crate::record::engine::{Mode, Wrote};
 use crate::record::{Pin, Probe, Unlinked};
 
-/// Operations that share fences.
+/// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;
 
 /// The change that a window makes for a key. `place` is an index into [`Window::held`].

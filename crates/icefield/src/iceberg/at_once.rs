@@ -1,4 +1,4 @@
-//! Batches of writes on media where a fence costs nothing, such as DRAM. There is no fence to share, and the
+//! Batches of writes on media where a fence costs nothing, such as DRAM. No fence needs to be shared, and the
 //! bookkeeping of a window costs more instructions than the rest of an insert. So each operation runs in turn, like a
 //! single one, while the ring prefetches for the following operations.
 //!

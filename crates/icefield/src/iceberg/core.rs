@@ -44,7 +44,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) max_depth: u32,
     /// Used slots per thousand at which the table doubles.
     pub(super) max_load: u32,
-    /// Whether reads work without a lock.
+    /// Set if reads need no lock.
     pub(super) loads_whole: bool,
     pub(super) counts: Counts,
     /// The last field, so that all fields that point into its mappings are dropped first.

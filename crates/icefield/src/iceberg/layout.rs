@@ -120,7 +120,7 @@ impl Default for Yards {
 }
 
 impl Yards {
-    /// Whether the fields are within their bounds.
+    /// Returns whether the fields are within their bounds.
     pub(super) fn is_valid(self) -> bool {
         (1..=MAX_FRONT).contains(&self.front) && (1..=MAX_BACK).contains(&self.back)
     }

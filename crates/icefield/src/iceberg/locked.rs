@@ -10,7 +10,7 @@ use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::{Pin, Probe, Unlinked};
 
-/// A thread inside the gate: the shape of the table changes only by the end of a doubling.
+/// A stay inside the gate: no step begins meanwhile, although a doubling may end.
 pub(super) struct Inside<'a> {
     pub(super) shape: Shape,
     _pass: Pass<'a>,

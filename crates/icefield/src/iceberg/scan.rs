@@ -91,7 +91,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Reads the records at a position and returns the next position. No step can intervene.
+    /// Reads the records at a position and returns the next position. No step can begin meanwhile.
     fn read_position(&self, position: Position, entries: &mut Entries) -> Result<Option<Position>> {
         let _pass = self.gate.enter();
         let shape = self.shape();
@@ -265,7 +265,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
         if self.loads_whole {
             let words = slot.load(&self.pm);
-            // As in `lookup`.
+            // As in `lookup_slowly`.
             self.wait_unlocked(line);
             return words;
         }

@@ -222,7 +222,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         self.ahead = self.held.len();
     }
 
-    /// Returns the shape of the table, which is fixed while the window is open.
+    /// Enters the gate if necessary, and returns the shape that the table had then. No step begins while the window is
+    /// open.
     #[inline]
     fn shape(&mut self) -> Shape {
         let core = &self.table.core;

@@ -78,7 +78,7 @@ impl<A: Ablation> Eh<A> {
         core.mark_away(right);
         let words = &core.root()?.segments;
         core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
-            // P25: the fence of the free's intents has made the entries durable. P26: the merge is finished.
+            // P25: the fence of the allocator's intents has made the entries durable. P26: the merge is finished.
             core.set_link(segment, State::Stable, link.depth, side)
         })
     }
