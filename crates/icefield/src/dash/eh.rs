@@ -87,8 +87,8 @@ impl<A: Ablation> Eh<A> {
     }
 }
 
-/// Returns the directory depth at which `records` records fill the segments as planned, of which `present` exist. Fails
-/// if there is no room for them.
+/// Returns the directory depth at which `records` records fill the segments as planned. `present` segments exist; fails
+/// if the space does not suffice for the others.
 fn planned_depth<T: Kinds>(core: &Core<T>, records: u64, present: u64) -> Result<u32> {
     let segments = planned_segments(core.geometry.segment_slots(), records);
     let segments = segments.checked_next_power_of_two().unwrap_or(u64::MAX);

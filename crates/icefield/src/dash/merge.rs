@@ -87,7 +87,7 @@ impl<T: Kinds> Core<T> {
         self.rebuild_overflow(left.segment).map(|()| true)
     }
 
-    /// Plans a place for each record of the right segment. Returns `None` if there is no room.
+    /// Plans a place for each record of the right segment. Returns `None` if they do not fit.
     fn plan_merge<'a>(
         &self,
         left: Segment<'a>,

@@ -18,9 +18,9 @@
 //! Each item gives the section of the paper, our file, and the differences with their reasons.
 //!
 //! - §4.1 Figures 3, 4: layout (`layout`). Overflow metadata has its own word, apart from the allocation bitmap,
-//!   because the overflow metadata is volatile and the bitmap is durable. The population count of the
-//!   bitmap replaces a record counter. Segment headers have their own region, so a segment consists of exactly 64
-//!   buckets and its stash buckets.
+//!   because the overflow metadata is volatile and the bitmap is durable. The population count of the bitmap replaces
+//!   a record counter. Segment headers have their own region, so a segment consists of exactly 64 buckets and its stash
+//!   buckets.
 //! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
 //!   bucket; the top bits select the directory entry.
 //! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Once the stash is full, an insert displaces up to
@@ -45,12 +45,12 @@
 //! - §4.8 recovery (`recover`). Marks in DRAM, all clear when the table opens, replace the version numbers of segments,
 //!   so no version can wrap. A session that only reads leaves segments unchanged (`still`).
 //! - §5.1, §5.3 linear hashing (`lh`, `extent`). A round visits prefixes of the hash instead of suffixes, in hash
-//!   order. Every segment thus covers a contiguous range of hashes, scans, cursors and splits work as in EH, and two
-//!   instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word with
-//!   `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform the
-//!   split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the table
-//!   another segment, `tidy` moves stashed records home, displacing others where that helps. Equal hashes: if many
-//!   chained buckets are in use, a segment with a long chain does not make the table grow.
+//!   order. Thus every segment covers a contiguous range of hashes, so that scans, cursors and splits work as in EH.
+//!   Two instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
+//!   with `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform
+//!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the
+//!   table another segment, `tidy` moves stashed records home, displacing others where that helps. Equal hashes: if
+//!   many chained buckets are in use, a segment with a long chain does not make the table grow.
 //! - §5.2 hybrid expansion (`arrays`). It needs no allocator: the number of a segment gives its place in the file,
 //!   which is mapped once. The directory entries record which arrays exist and are checked when the table opens.
 //! - Additions (`eh::grow`, `chain`). Many equal hashes: if the directory would become disproportionately large, a

@@ -198,7 +198,7 @@ impl<T: Kinds> Core<T> {
         extended.map_err(|source| Error::io(self.pm.path(), source))
     }
 
-    /// Fails if there is no room for `segments` segments, of which `present` exist, before any of them is made.
+    /// Checks, before any of them is made, that the space suffices for `segments` segments, of which `present` exist.
     pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);

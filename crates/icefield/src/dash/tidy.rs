@@ -106,7 +106,8 @@ impl<T: Kinds> Core<T> {
         true
     }
 
-    /// Moves records from the stash and the chain to their home or probing buckets, all of them with three fences.
+    /// Moves records from the stash and the chain to their home or probing buckets, all of them with two fences and the
+    /// caller's next one.
     pub(super) fn bring_home(&self, segment: Segment<'_>) -> Result<()> {
         let pm = &self.pm;
         let mut pending = vec![0_u32; self.geometry.buckets as usize];

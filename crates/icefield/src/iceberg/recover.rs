@@ -1,8 +1,8 @@
 //! Recovery (§6): one pass over all slots rebuilds the DRAM, on several threads; then an interrupted step is finished.
 //!
-//! What recovery stores on the medium only repeats steps that may already have been done, so a crash during recovery
-//! changes nothing. A session that only reads does not finish the step, because that would copy the whole table into
-//! private memory: its reads search both places of a record instead.
+//! Stores to the medium only repeat steps that may already have been done, so a crash during recovery changes nothing.
+//! A session that only reads does not finish the step, because that would copy the whole table into private memory: its
+//! reads search both places of a record instead.
 
 use std::array;
 use std::ops::Range;
