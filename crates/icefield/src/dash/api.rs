@@ -1,4 +1,4 @@
-//! The public face, and what differs between its types.
+//! The public interface of the tables, and the parts in which their types differ.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -62,11 +62,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.directory.reserve(&self.core, self.stats().len_estimate.saturating_add(additional))
     }
 
-    /// Merges segments as long as two fit into one, halves the directory, and gives their space back to the file system
-    /// (§4.7). Moves keys and values by reference together and gives the space of what they leave back, too. Everybody
-    /// else may go on meanwhile. A table that was made or reserved for more records than it has also gives up those.
+    /// Merges segments while two fit into one, halves the directory, and returns the freed space to the file system
+    /// (§4.7). Compacts the storage of keys and values by reference as well. Other threads can use the table meanwhile.
+    /// Gives up capacity that was requested at creation or reserved.
     ///
-    /// Tables become smaller by themselves when they hold little, but not smaller than they were asked to be.
+    /// A table that holds few records also shrinks automatically, but not below its requested capacity.
     ///
     /// # Errors
     /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`], [`crate::Error::Io`].

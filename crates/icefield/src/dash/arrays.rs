@@ -1,17 +1,17 @@
-//! Hybrid expansion (§5.2): in which array a segment of linear hashing lies, and where that array is.
+//! Hybrid expansion (§5.2): maps a segment of linear hashing to its array, and the array to its place in the file.
 //!
-//! Segments are numbered in the order in which they come to be. The first array holds `first` of them; a `stride` of
-//! arrays have that size, the next `stride` twice as much, and so on: a directory of some hundred bytes indexes
-//! terabytes, and growth never takes much more than the stride's part of what there is. Both numbers are powers of two,
-//! so that a place is a few shifts.
+//! Segments are numbered in the order in which they are made. The first array holds `first` of them; the first `stride`
+//! arrays have that size, the next `stride` arrays twice that size, and so on. A directory of some hundred bytes thus
+//! indexes terabytes, and a new array adds at most about 1/`stride` of the present size. Both numbers are powers of
+//! two, so that a few shifts compute a place.
 
 use super::layout::MAX_DEPTH;
 
-/// The longest first array, and the most arrays of one size.
+/// Upper limits of `first` and `stride`.
 const MAX_FIRST: u32 = 1 << 12;
 const MAX_STRIDE: u32 = 64;
 
-/// The shape of a directory.
+/// The two numbers that determine the arrays of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrays {
     first_bits: u32,
@@ -19,10 +19,10 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    /// What the paper uses (§6.2).
+    /// The numbers that the paper uses (§6.2).
     pub(super) const DEFAULT: Self = Self { first_bits: 6, stride_bits: 3 };
 
-    /// `None`: no such shape.
+    /// Returns `None` if the numbers are out of range or not powers of two.
     pub(super) fn new(first: u64, stride: u64) -> Option<Self> {
         let possible = |number: u64, most: u32| {
             let number = u32::try_from(number).ok()?;
@@ -34,19 +34,19 @@ impl Arrays {
         })
     }
 
-    /// The depth of the segments of the first array in a new table.
+    /// Returns the depth of the segments of the first array in a new table.
     pub(super) fn first_bits(self) -> u32 {
         self.first_bits
     }
 
-    /// Segments in the first array.
+    /// Returns the number of segments in the first array.
     pub(super) fn first(self) -> u64 {
         1 << self.first_bits
     }
 
-    /// The array of a segment, and the segment's place in it.
+    /// Returns the array of a segment, and the segment's index in it.
     pub(super) fn array_of(self, index: u64) -> (u64, u64) {
-        // Counted from a stride before the first array, arrays of one size begin at a power of two.
+        // If units are counted from a stride before the first array, the arrays of each size begin at a power of two.
         let unit = (index >> self.first_bits) + (1 << self.stride_bits);
         let doublings = unit.ilog2() - self.stride_bits;
         let array = (u64::from(doublings) << self.stride_bits) + (unit >> doublings)
@@ -55,31 +55,31 @@ impl Arrays {
         (array, within << self.first_bits | index & (self.first() - 1))
     }
 
-    /// Segments in an array.
+    /// Returns the number of segments in an array.
     pub(super) fn size(self, array: u64) -> u64 {
         self.first() << (array >> self.stride_bits)
     }
 
-    /// The first segment of an array.
+    /// Returns the first segment of an array.
     pub(super) fn start(self, array: u64) -> u64 {
         let stride = 1 << self.stride_bits;
         let (doublings, number) = (array >> self.stride_bits, array & (stride - 1));
         (((stride + number) << doublings) - stride) << self.first_bits
     }
 
-    /// How many arrays, and so directory entries, hold so many segments.
+    /// Returns the number of arrays, and thus of directory entries, that hold `segments` segments.
     pub(super) fn arrays_for(self, segments: u64) -> u64 {
         segments.checked_sub(1).map_or(0, |last| self.array_of(last).0 + 1)
     }
 
-    /// The entries of the largest directory.
+    /// Returns the number of entries of the largest directory.
     pub(super) fn most(self) -> u64 {
         self.arrays_for(1 << MAX_DEPTH)
     }
 
-    /// Where an array is in the file of segments, as its directory entry says. The first one has two places, and
-    /// generations of `clear` take turns: the old generation is whole until the new one counts. All others have one, for
-    /// by then the old one is gone.
+    /// Returns the place of an array in the file of segments, as its directory entry names it. The first array has two
+    /// places, which the generations of `clear` use alternately: the old generation stays intact until the new one is
+    /// committed. The other arrays have one place, because they are used only after the old generation is gone.
     pub(super) fn place(self, array: u64, parity: usize) -> u64 {
         if array == 0 {
             (parity as u64) << self.first_bits
@@ -88,14 +88,15 @@ impl Arrays {
         }
     }
 
-    /// Where a segment is in the file, likewise: arrays are one behind the other, so nobody needs to know which one.
+    /// Returns the place of a segment in the file. The arrays are contiguous, so the array of the segment is not
+    /// needed.
     #[inline(always)]
     pub(super) fn place_of(self, index: u64, parity: usize) -> u64 {
         let first = self.first();
         if index < first { (parity as u64) << self.first_bits | index } else { index + first }
     }
 
-    /// The segment at a place in the file, unless it is of the other generation.
+    /// Returns the segment at a place in the file, or `None` if the place belongs to the other generation.
     pub(super) fn index_at(self, place: u64, parity: usize) -> Option<u64> {
         match place >> self.first_bits {
             turn @ (0 | 1) => (turn == parity as u64).then_some(place & (self.first() - 1)),
@@ -110,13 +111,13 @@ mod tests {
 
     #[test]
     fn a_terabyte_has_a_directory_of_about_a_kilobyte() {
-        // As the paper counts: segments of 16 KiB.
+        // The paper counts with segments of 16 KiB.
         let segments = (1_u64 << 40) / (16 << 10);
         let bytes = |stride| Arrays::new(64, stride).map(|arrays| arrays.arrays_for(segments) * 8);
         assert_eq!(bytes(4), Some(584));
         assert_eq!(bytes(8), Some(1096));
         assert!(bytes(4) < Some(1000) && bytes(8) < Some(1100));
-        // Ours are a little larger: two stash buckets each, and so are fewer.
+        // Our segments have two stash buckets each, so they are a little larger and fewer.
         let segments = (1_u64 << 40) / super::super::layout::Geometry::default().segment_bytes();
         let bytes = |stride| Arrays::new(64, stride).map(|arrays| arrays.arrays_for(segments) * 8);
         println!("a terabyte: {:?} and {:?} bytes of directory", bytes(4), bytes(8));

@@ -1,13 +1,13 @@
-//! Batches: the ring in front, windows of up to 32 operations that share two fences behind it.
+//! Batches: a ring that prefetches, and behind it windows of up to 32 operations that share two fences.
 //!
-//! Each operation of a window locks its two buckets and decides what it will do. Only the first lock of a window is
-//! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
-//! something, so no order of locking is needed. New records are written to slots that are still free; one fence makes
-//! them all durable; then every touched bucket gets its changes under its changing bit, and a second fence makes these
-//! durable before anybody may read them.
+//! Each operation of a window locks its two buckets and decides what to do. The window waits only for its first lock.
+//! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
+//! lock order is needed. New records are written to free slots, and one fence makes all of them durable. Then every
+//! affected bucket gets its changes under its changing bit, and a second fence makes these durable before readers can
+//! see them.
 //!
-//! What a window cannot do closes it and is done the single way: a displacement, a split, a record for the chain. A
-//! second operation on a key of the window closes it, too.
+//! An operation that a window cannot do closes the window and runs alone: a displacement, a split, a record for the
+//! chain. A second operation on a key of the window closes it as well.
 
 use std::ops::ControlFlow;
 
@@ -26,13 +26,14 @@ use crate::record::batch::BatchEngine;
 use crate::record::engine::{Engine, Mode, Wrote};
 use crate::table::{Arg, Owned, same_length};
 
-/// How far ahead the ring fetches buckets, and when it looks into them to fetch records; how many at a time.
+/// The distance at which the ring fetches buckets, the distance at which it inspects them to fetch records, and the
+/// number of keys that it handles at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    /// Reads keys in order, fetching what lies ahead.
+    /// Reads keys in order and prefetches for the following ones.
     pub(super) fn read_batch(
         &self,
         keys: &[Arg<'_, K>],
@@ -64,14 +65,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         failure
     }
 
-    /// The first stage: finds a key's buckets. Inlined into the ring, whose entries are read as they are written: by
-    /// words, not by vectors, which would wait for the words.
+    /// The first stage: finds a key's buckets. Inlined into the ring, so that its entries are read as they are written:
+    /// word by word. Vector loads would have to wait for the preceding word stores.
     #[inline(always)]
     fn ahead(&self, hash: u64) -> Ahead<'_> {
         Ahead { hash, sighted: self.core.pm.peek(|| self.sight(hash)) }
     }
 
-    /// Looks for the fingerprint and fetches the line of the slot that will be read. Decides nothing.
+    /// The third stage of reads: searches the fingerprints and fetches the line of the first candidate. A hint only.
     #[inline]
     fn peek(&self, ahead: &Ahead<'_>) {
         let Some(Target { pair, .. }) = ahead.sighted else { return };
@@ -82,7 +83,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    /// Looks for the slot that will be changed, or that a new record would take, and fetches its line. Decides nothing.
+    /// The third stage of writes: selects the slot that will be changed, or the free slot for a new record, and fetches
+    /// its line. A hint only.
     #[inline]
     fn peek_room(&self, ahead: &Ahead<'_>) {
         let Some(Target { pair, .. }) = ahead.sighted else { return };
@@ -98,7 +100,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
     }
 }
 
-/// The second stage: asks for the buckets.
+/// The second stage: fetches the buckets.
 #[inline(always)]
 fn ask(ahead: &Ahead<'_>, hint: impl Fn(*const Bucket)) {
     if let Some(Target { pair: [home, probing], .. }) = ahead.sighted {
@@ -157,7 +159,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchEngine<K,
             },
         );
         pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, writes);
-        // What came before a failure is made durable and answered.
+        // Operations before a failure are made durable and answered.
         let finished = writer.run_all(&key, &mut answer);
         failure.and(finished)
     }

@@ -1,4 +1,4 @@
-//! Segments and chained buckets as blocks of the allocator, and how many of them a file must hold.
+//! Segments and chained buckets as blocks of the allocator, and checks of their number against the file sizes.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -9,7 +9,6 @@ use crate::Result;
 use crate::pm::alloc::{Blocks, reserve_blocks};
 use crate::pm::{Medium, Region};
 
-/// The segments as blocks of the allocator.
 pub(super) struct SegmentBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
 impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
@@ -43,7 +42,6 @@ impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
     }
 }
 
-/// The chained buckets as blocks of the allocator.
 pub(super) struct ChainBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
 impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
@@ -63,14 +61,14 @@ impl<T: Kinds> Blocks for ChainBlocks<'_, T> {
     }
 }
 
-/// The number of segments must fit the files: everything later computes by it.
+/// Checks that the files can hold `segments` segments: all later code relies on it.
 pub(super) fn check_count<T: Kinds>(core: &Core<T>, segments: u64) -> Result<()> {
     let header_bytes = size_of::<Header>() as u64;
     check_blocks(core, &core.headers, segments, header_bytes)?;
     check_blocks(core, &core.segments, segments, core.geometry.segment_bytes())
 }
 
-/// So many blocks must fit their file.
+/// Checks that a file can hold `count` blocks.
 pub(super) fn check_blocks<T: Kinds>(
     core: &Core<T>,
     region: &Region,

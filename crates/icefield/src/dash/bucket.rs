@@ -1,4 +1,4 @@
-//! One bucket: searching it by fingerprint, writing a record into it, taking one out (§4.1, §4.2).
+//! One bucket: searches it by fingerprint, writes records to it, removes records from it (§4.1, §4.2).
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -11,7 +11,6 @@ use crate::base::version_lock::{self, WriteGuard};
 use crate::pm::lock::PmLock;
 use crate::pm::{Cell64, LINE_BYTES, Medium};
 
-/// The bucket's lock, held.
 pub(super) type Guard<'a, M> = WriteGuard<PmLock<'a, M>>;
 
 impl Bucket {
@@ -39,73 +38,72 @@ impl Bucket {
         version_lock::try_lock(self.version_lock(pm))
     }
 
-    /// The metadata word.
     #[inline]
     pub(super) fn meta(&self, pm: &impl Medium) -> Meta {
         // Acquire (E2): pairs with the Release in `publish`. A reader that sees a slot's bit, and follows the reference
-        // in it before it validates, must see the reference that came with the bit: the one that the slot held before
-        // may lead to a blob that was freed before the reader was pinned.
+        // in the slot before it validates, must see the reference that belongs to the bit. The slot's previous
+        // reference may lead to a blob that was freed before the reader was pinned.
         Meta(self.meta.load(pm, Acquire))
     }
 
-    /// Bit per slot that holds a record and has this fingerprint.
+    /// Returns a bit for each slot that holds a record with this fingerprint.
     #[inline]
     pub(super) fn candidates(&self, pm: &impl Medium, hash: u64) -> u32 {
-        // Relaxed: raced words of a seqlock. A wrong one costs a look at a slot, or is noticed by the version.
+        // Relaxed: racy reads of a seqlock. A wrong fingerprint costs one slot check, or the version check detects it.
         let words =
             [self.fingerprints[0].load(pm, Relaxed), self.fingerprints[1].load(pm, Relaxed)];
         Group16::from_words(words).matches(fingerprint(hash)).bits() & self.meta(pm).allocated()
     }
 
-    /// Returns whether a stash bucket or a chained bucket seems to have no room, without its lock. The caller skips a
-    /// full bucket and reads any other again under the lock.
+    /// Returns whether a stash bucket or a chained bucket seems to be full, without its lock. The caller skips a full
+    /// bucket and reads any other again under the lock.
     ///
-    /// A peek: another thread may be changing the metadata word for records of other home buckets. The word decides
-    /// which bucket gets a new record, and no answer.
+    /// Read through `peek`: another thread may be changing the metadata word for records of other home buckets. The
+    /// word only selects the bucket for a new record; no result depends on it.
     pub(super) fn looks_full(&self, pm: &impl Medium, slot_mask: u32) -> bool {
         let taken = pm.peek(|| self.meta(pm).allocated());
         Self::free_slot(taken, slot_mask).is_none()
     }
 
-    /// The first slot without a record, given the slots that count as taken.
+    /// Returns the first slot that is not in `taken`.
     #[inline]
     pub(super) fn free_slot(taken: u32, slot_mask: u32) -> Option<usize> {
         let free = !taken & slot_mask;
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
-    /// Stores and flushes a record in a slot that is not allocated: invisible until [`Bucket::publish`].
+    /// Stores and flushes a record in a slot that is not allocated. Readers do not see it until [`Bucket::publish`].
     #[inline]
     pub(super) fn write_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
         self.store_record(pm, slot, key, value);
         pm.flush_object(&self.slots[slot]);
     }
 
-    /// [`Bucket::write_record`] without the flush.
+    /// Does the same as [`Bucket::write_record`] without the flush.
     #[inline]
     pub(super) fn store_record(&self, pm: &impl Medium, slot: usize, key: u64, value: u64) {
         let place = &self.slots[slot];
-        // Release (E3): a reader that still takes this slot for its former record follows only whole references.
+        // Release (E3): a reader that still takes this slot for its former record follows only complete references.
         place.key.store(pm, key, Release);
         place.value.store(pm, value, Release);
     }
 
-    /// Sets a slot's fingerprint. In the line of the metadata word and stored before it: a crash that keeps the record
-    /// keeps the fingerprint.
+    /// Sets a slot's fingerprint. It lies in the line of the metadata word and is stored before it, so a crash that
+    /// keeps the record keeps the fingerprint.
     #[inline]
     pub(super) fn set_fingerprint(&self, pm: &impl Medium, slot: usize, hash: u64) {
         let (word, shift) = (&self.fingerprints[slot / 8], slot % 8 * 8);
-        // Relaxed: only the holder of the lock stores; `publish` orders it.
+        // Relaxed: only the holder of the lock stores here; `publish` orders the store.
         let others = word.load(pm, Relaxed) & !(0xFF << shift);
         word.store(pm, others | u64::from(fingerprint(hash)) << shift, Release);
     }
 
-    /// A slot's fingerprint.
     pub(super) fn fingerprint_at(&self, pm: &impl Medium, slot: usize) -> u8 {
         (self.fingerprints[slot / 8].load(pm, Relaxed) >> (slot % 8 * 8)) as u8
     }
 
-    /// Stores and flushes the metadata word: the commit point once fenced. The caller has set the changing bit.
+    /// Stores and flushes the metadata word; the next fence makes this the commit point. The caller has set the
+    /// changing bit.
     #[inline]
     pub(super) fn publish(&self, pm: &impl Medium, meta: Meta) {
         // Release (E2): after the fingerprints and the records.
@@ -113,24 +111,23 @@ impl Bucket {
         pm.flush_object(&self.meta);
     }
 
-    /// The slots in the line of `slot`, as a mask.
+    /// Returns a mask of the slots in the line of `slot`.
     #[inline]
     pub(super) fn line_of(slot: usize) -> u32 {
         const PER_LINE: usize = LINE_BYTES / size_of::<Slot>();
-        /// Slots that the metadata takes up the room of.
+        /// Number of slots that would fit into the space of the metadata.
         const BEFORE: usize = offset_of!(Bucket, slots) / size_of::<Slot>();
         let line = (slot + BEFORE) / PER_LINE;
         ((1 << PER_LINE) - 1) << (line * PER_LINE) >> BEFORE
     }
 
-    /// A slot's words, under the lock or validated afterwards.
+    /// Returns a slot's words. The caller holds the lock or validates the version afterwards.
     #[inline]
     pub(super) fn record(&self, pm: &impl Medium, slot: usize) -> (u64, u64) {
-        // PROTECTED (E3): as in `find`.
+        // PROTECTED (E3): as in `Core::holds`.
         (self.slots[slot].key.load(pm, PROTECTED), self.slots[slot].value.load(pm, PROTECTED))
     }
 
-    /// The slots of `mask`, in order.
     pub(super) fn slots_of(mut mask: u32) -> impl Iterator<Item = usize> {
         std::iter::from_fn(move || {
             (mask != 0).then(|| {
@@ -141,7 +138,6 @@ impl Bucket {
         })
     }
 
-    /// The value word of a slot.
     #[inline]
     pub(super) fn value(&self, slot: usize) -> &Cell64 {
         &self.slots[slot.min(SLOTS - 1)].value

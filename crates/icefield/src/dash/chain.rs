@@ -1,4 +1,4 @@
-//! Chains: further stash buckets of a segment that splitting does not help, or whose turn has not come.
+//! Chains: further stash buckets of a segment that a split does not help, or whose split is not due yet (LH).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -13,7 +13,6 @@ use crate::pm::alloc::{Allocator, Claim};
 use crate::pm::{Cell64, Medium};
 
 impl<T: Kinds> Core<T> {
-    /// A block of the chain region.
     pub(super) fn chain_block(&self, block: u32) -> Result<&ChainBlock> {
         let offset = u64::from(block) * size_of::<ChainBlock>() as u64;
         self.chains.at(offset).ok_or_else(|| {
@@ -25,16 +24,16 @@ impl<T: Kinds> Core<T> {
         })
     }
 
-    /// The first block of a segment's chain, which is not empty.
+    /// Returns the first block of a segment's chain, which must not be empty.
     pub(super) fn chain_head(&self, segment: u32) -> Result<u32> {
         let word = self.header(segment)?.chain.load(&self.pm, Acquire);
         Ok(word.wrapping_sub(1) as u32)
     }
 
-    /// The blocks of a segment's chain. Ends in an error when there are more than were ever handed out: a cycle.
+    /// Returns the blocks of a segment's chain. Ends with an error if there are more than were ever allocated: a cycle.
     ///
-    /// Links are peeked at: they change only around blocks whose records, if any, are durable elsewhere, so no answer
-    /// depends on whether a link is durable yet.
+    /// Links are read through `peek`: they change only around blocks whose records, if any, are durable elsewhere, so
+    /// no result depends on whether a link is durable yet.
     pub(super) fn chain(&self, segment: u32) -> impl Iterator<Item = Result<(u32, &ChainBlock)>> {
         let peek = |link: &Cell64| self.pm.peek(|| link.load(&self.pm, Acquire));
         let mut next = self.header(segment).map(|header| peek(&header.chain));
@@ -59,15 +58,14 @@ impl<T: Kinds> Core<T> {
         })
     }
 
-    /// How many blocks a segment's chain has.
     fn chain_length(&self, segment: u32) -> Result<usize> {
         self.chain(segment).try_fold(0, |count, block| block.map(|_| count + 1))
     }
 
-    /// Frees all buckets of a segment's chain, whatever they hold.
+    /// Frees all buckets of a segment's chain, including those with records.
     pub(super) fn free_chain(&self, id: u32) -> Result<()> {
         let (pm, link) = (&self.pm, &self.header(id)?.chain);
-        // Counted, for a damaged chain need not end.
+        // The loop is bounded, because a damaged chain may be cyclic.
         for _ in 0..self.chain_length(id)? {
             let Some((block, chained)) = self.chain(id).next().transpose()? else { break };
             let next = chained.next.load(pm, Relaxed);
@@ -78,7 +76,8 @@ impl<T: Kinds> Core<T> {
                 (block, id),
                 || {
                     link.store(pm, next, Release);
-                    // Before the block's `next`, which it goes by in the chain, leads into the list.
+                    // Durable before the block's `next`, which belongs to the chain until now, becomes a link of the
+                    // free list.
                     pm.persist(link);
                     Ok(())
                 },
@@ -87,7 +86,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Claims an empty chained bucket whose next block is the present head of the segment's chain; flushed, not fenced.
+    /// Claims an empty chained bucket in front of the segment's chain; flushed, not fenced.
     pub(super) fn new_chain_block(&self, segment: u32) -> Result<Claim> {
         let pm = &self.pm;
         let head = self.header(segment)?.chain.load(pm, Relaxed);
@@ -102,7 +101,7 @@ impl<T: Kinds> Core<T> {
         Ok(claim)
     }
 
-    /// Puts one more bucket at the head of a segment's chain: the way out when splitting does not help. The caller
+    /// Puts an empty bucket at the head of a segment's chain, for a segment that a split does not help. The caller
     /// holds all locks of the segment.
     pub(super) fn extend_chain(&self, segment: Segment<'_>) -> Result<()> {
         let claim = self.new_chain_block(segment.id)?;
@@ -115,10 +114,10 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Unlinks chained buckets that hold nothing and frees them.
+    /// Unlinks and frees empty chained buckets.
     pub(super) fn drop_empty_chain(&self, segment: Segment<'_>) -> Result<()> {
         let pm = &self.pm;
-        // Counted, for a damaged chain need not end.
+        // The loop is bounded, because a damaged chain may be cyclic.
         for _ in 0..self.chain_length(segment.id)? {
             let mut link = &self.header(segment.id)?.chain;
             let mut empty = None;
@@ -147,7 +146,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Whether a chained bucket belongs to the chain of segment `owner`.
+    /// Returns whether a chained bucket belongs to the chain of segment `owner`.
     pub(super) fn owns_chain_block(&self, owner: u32, block: u32) -> Result<bool> {
         self.chain(owner).try_fold(false, |found, chained| Ok(found || chained?.0 == block))
     }

@@ -1,4 +1,4 @@
-//! What a directory policy must do, everything between a hash and a segment; and what every policy does it with.
+//! The interface of a directory policy, which maps a hash to a segment, and the functions that all policies share.
 //! Extendible hashing is [`super::eh::Eh`], linear hashing [`super::lh::Lh`].
 
 use super::kinds::{Ablation, Kinds};
@@ -10,15 +10,15 @@ use crate::pm::Medium;
 use crate::record::Pin;
 use crate::record::mending::Mending;
 
-/// So often a segment that turns out to be no part of the table is looked up anew: each time somebody else has just
-/// merged it. A damaged directory would name it for ever.
+/// Maximum number of lookups that may return a segment which is not part of the table. Normally each such lookup means
+/// that another thread has just merged the segment; a damaged directory would name it forever.
 const PATIENCE: u32 = 1 << 8;
 
 /// The segment that a hash belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     pub(super) segment: u32,
-    /// Which `clear` the segment came after; its parity selects the record counter.
+    /// The number of the last `clear` before the segment was made; its parity selects the record counter.
     pub(super) generation: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// A segment that covers the hashes which agree with `hash` in the first `depth` bits.
+    /// Builds the range of a segment that covers the hashes which agree with `hash` in the first `depth` bits.
     pub(super) fn new(located: Located, hash: u64, depth: u32) -> Self {
         let below = hashes_below(depth);
         Self { located, first: hash & !below, last: hash | below }
@@ -42,69 +42,69 @@ impl Covered {
     }
 }
 
-/// What a policy knows of a segment that nobody has used yet in this session.
+/// The state of a segment that has not been used in this session, as its policy determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is what it was when the last session ended.
+    /// Unchanged since the last session.
     Whole,
-    /// It has been made right now, by a split that was due; it is marked as ready.
+    /// Made by this call, by a split that was due; it is marked as ready.
     Born,
-    /// It is no part of the table, any more or yet.
+    /// Not part of the table, either no longer or not yet.
     Elsewhere,
-    /// The split that makes it is due, and the session only reads: its records are where they were.
+    /// The split that makes it is due, and the session only reads: its records are still in the source segment.
     Due,
 }
 
-/// A directory policy. Sealed: its methods speak of types that only this module has.
+/// A directory policy. Sealed: its methods use types that are private to this module.
 pub trait Directory: Sized + Send + Sync + 'static {
     /// The design's name in superblocks and on the command line.
     const DESIGN: &'static str;
 
-    /// What its tables do without.
+    /// The techniques that its tables use.
     type Ablation: Ablation;
 
-    /// What a new table is told, and remembers.
+    /// The options of a new table, which the superblock stores.
     type Options: Clone + Copy + Default + std::fmt::Debug + Send + Sync;
 
-    /// The options as superblock parameters.
+    /// Returns the options as superblock parameters.
     fn params(options: Self::Options) -> [u64; 3];
 
-    /// The options that superblock parameters stand for, if they are possible.
+    /// Returns the options in superblock parameters, or `None` if they are impossible.
     fn options(params: [u64; 3]) -> Option<Self::Options>;
 
-    /// The generation in a root word.
+    /// Returns the generation in a root word.
     fn generation_in(root_word: u64) -> u64;
 
-    /// Lays out an empty table with room for `capacity` records.
+    /// Creates an empty table with room for `capacity` records.
     ///
     /// # Errors
     /// No space.
     fn create<T: Kinds>(core: &Core<T>, options: Self::Options, capacity: u64) -> Result<Self>;
 
-    /// Takes up what is on the medium, in constant time, and settles interrupted allocations; says how many there were.
+    /// Opens the table on the medium in constant time and resolves interrupted allocations. Returns their number.
     ///
     /// # Errors
     /// The root words are damaged.
     fn open<T: Kinds>(core: &Core<T>, options: Self::Options) -> Result<(Self, u64)>;
 
-    /// Makes up for what is missing of the files of a table that is opened for salvage, in private copies of their
-    /// pages.
+    /// Replaces missing parts of the files of a table that is opened for salvage, in private copies of their pages.
     ///
     /// # Errors
     /// The root words cannot be read; no memory.
     fn mend<T: Kinds>(core: &Core<T>, options: Self::Options, mending: &Mending) -> Result<()>;
 
-    /// The segment of a hash at this moment. Without a lock: re-check with [`Directory::is_current`] after reading
-    /// versions or locking. `None` says nothing: ask [`Directory::locate`].
+    /// Returns the present segment of a hash, without a lock. The caller checks it again with [`Directory::is_current`]
+    /// after it has read versions or locked. `None` decides nothing: the caller then uses [`Directory::locate`].
     fn glance<M: Medium>(&self, pm: &M, hash: u64) -> Option<Located>;
 
-    /// [`Directory::glance`] until it says something, or the directory is found to be damaged.
+    /// Repeats [`Directory::glance`] until it returns a segment, or the directory proves to be damaged.
     ///
     /// # Errors
     /// The directory is damaged.
     fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located>;
 
-    /// [`Directory::locate`], ready to be used in this session. The caller holds no lock of a segment.
+    /// Does the same as [`Directory::locate`], and recovers the segment if this session has not used it. The caller
+    /// holds no lock of a segment.
     ///
     /// # Errors
     /// As [`Directory::locate`]; no space for what a split needs.
@@ -122,8 +122,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Err(core.corrupt(&core.headers, 0, format!("the segment of hash {hash:#018x} is free")))
     }
 
-    /// [`Directory::ready`] of a segment that is not: `None` where another one has to be looked up. In a session that
-    /// only reads no segment counts as touched, so all come this way.
+    /// Completes [`Directory::ready`] for a segment that is not ready. Returns `None` if the hash must be looked up
+    /// again. In a session that only reads, no segment counts as touched, so every call takes this path.
     ///
     /// # Errors
     /// As [`Directory::ready`].
@@ -135,23 +135,24 @@ pub trait Directory: Sized + Send + Sync + 'static {
         located: Located,
     ) -> Result<Option<Located>> {
         let ready = touch(core, self, located.segment)?;
-        // What a session that only reads settles may lead the hash elsewhere, and no later look would tell.
+        // In a session that only reads, recovery may have moved the hash to another segment, and no later check would
+        // detect that.
         let is_there = core.still.is_none() || self.is_current(core, hash, located);
         Ok((ready && is_there).then_some(located))
     }
 
-    /// The segments whose splits are due and not made, and that have chains of their own.
+    /// Returns the segments that have chains and whose splits are due.
     fn due<T: Kinds>(&self, _core: &Core<T>) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Whether the hash still belongs there. An entry that is suddenly damaged says no.
+    /// Returns whether the hash still belongs to the segment. Returns `false` for a damaged entry.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.glance(&core.pm, hash) == Some(located)
     }
 
-    /// What the segment of a hash covers; `None` when that was changing meanwhile.
+    /// Returns the range of the hash's segment, or `None` if it changed meanwhile.
     ///
     /// # Errors
     /// The files are damaged.
@@ -162,7 +163,7 @@ pub trait Directory: Sized + Send + Sync + 'static {
         located: Located,
     ) -> Result<Option<Covered>>;
 
-    /// The segment of a hash, ready to be used, with all that it covers. The caller holds no lock of a segment.
+    /// Returns the segment of a hash, recovered, with its range. The caller holds no lock of a segment.
     ///
     /// # Errors
     /// As [`Directory::ready`].
@@ -175,10 +176,10 @@ pub trait Directory: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Calls `visit` with the range of each segment, in the order of the hashes.
+    /// Calls `visit` with the range of each segment, in hash order.
     ///
     /// # Errors
-    /// As [`Directory::range`], and what `visit` says.
+    /// As [`Directory::range`], and the errors of `visit`.
     fn each_range<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -193,8 +194,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Makes room for a record that did not fit: splits the segment, or lengthens its chain. `records`: about how many
-    /// the table has. The caller holds no lock.
+    /// Makes room for a record that did not fit: splits the segment or lengthens its chain. `records` returns the
+    /// approximate number of records in the table. The caller holds no lock.
     ///
     /// # Errors
     /// No space; nothing has changed.
@@ -206,9 +207,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
         records: impl Fn() -> u64,
     ) -> Result<()>;
 
-    /// Finds out about a segment that nobody has used yet in this session (or again since it was given up: then it is
-    /// not `fresh`, and its locks are in order), and makes it if a split is due. Called once, before anybody else uses
-    /// the segment.
+    /// Determines the state of a segment that this session has not used, and makes the segment if its split is due.
+    /// `fresh` is false if the session used the segment before it was given up; its locks are valid then. Called once,
+    /// before any thread uses the segment.
     ///
     /// # Errors
     /// The files are damaged; no space.
@@ -218,8 +219,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(Standing::Whole)
     }
 
-    /// A split has been committed: the hashes `pattern..` (`depth` bits) belong to the segment `to` from now on.
-    /// Durable by the caller's next fence. Nothing to do where the root word decides.
+    /// Makes the hashes `pattern..` (`depth` bits) belong to the segment `to` after a committed split. Durable with the
+    /// caller's next fence. Does nothing if the root word alone determines the segment.
     ///
     /// # Errors
     /// The files are damaged.
@@ -235,14 +236,14 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the hashes `pattern..` have been merged into the segment to their left, which still says that it is
-    /// being split. Extendible hashing has a state of its own for that.
+    /// Returns whether the hashes `pattern..` have been merged into the segment to their left, whose state is still
+    /// splitting. Extendible hashing has a separate state for that.
     fn is_merged(&self, pattern: u64) -> bool {
         let _ = pattern;
         false
     }
 
-    /// Finishes a merge that a crash interrupted after its commit point. Called once, before anybody else uses the
+    /// Finishes a merge that a crash interrupted after its commit point. Called once, before any thread uses the
     /// segment.
     ///
     /// # Errors
@@ -252,8 +253,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Merges segments about the one of a hash, if they hold so little that they would fill one to `percent` at most.
-    /// Says whether it did. The caller holds no lock.
+    /// Merges segments around the one of a hash, if the merged segment would be filled to at most `percent`. Returns
+    /// whether it merged any. The caller holds no lock.
     ///
     /// # Errors
     /// The files are damaged.
@@ -265,26 +266,26 @@ pub trait Directory: Sized + Send + Sync + 'static {
         percent: u64,
     ) -> Result<bool>;
 
-    /// [`Directory::shrink`] everywhere, as far as it goes, and a shorter directory.
+    /// Applies [`Directory::shrink`] to the whole table as far as possible, and shortens the directory.
     ///
     /// # Errors
     /// The files are damaged.
     fn shrink_all<T: Kinds>(&self, core: &Core<T>, pin: &Pin<'_>, percent: u64) -> Result<()>;
 
-    /// Gives freed space back to the file system as far as nobody can be on the way there any more.
+    /// Returns freed space to the file system where no operation can access it any more.
     ///
     /// # Errors
-    /// The system call failed; the table is as good as before.
+    /// The system call failed; the table is unaffected.
     fn give_back<T: Kinds>(&self, core: &Core<T>) -> Result<()>;
 
-    /// Makes the table large enough for `records` records in all.
+    /// Makes the table large enough for `records` records in total.
     ///
     /// # Errors
-    /// No space: found out before any is taken, unless it goes meanwhile. What was gained then stays.
+    /// No space. Checked in advance, unless the space disappears meanwhile; what was added until then stays.
     fn reserve<T: Kinds>(&self, core: &Core<T>, records: u64) -> Result<()>;
 
-    /// Empties the table by one durable store, then waits out writers that still were in its old segments. `retire` is
-    /// called with each old segment, locked.
+    /// Empties the table by one durable store, then waits for writers that are still in its old segments. Calls
+    /// `retire` with each old segment, locked.
     ///
     /// # Errors
     /// No space; nothing has changed.
@@ -296,47 +297,47 @@ pub trait Directory: Sized + Send + Sync + 'static {
         retire: impl FnMut(super::segment::Segment<'_>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Runs `f` while no segment is being split and none can be.
+    /// Runs `f` while no segment is being split, and blocks splits meanwhile.
     ///
     /// # Errors
-    /// Whatever `f` says.
+    /// The errors of `f`.
     fn without_splits<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let _alone = self.base().alone();
         f()
     }
 
-    /// Checks the directory's own invariants, reporting faults; gives each segment once.
+    /// Checks the directory's invariants and reports faults. Returns each segment once.
     ///
     /// # Errors
     /// The files cannot be read.
     fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>>;
 
-    /// How many segments have space on the medium.
+    /// Returns the number of segments that have space on the medium.
     fn segments<T: Kinds>(&self, core: &Core<T>) -> u64;
 
-    /// The segments that have a place and are not in use, and the number that all segments lie below.
+    /// Returns the segments that have space and are not in use, and an upper bound of all segment numbers.
     ///
     /// # Errors
     /// The files are damaged.
     fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)>;
 
-    /// How many records the present segments are planned to take.
+    /// Returns the number of records that the present segments are planned to hold.
     fn capacity<T: Kinds>(&self, core: &Core<T>) -> u64 {
         self.segments(core) * planned_records(core.geometry.segment_slots())
     }
 
-    /// The first hash past a damaged segment that covers `hash`: as far as the directory can tell without it.
+    /// Returns the first hash past a damaged segment that covers `hash`, as far as the directory determines it.
     fn skip(&self, hash: u64) -> Option<u64>;
 
-    /// What every policy has.
+    /// Returns the state that every policy has.
     fn base(&self) -> &Base;
 
-    /// Which `clear` the present segments came after.
+    /// Returns the number of the last `clear`.
     #[inline]
     fn generation(&self) -> u64 {
         Self::generation_in(self.base().word())
     }
 
-    /// The policy's own numbers for `stats`.
+    /// Returns the policy's values for `stats`.
     fn details(&self) -> Vec<(&'static str, u64)>;
 }

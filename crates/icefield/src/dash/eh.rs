@@ -1,8 +1,8 @@
 //! Extendible hashing over segments: the directory, its doubling, splits, `clear` (§4.1, §4.7).
 //!
-//! The directory of depth *g* has a place of its own: entries 2^g to 2^(g+1) of a region. So doubling needs no
-//! allocation and leaks nothing; old directories stay below the new one, half its size in all. Below: `grow`, splits
-//! and doubling; `shrink`, merges and halving; `check`.
+//! The directory of depth *g* has a fixed place: entries 2^g to 2^(g+1) of a region. So doubling needs no allocation
+//! and leaks nothing. Old directories stay below the present one; together they have its size. Submodules: `grow`
+//! splits segments and doubles the directory; `shrink` merges and halves; `check` checks.
 
 mod check;
 mod grow;
@@ -27,10 +27,10 @@ use crate::pm::{Cell64, Medium};
 use crate::record::Pin;
 use crate::record::mending::Mending;
 
-/// The allocator's tag for the segment that `clear` starts anew with, and for those of a new table.
+/// Allocator tag of segments that are not split off: those of a new table, and the first one after `clear`.
 const NO_SOURCE: u32 = u32::MAX;
 
-/// The extendible-hashing directory, of tables that do without `A`.
+/// The directory of extendible hashing. `A` selects the techniques that its tables use.
 ///
 /// ```
 /// let table: icefield::Dash<u64, u64, icefield::Eh> = icefield::DashEh::in_memory()?;
@@ -42,7 +42,7 @@ pub struct Eh<A = Whole> {
     entries: Mutex<()>,
     doublings: ShardedCounter,
     halvings: ShardedCounter,
-    /// A pair of entries that differed when the directory was last to be halved.
+    /// The pair of entries that prevented the last halving of the directory.
     deep: AtomicUsize,
     ablation: PhantomData<fn() -> A>,
 }
@@ -66,16 +66,16 @@ impl<A: Ablation> Eh<A> {
     }
 
     fn lock_entries(&self) -> MutexGuard<'_, ()> {
-        // A panic cannot have left anything half done that a crash could not: recovery handles it.
+        // A panic leaves nothing half done that a crash could not leave as well: recovery handles it.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The entries of the directory that `root` names.
+    /// Returns the entries of the directory that `root` names.
     fn entries<M: Medium>(&self, pm: &M, root: RootWord) -> Result<&[Cell64]> {
         self.base.entries(pm, root.parity(), 1 << root.depth..2 << root.depth)
     }
 
-    /// Whether a segment is in the directory, or about to be because its neighbour's split has been committed.
+    /// Returns whether a segment is in the directory, or will be because its neighbour's split has been committed.
     fn is_owned<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let pattern = core.header(id)?.pattern.load(&core.pm, Acquire);
         let holder = self.locate(core, pattern)?.segment;
@@ -87,8 +87,8 @@ impl<A: Ablation> Eh<A> {
     }
 }
 
-/// The directory depth at which `records` records fill the segments as planned, of which there are some already. Fails
-/// when there is no room for them.
+/// Returns the directory depth at which `records` records fill the segments as planned. `present` segments exist; fails
+/// if the space does not suffice for the others.
 fn planned_depth<T: Kinds>(core: &Core<T>, records: u64, present: u64) -> Result<u32> {
     let segments = planned_segments(core.geometry.segment_slots(), records);
     let segments = segments.checked_next_power_of_two().unwrap_or(u64::MAX);
@@ -122,14 +122,14 @@ impl<A: Ablation> Directory for Eh<A> {
         eh.base.set_floor(1 << root.depth);
         eh.base.grow(pm, 0, 2 << root.depth)?;
         let count = 1_u32 << root.depth;
-        // All at once, so that the file grows in one step.
+        // In one step, so that the file grows only once.
         pm.grow(&core.segments, u64::from(count) * core.geometry.segment_bytes())?;
         for index in 0..count {
             let mut new = core.new_segment(NO_SOURCE)?;
             core.header(new.segment.id)?.chain.store(pm, 0, Release);
             let side = (index + 1 < count).then_some(index + 1);
             let link = Link { state: State::Stable, depth: root.depth, side };
-            // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
+            // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
             core.complete(&new, link, u64::from(index) << 1 << (63 - root.depth))?;
             core.mark_ready(new.segment.id);
             let entry = &eh.entries(pm, root)?[index as usize];
@@ -188,7 +188,8 @@ impl<A: Ablation> Directory for Eh<A> {
             if let Some(located) = self.glance(&core.pm, hash) {
                 return Ok(located);
             }
-            // A cleared directory is reused two generations later: what was not an entry may have been another root's.
+            // The region of a cleared directory is reused two generations later: if the root has changed, the entry
+            // belongs to another directory.
             if self.root() == root {
                 return Err(self.base.no_entry(&core.pm, root.parity(), root.place(hash)));
             }
@@ -201,10 +202,10 @@ impl<A: Ablation> Directory for Eh<A> {
         hash: u64,
         located: Located,
     ) -> Result<Option<Covered>> {
-        // Peeks: a split says which hashes are read together, and no more; a crash may take it back.
+        // Read through `peek`: the link only decides which hashes are read together, so a crash may take it back.
         let link_now = || core.pm.peek(|| core.link(located.segment));
         let (root, link) = (self.root(), link_now()?);
-        // A segment in the middle of its split still has its old depth, but the directory may know better already.
+        // During its split a segment still has its old depth, but the directory may already name the new segment.
         let depth = link.depth + u32::from(link.state == State::Splitting);
         let settled = self.is_current(core, hash, located) && link_now()? == link;
         if !settled || self.root() != root {
@@ -239,7 +240,7 @@ impl<A: Ablation> Directory for Eh<A> {
     }
 
     /// Points the entries of the hashes `pattern..` (`depth` bits) from one segment to another. Entries that name a
-    /// third segment stay: it has split off since (recovery may come late).
+    /// third segment are left: that one has split off since (recovery may run late).
     fn redirect<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -256,14 +257,14 @@ impl<A: Ablation> Directory for Eh<A> {
             // Release (E4): the segment behind the entry is complete.
             entry.store(pm, entry_of(to), Release);
         }
-        // P14: durable by the fence of P8, before the split is declared over. Until then recovery stores the same
+        // P14: durable by the fence of P8, before the split is marked as finished. Until then recovery stores the same
         // entries.
         pm.flush(entries.as_ptr().cast(), size_of_val(entries));
         Ok(())
     }
 
-    /// A segment that has been freed is no part of the table; one that was about to be when the machine stopped is as
-    /// its left neighbour says.
+    /// A segment that has been freed is not part of the table. The left neighbour determines the state of a segment
+    /// that a crash left in state leaving.
     fn settle<T: Kinds>(&self, core: &Core<T>, segment: u32, fresh: bool) -> Result<Standing> {
         let link = core.link(segment)?;
         if !fresh || link.state == State::Free {

@@ -1,20 +1,20 @@
-//! How far linear hashing has come: `N`, `Next` and the generation in one word, and the numbers of segments (§5.1,
-//! §5.3).
+//! The size of a table with linear hashing: `N`, `Next` and the generation in one word, and the numbers of segments
+//! (§5.1, §5.3).
 //!
-//! A round splits the segments of one depth in the order of their hashes, so that every segment covers a run of
-//! hashes, as in extendible hashing: what scans, cursors and splits need to know of a segment is the same in both. The
-//! segment that comes into being when the run with prefix *p* of *N* bits is split has the number 2^*N* + *p*. With a
-//! leading one before it a prefix is a single number, its *path*; then the run of a path keeps the number of the
-//! segment that it was split off as: the path without its trailing zeros and the one before them.
+//! A round splits the segments of one depth in hash order, so that every segment covers a contiguous run of hashes, as
+//! in extendible hashing. Scans, cursors and splits therefore work the same way in both. Splitting the run with prefix
+//! *p* of *N* bits makes the segment with number 2^*N* + *p*. A prefix with a leading one is a single number, its
+//! *path*. The segment that covers a run is numbered as when it was split off: its number is the path without its
+//! trailing zeros and without the one before them.
 
 use super::layout::MAX_DEPTH;
 
-/// How far a table has grown.
+/// The size and the generation of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// How often the table has been cleared, modulo 2^24.
+    /// Number of `clear` calls, modulo 2^24.
     pub(super) generation: u64,
-    /// `N`: the bits of a prefix that has not been split in this round.
+    /// `N`: number of bits of a prefix that has not been split in this round.
     pub(super) level: u32,
     /// `Next`: the prefix that is split next.
     pub(super) next: u64,
@@ -37,13 +37,13 @@ impl Extent {
         }
     }
 
-    /// A table of so many segments, at least one.
+    /// Returns the extent of a table with `segments` segments, at least one.
     pub(super) fn of(generation: u64, segments: u64) -> Self {
         let level = segments.ilog2();
         Self { generation, level, next: segments - (1 << level) }
     }
 
-    /// Whether a table can be so: `least` is the level of the smallest.
+    /// Returns whether a table can have this extent; `least` is the level of the smallest table.
     pub(super) fn is_possible(self, least: u32) -> bool {
         (least..MAX_DEPTH).contains(&self.level) && self.next < 1 << self.level
     }
@@ -53,82 +53,82 @@ impl Extent {
         (self.generation & 1) as usize
     }
 
-    /// Segments.
+    /// Returns the number of segments.
     pub(super) fn count(self) -> u64 {
         (1 << self.level) + self.next
     }
 
-    /// With one segment more; `None`: that would be too many.
+    /// Returns the extent with one segment more, or `None` at the maximum.
     pub(super) fn grown(self) -> Option<Self> {
         let grown = Self::of(self.generation, self.count() + 1);
         (grown.level < MAX_DEPTH).then_some(grown)
     }
 
-    /// With one segment less; `None`: it has no more than `least`.
+    /// Returns the extent with one segment less, or `None` if it has at most `least`.
     pub(super) fn shrunk(self, least: u64) -> Option<Self> {
         (self.count() > least).then(|| Self::of(self.generation, self.count() - 1))
     }
 
-    /// Empty, after a `clear`.
+    /// Returns the extent after a `clear`, with `segments` empty segments.
     pub(super) fn cleared(self, segments: u64) -> Self {
         Self::of((self.generation + 1) & (u64::MAX >> Self::GENERATION_SHIFT), segments)
     }
 
-    /// The path of a hash.
+    /// Returns the path of the segment of a hash.
     #[inline(always)]
     fn path(self, hash: u64) -> u64 {
         let path = path(hash, self.level);
         if path < self.count() { path_below(hash, self.level) } else { path }
     }
 
-    /// How many bits the prefix of the hash's segment has.
+    /// Returns the number of bits in the prefix of the hash's segment.
     #[inline]
     pub(super) fn depth(self, hash: u64) -> u32 {
         self.path(hash).ilog2()
     }
 
-    /// The number of the segment of a hash.
+    /// Returns the number of the segment of a hash.
     #[inline(always)]
     pub(super) fn index(self, hash: u64) -> u64 {
         number(self.path(hash))
     }
 }
 
-/// The prefix of a hash, behind a one.
+/// Returns the path of the first `depth` bits of a hash.
 #[inline(always)]
 fn path(hash: u64, depth: u32) -> u64 {
     (1 << 63 | hash >> 1) >> (63 - depth)
 }
 
-/// One bit more.
+/// Returns the path with one bit more.
 #[inline(always)]
 fn path_below(hash: u64, depth: u32) -> u64 {
     path(hash, depth + 1)
 }
 
-/// The number of the segment at a path.
+/// Returns the number of the segment at a path.
 #[inline(always)]
 fn number(path: u64) -> u64 {
     path >> path.trailing_zeros() >> 1
 }
 
-/// The segment that segment `index` is split off from; it has fewer bits set.
+/// Returns the segment that segment `index` is split off from; its number has fewer bits set.
 pub(super) fn source(index: u64) -> u64 {
     number(index)
 }
 
-/// The depth at which segment `index` came to be, if it was not in the first array.
+/// Returns the depth at which segment `index` is made. Not for segments of the first array.
 pub(super) fn birth_depth(index: u64) -> u32 {
     index.ilog2() + 1
 }
 
-/// The first hash of segment `index`.
+/// Returns the first hash of segment `index`.
 pub(super) fn pattern(index: u64) -> u64 {
     let path = 2 * index + 1;
     path << path.leading_zeros() << 1
 }
 
-/// The segment that is split off from segment `index` when it has so many bits.
+/// Returns the segment that is split off from segment `index` when that has `depth` bits.
 pub(super) fn child(index: u64, depth: u32) -> u64 {
     path(pattern(index), depth)
 }

@@ -1,8 +1,8 @@
-//! The ways of a record into a segment: its home or probing bucket, displacement of one record, the stash, displacement
-//! of several, the chain (Algorithms 1, 2).
+//! Inserts a record into a segment. The methods, in this order: the home or probing bucket, displacement of one record,
+//! the stash, displacement of several records, the chain (Algorithms 1, 2).
 //!
-//! The paper stops at the stash. Two more moves once it is full let segments fill further (`docs/decisions.md` has the
-//! figures), and cost something only then. Batches stash first (`batch`).
+//! The paper stops at the stash. The two further methods fill segments further (`docs/decisions.md` has the figures)
+//! and cost time only when the stash is full. Batches use the stash before displacement (`batch`).
 
 use super::bucket::Guard;
 use super::kinds::{Ablation, Kinds};
@@ -15,10 +15,10 @@ use crate::pm::blob::BlobRef;
 use crate::record::{Pin, Probe, Unlinked};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// Records that are moved on to make room for one.
+/// Maximum number of records that are displaced to make room for one.
 pub(super) const MAX_MOVES: usize = 3;
 
-/// A key's home and probing bucket, locked: no record of that home comes, goes or moves meanwhile (I4).
+/// A key's home and probing bucket, locked: no record of that home is added, removed or moved meanwhile (I4).
 pub(super) struct Locked<'a, T: Kinds> {
     pub(super) core: &'a Core<T>,
     pub(super) segment: Segment<'a>,
@@ -26,7 +26,7 @@ pub(super) struct Locked<'a, T: Kinds> {
     pub(super) guards: [Guard<'a, T::Medium>; 2],
 }
 
-/// Which of the two buckets takes a new record: the one with fewer, the home bucket when equal (balanced insert, §4.3).
+/// Selects the bucket for a new record: the one with fewer records, the home bucket if equal (balanced insert, §4.3).
 #[inline]
 fn balance(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
     let [home, probing] = counts(metas);
@@ -34,8 +34,8 @@ fn balance(metas: [u32; 2], slot_mask: u32) -> Option<(usize, usize)> {
     Bucket::free_slot(metas[target], slot_mask).map(|slot| (target, slot))
 }
 
-/// How many bits each of two 14-bit words has, counted side by side: not every processor that we are compiled for
-/// counts bits by itself.
+/// Counts the bits of two 14-bit words side by side, without the population-count instruction, which not every target
+/// processor has.
 #[inline]
 fn counts([a, b]: [u32; 2]) -> [u32; 2] {
     let mut sums = a | b << 16;
@@ -47,12 +47,13 @@ fn counts([a, b]: [u32; 2]) -> [u32; 2] {
 }
 
 impl<'a, T: Kinds> Locked<'a, T> {
-    /// Locks a key's two buckets, lower one first: the order in which every thread waits for more than one.
+    /// Locks a key's two buckets, lower one first: the order in which every thread acquires several locks.
     #[inline]
     pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
-        // A write touches both buckets' first lines and some line of a record in one of them: fetched together, not one
-        // after the other. (A bucket is one block of the medium, whichever of its lines are asked for.)
+        // A write accesses the first lines of both buckets and one record line in one of them. All are fetched
+        // together, not one after the other. (A bucket is one block of the medium, whichever of its lines are
+        // requested.)
         home.fetch_for_write();
         probing.fetch_for_write();
         let guards = if core.geometry.home(hash) < core.geometry.next(core.geometry.home(hash)) {
@@ -65,20 +66,19 @@ impl<'a, T: Kinds> Locked<'a, T> {
         Self { core, segment, buckets: [home, probing], guards }
     }
 
-    /// Finds the key.
     #[inline]
     pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Found<'a>>> {
         self.core.find_locked(self.segment.id, self.buckets, probe)
     }
 
-    /// Sets the changing bit of whichever bucket makes readers of the found record retry: its own, or the home bucket
-    /// of a stashed one.
+    /// Sets the changing bit that makes readers of the found record retry: that of its own bucket, or for a stashed
+    /// record that of the home bucket.
     fn begin_change(&self, found: &Found<'_>) {
         let which = usize::from(std::ptr::eq(found.bucket, self.buckets[1]));
         self.guards[which].begin_change();
     }
 
-    /// Replaces the value word of a record; returns the former one. One flush, one fence.
+    /// Replaces the value word of a record and returns the former one. One flush, one fence.
     #[inline]
     pub(super) fn replace(&mut self, found: &Found<'_>, value: u64) -> u64 {
         let pm = &self.core.pm;
@@ -91,7 +91,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         before
     }
 
-    /// Makes a record refer to the copy of a blob of its own. One flush, one fence.
+    /// Makes a record refer to the copy of one of its blobs. One flush, one fence.
     #[cold]
     pub(super) fn relink(&mut self, found: &Found<'_>, blob: BlobRef, copy: BlobRef) {
         let (pm, slot) = (&self.core.pm, &found.bucket.slots[found.slot]);
@@ -106,7 +106,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         pm.persist(slot);
     }
 
-    /// Takes a record out; its slot may be used again at once, because its end is durable. One flush, one fence.
+    /// Removes a record durably, so that its slot may be reused at once. One flush, one fence.
     #[inline]
     pub(super) fn remove(&mut self, found: &Found<'_>, hash: u64, pin: &Pin<'_>) {
         let core = self.core;
@@ -115,7 +115,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         if found.site == Site::Normal {
             self.begin_change(found);
             found.bucket.publish(pm, found.bucket.meta(pm).without(1 << found.slot));
-            // Commit point: from here on a crash keeps the record away.
+            // Commit point: from here on the removal survives a crash.
             pm.fence();
         } else {
             let guard = found.bucket.lock(pm);
@@ -130,7 +130,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
         core.records.retire_value(pin, value);
     }
 
-    /// Inserts a record whose key is absent. `false`: the segment has no room for it.
+    /// Inserts a record whose key is absent. Returns `false` if the segment has no room.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
         let metas = self.buckets.map(|bucket| bucket.meta(&self.core.pm).allocated());
@@ -148,22 +148,22 @@ impl<'a, T: Kinds> Locked<'a, T> {
         self.insert_into_chain(hash, record)
     }
 
-    /// Two flushes, two fences.
+    /// Inserts into a free slot of one of the two buckets. Two flushes, two fences.
     #[inline]
     fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: Unlinked) {
         let pm = &self.core.pm;
         let bucket = self.buckets[target];
         bucket.write_record(pm, slot, record.key, record.value);
-        // P1: the record is durable before any durable word says that it exists.
+        // P1: the record is durable before any durable word refers to it.
         pm.fence();
         self.guards[target].begin_change();
         bucket.set_fingerprint(pm, slot, hash);
         bucket.publish(pm, bucket.meta(pm).with(slot, target == 1));
-        // P2, commit point: from here on a crash keeps the record.
+        // P2, commit point: from here on the record survives a crash.
         pm.fence();
     }
 
-    /// Puts the record into the first stash bucket with room. Two flushes, two fences.
+    /// Inserts the record into the first stash bucket with room. Two flushes, two fences.
     #[cold]
     fn insert_into_stash(&mut self, hash: u64, record: Unlinked) -> bool {
         let core = self.core;
@@ -176,7 +176,6 @@ impl<'a, T: Kinds> Locked<'a, T> {
         false
     }
 
-    /// As [`Locked::insert_into_stash`], for the chain.
     #[cold]
     fn insert_into_chain(&mut self, hash: u64, record: Unlinked) -> Result<bool> {
         let core = self.core;
@@ -207,8 +206,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
         bucket.write_record(pm, slot, record.key, record.value);
         // P1, as in `insert_at`.
         pm.fence();
-        // Before the record can be seen: a scan goes by the versions of normal buckets only, and must neither show a
-        // record that is not durable yet nor one that the overflow metadata does not lead to yet.
+        // Set before the record becomes visible: a scan checks the versions of normal buckets only. It must not return
+        // a record that is not yet durable, or one that the overflow metadata does not yet lead to.
         self.guards.iter().for_each(Guard::begin_change);
         guard.begin_change();
         bucket.set_fingerprint(pm, slot, hash);
@@ -219,11 +218,12 @@ impl<'a, T: Kinds> Locked<'a, T> {
         true
     }
 
-    /// Moves records of the neighbourhood one bucket on, or one back, so that a slot of one of the two buckets becomes
-    /// free, and takes it. Three flushes and fences a moved record, two for the new one.
+    /// Displaces records to the next bucket, or to the previous one, so that a slot of one of the two buckets becomes
+    /// free, and inserts there. Three flushes and fences per displaced record, two for the new one.
     ///
-    /// Onwards, a record moves that is at home in its bucket, from the probing bucket; back, one that is a member, from
-    /// the home bucket: either way to its other bucket. The paper moves one record; a few more fill segments further.
+    /// Forwards, from the probing bucket, only records move whose home is their bucket; backwards, from the home
+    /// bucket, only members. In both directions a record moves to its other bucket. The paper displaces one record; a
+    /// few more fill segments further.
     #[cold]
     fn displace(&mut self, hash: u64, record: Unlinked, steps: usize) -> bool {
         self.displace_from(1, hash, record, steps) || self.displace_from(0, hash, record, steps)
@@ -243,8 +243,8 @@ impl<'a, T: Kinds> Locked<'a, T> {
             }
             number = if from == 1 { geometry.next(number) } else { geometry.previous(number) };
             let bucket = &self.segment.buckets[number];
-            // The paper forgets these locks. Only tried: to wait here, out of order, could be for ever. (They also end
-            // paths that come round to our own buckets.)
+            // Algorithm 1 omits these locks. They are only tried: waiting here, out of order, could deadlock. (A failed
+            // try also ends paths that return to the buckets of this insert.)
             let Some(guard) = bucket.try_lock(&core.pm) else { return false };
             guards.push(guard);
             path.push(number);
@@ -270,8 +270,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
     }
 }
 
-/// A record that may move to the next bucket (`onwards`), or back to the previous one, and is not in one of the slots
-/// `except`.
+/// Returns a slot, not in `except`, whose record may move to the next bucket (`onwards`) or back to the previous one.
 pub(super) fn movable(
     pm: &impl Medium,
     bucket: &Bucket,
@@ -288,7 +287,7 @@ pub(super) fn movable(
 }
 
 impl<T: Kinds> Core<T> {
-    /// Which of a key's two buckets takes a new record, and in which slot, given what they hold.
+    /// Selects the bucket and the slot for a new record, given the allocation bitmaps of a key's two buckets.
     #[inline]
     pub(super) fn choose(&self, metas: [u32; 2]) -> Option<(usize, usize)> {
         let mask = self.geometry.slot_mask();
@@ -303,7 +302,6 @@ impl<T: Kinds> Core<T> {
             .find_map(|(which, meta)| Bucket::free_slot(meta, mask).map(|slot| (which, slot)))
     }
 
-    /// Moves one record between locked neighbours.
     fn displace_one(
         &self,
         (source, leaving): (&Bucket, &Guard<'_, T::Medium>),
@@ -318,12 +316,12 @@ impl<T: Kinds> Core<T> {
         };
         let (key, value) = source.record(pm, slot);
         target.write_record(pm, free, key, value);
-        // P3: the copy is durable before the target says so.
+        // P3: the copy is durable before the target's metadata word refers to it.
         pm.fence();
         entering.begin_change();
         copy_fingerprint(pm, source, slot, target, free);
         target.publish(pm, room.with(free, onwards));
-        // P4: the record is in both places; a crash here leaves a duplicate, which recovery removes.
+        // P4: the record is in both buckets; a crash here leaves a duplicate, which recovery removes.
         pm.fence();
         leaving.begin_change();
         source.publish(pm, source.meta(pm).without(1 << slot));
@@ -333,7 +331,6 @@ impl<T: Kinds> Core<T> {
     }
 }
 
-/// Gives a moved record its fingerprint.
 pub(super) fn copy_fingerprint(
     pm: &impl Medium,
     source: &Bucket,

@@ -1,11 +1,11 @@
-//! The types that a table is made of, as one parameter, and what an ablated table does without.
+//! The types of a table as one parameter, and the techniques that an ablated table does without.
 
 use std::marker::PhantomData;
 
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// The types that everything below the public face is generic over.
+/// The types that the code below the public interface is generic over.
 pub trait Kinds {
     type Key: Key + ?Sized;
     type Value: Value + ?Sized;
@@ -13,7 +13,7 @@ pub trait Kinds {
     type Ablation: Ablation;
 }
 
-/// Such types.
+/// The implementation of [`Kinds`].
 pub struct Of<K: ?Sized, V: ?Sized, M, A>(PhantomData<fn(&K, &V, M, A)>);
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium, A: Ablation> Kinds for Of<K, V, M, A> {
@@ -23,36 +23,37 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium, A: Ablation> Kinds for Of<K,
     type Ablation = A;
 }
 
-/// A table without some of its techniques, to measure what they are worth. Decided when it is compiled: [`Whole`]
-/// tables pay nothing. The files are the same, whatever wrote them: an ablated table keeps what it does not use.
+/// Selects the techniques of a table, to measure what each is worth. The choice is made at compile time, so [`Whole`]
+/// tables pay nothing. The file format is the same for all: an ablated table also maintains what it does not use.
 pub trait Ablation: Send + Sync + 'static {
-    /// What is there, and what is not.
+    /// The techniques that the table uses.
     const PARTS: Parts;
 }
 
-/// The techniques of §4 that a table may be without.
+/// The techniques of §4 that can be switched off.
 ///
 /// ```
 /// assert!(icefield::Parts::ALL.fingerprints);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// A search compares fingerprints before keys, and the hash bits in a reference before it follows it (§4.2).
-    /// Without: all records of a bucket.
+    /// A search compares fingerprints before keys, and the hash bits in a reference before it reads the key (§4.2).
+    /// Without: it compares all records of a bucket.
     pub fingerprints: bool,
-    /// A search learns from its home bucket that the stash has nothing for it (§4.3). Without: it looks.
+    /// A search skips the stash if the overflow metadata of the home bucket excludes its key (§4.3). Without: it
+    /// searches the stash.
     pub overflow_metadata: bool,
-    /// A record may be in the bucket after its home bucket. Without: in its home bucket only.
+    /// A record may be in the bucket after its home bucket. Without: only in its home bucket.
     pub probing: bool,
-    /// Of the two buckets the emptier one takes a record, and records move on to make room (§4.3). Without: the first
-    /// one with room.
+    /// The emptier of the two buckets takes a new record, and records are displaced to make room (§4.3). Without: the
+    /// first bucket with room takes it.
     pub balancing: bool,
-    /// Searches take no locks (§4.4). Without: those of their buckets, as writers do.
+    /// Searches take no locks (§4.4). Without: they lock their buckets, as writers do.
     pub optimistic: bool,
 }
 
 impl Parts {
-    /// Dash.
+    /// All techniques: Dash as described in the paper.
     pub const ALL: Self = Self {
         fingerprints: true,
         overflow_metadata: true,
@@ -62,7 +63,7 @@ impl Parts {
     };
 }
 
-/// Nothing is left out.
+/// A table with all techniques.
 pub struct Whole;
 
 impl Ablation for Whole {

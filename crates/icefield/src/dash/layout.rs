@@ -1,20 +1,17 @@
-//! What lies where on the medium (§4.1, Figures 3 and 4), and the packed words.
+//! The layout on the medium (§4.1, Figures 3 and 4), and the packed words.
 
 use std::mem::offset_of;
 
 use crate::pm::cell::Overlay;
 use crate::pm::{Cell32, Cell64, Volatile32};
 
-/// Slots in a bucket.
 pub(super) const SLOTS: usize = 14;
-/// Overflow fingerprints in a bucket.
 pub(super) const OVERFLOW_SLOTS: usize = 4;
-/// Bytes in a bucket.
 pub(super) const BUCKET_BYTES: u64 = 256;
-/// The deepest directory: 2^28 entries index some 4 TiB of segments.
+/// Maximum depth of the directory: 2^28 entries index about 4 TiB of segments.
 pub(super) const MAX_DEPTH: u32 = 28;
 
-/// One record: two words, never in two lines. A key or value that is no word is a reference into the blob store.
+/// One record: two words in one line. A key or value that does not fit a word is a reference into the blob store.
 #[repr(C, align(16))]
 pub(super) struct Slot {
     pub(super) key: Cell64,
@@ -32,19 +29,19 @@ pub(super) struct Slot {
 pub(super) struct Bucket {
     /// `base::version_lock`.
     pub(super) lock: Volatile32,
-    /// [`OverflowWord`]: which records of this home bucket went to the stash.
+    /// [`OverflowWord`]: the records of this home bucket that are in the stash.
     pub(super) overflow: Volatile32,
-    /// Their fingerprints, one a byte.
+    /// The fingerprints of those records, one per byte.
     pub(super) overflow_fingerprints: Volatile32,
-    /// [`Meta`]: which slots hold records. The commit point of every insert and remove is a store to it.
+    /// [`Meta`]: the slots that hold records. The commit point of every insert and remove is a store to it.
     pub(super) meta: Cell32,
-    /// One byte a slot, the low byte of the key's hash; bytes 14 and 15 unused.
+    /// One byte per slot, the low byte of the key's hash; bytes 14 and 15 are unused.
     pub(super) fingerprints: [Cell64; 2],
     pub(super) slots: [Slot; SLOTS],
 }
 
-/// A segment's own words, 32 bytes in `headers.ice`, apart from its buckets: readers never need them, and a scan over
-/// all segments reads two a line.
+/// The words of a segment, 32 bytes in `headers.ice`. They are apart from the buckets because readers never need them,
+/// and a pass over all segments reads two headers per line.
 #[repr(C)]
 pub(super) struct Header {
     /// [`Link`]: state, local depth, right neighbour. The commit point of a split is a store to it.
@@ -53,8 +50,8 @@ pub(super) struct Header {
     pub(super) pattern: Cell64,
     /// First block of the chain of further stash buckets in `chains.ice`, plus one; 0: none.
     pub(super) chain: Cell64,
-    /// Linear hashing: one more than the generation in which the segment was last made. The chain of a segment that has
-    /// another word here means nothing. Extendible hashing: 0.
+    /// Linear hashing: one more than the generation in which the segment was last made; with any other value the
+    /// segment's chain is ignored. Extendible hashing: 0.
     pub(super) birth: Cell64,
 }
 
@@ -70,7 +67,8 @@ pub(super) struct ChainBlock {
 /// The table's root words, page 1 of `table.ice`.
 #[repr(C)]
 pub(super) struct Root {
-    /// [`RootWord`]: generation and depth of the directory. The commit point of doubling and of `clear`.
+    /// The root word: [`RootWord`] with extendible hashing, `Extent` with linear hashing. The commit point of doubling,
+    /// expansion and `clear`.
     pub(super) directory: Cell64,
     _reserved: [Cell64; 7],
     pub(super) segments: crate::pm::alloc::Words,
@@ -95,14 +93,14 @@ const _: () = assert!(size_of::<Header>() == 32);
 const _: () = assert!(size_of::<ChainBlock>() == 320 && offset_of!(ChainBlock, bucket) == 64);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
 
-/// How large segments are. Everything but the default is for tests and ablations.
+/// The dimensions of segments. Only tests and ablations use anything but the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Normal buckets in a segment, a power of two from 2 to 512.
+    /// Number of normal buckets in a segment, a power of two from 2 to 512.
     pub buckets: u32,
-    /// Slots of a bucket that are used, 1 to 14.
+    /// Number of slots of a bucket that are used, 1 to 14.
     pub slots: u32,
-    /// Stash buckets in a segment, up to 4.
+    /// Number of stash buckets in a segment, at most 4.
     pub stash: u32,
 }
 
@@ -113,7 +111,6 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// Whether the fields are within their bounds.
     pub(super) fn is_valid(self) -> bool {
         self.buckets.is_power_of_two()
             && (2..=512).contains(&self.buckets)
@@ -121,51 +118,50 @@ impl Geometry {
             && self.stash <= 4
     }
 
-    /// Buckets in a segment, stash included.
+    /// The number of buckets in a segment, stash included.
     #[inline]
     pub(super) fn all_buckets(self) -> usize {
         (self.buckets + self.stash) as usize
     }
 
-    /// Slots in a segment, stash included.
+    /// The number of slots in a segment, stash included.
     #[inline]
     pub(super) fn segment_slots(self) -> u64 {
         self.all_buckets() as u64 * u64::from(self.slots)
     }
 
-    /// Bytes of a segment in `segments.ice`.
     #[inline]
     pub(super) fn segment_bytes(self) -> u64 {
         self.all_buckets() as u64 * BUCKET_BYTES
     }
 
-    /// The home bucket of a key: bits 8 and up of its hash, below the directory's, above the fingerprint's.
+    /// Returns the home bucket of a key: selected by the bits of its hash from 8 on, between the fingerprint's and the
+    /// directory's.
     #[inline]
     pub(super) fn home(self, hash: u64) -> usize {
         (hash >> 8) as usize & (self.buckets as usize - 1)
     }
 
-    /// The probing bucket of a home bucket.
+    /// Returns the probing bucket of a home bucket.
     #[inline]
     pub(super) fn next(self, bucket: usize) -> usize {
         (bucket + 1) & (self.buckets as usize - 1)
     }
 
-    /// The bucket whose probing bucket is `bucket`.
+    /// Returns the bucket whose probing bucket is `bucket`.
     #[inline]
     pub(super) fn previous(self, bucket: usize) -> usize {
         bucket.wrapping_sub(1) & (self.buckets as usize - 1)
     }
 
-    /// The slots that are used, as a mask: the last ones, so that no geometry keeps a record in its metadata's line
-    /// only.
+    /// Returns a mask of the slots that are used. These are the last ones, so that in every geometry some record lies
+    /// outside the line of the metadata.
     #[inline]
     pub(super) fn slot_mask(self) -> u32 {
         ((1 << self.slots) - 1) << (SLOTS as u32 - self.slots)
     }
 }
 
-/// The one-byte hash by which a bucket is searched.
 #[inline]
 pub(super) fn fingerprint(hash: u64) -> u8 {
     hash as u8
@@ -179,17 +175,16 @@ pub(super) struct Meta(pub(super) u32);
 impl Meta {
     const MASK: u32 = (1 << SLOTS) - 1;
 
-    /// Bit per slot: it holds a record.
+    /// A bit per slot: set if the slot holds a record.
     #[inline]
     pub(super) fn allocated(self) -> u32 {
         self.0 & Self::MASK
     }
-    /// Bit per slot: its record's home is the previous bucket.
+    /// A bit per slot: set if its record's home is the previous bucket.
     #[inline]
     pub(super) fn members(self) -> u32 {
         (self.0 >> SLOTS) & Self::MASK
     }
-    /// How many records the bucket holds.
     #[inline]
     pub(super) fn count(self) -> u32 {
         self.allocated().count_ones()
@@ -206,11 +201,11 @@ impl Meta {
     }
 }
 
-/// A home bucket's overflow metadata (§4.3): four places for fingerprints of records in the stash, and a count of those
-/// that found no place.
+/// A home bucket's overflow metadata (§4.3): four places for fingerprints of records in the stash, and a count of the
+/// records without a place.
 ///
 /// Bits 0-3: place taken. 4-7: the record's home is the previous bucket. 8-15: stash bucket, two bits a place. 16-31:
-/// how many more records of this home are in the stash or its chain; sticks at its maximum.
+/// number of further records of this home in the stash or its chain; saturates at its maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OverflowWord(pub(super) u32);
 
@@ -261,22 +256,21 @@ impl OverflowWord {
     }
 }
 
-/// What a segment is doing.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// In the directory (or a new one that is not there yet).
+    /// In the directory, or new and not yet in the directory.
     Stable,
-    /// Its right neighbour holds a complete copy of the half of its records that is about to be its own.
+    /// Its right neighbour holds a complete copy of the half of the records that will move there.
     Splitting,
-    /// In the free list; the neighbour is the next free one.
+    /// In the free list; the neighbour is the next free segment.
     Free,
-    /// It has the records of its right neighbour, which is about to be freed.
+    /// It holds the records of its right neighbour, which is about to be freed.
     Absorbing,
-    /// Its left neighbour may be about to take its records over: who needs this one looks at that one first.
+    /// Its left neighbour may be about to absorb its records: recovery of this segment recovers the left one first.
     Leaving,
 }
 
-/// A segment's state, local depth and right neighbour in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) state: State,
@@ -297,7 +291,7 @@ impl Link {
         state | u64::from(self.depth) << 8 | self.side.map_or(0, |side| u64::from(side) + 1) << 16
     }
 
-    /// `None` for a word that no link packs to.
+    /// Returns `None` for a word that no link packs to.
     pub(super) fn unpack(word: u64) -> Option<Self> {
         let state = match word & 0xFF {
             1 => State::Stable,
@@ -316,8 +310,8 @@ impl Link {
     }
 }
 
-/// Generation and depth of the directory. Each `clear` starts a generation; its parity says which directory region and
-/// which allocator words count.
+/// Generation and depth of the directory. Each `clear` starts a generation; the parity of the generation selects the
+/// directory region and the set of allocator words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RootWord {
     pub(super) generation: u64,
@@ -337,19 +331,19 @@ impl RootWord {
     pub(super) fn parity(self) -> usize {
         (self.generation & 1) as usize
     }
-    /// The directory entry of a hash.
+    /// Returns the index of the directory entry of a hash.
     #[inline]
     pub(super) fn index(self, hash: u64) -> u64 {
         self.place(hash) - (1 << self.depth)
     }
-    /// Where in the region that entry is: the directory of a depth begins at 2^depth.
+    /// Returns the place of that entry in the region: the directory of a depth begins at 2^depth.
     #[inline]
     pub(super) fn place(self, hash: u64) -> u64 {
         (1 << 63 | hash >> 1) >> (63 - self.depth)
     }
 }
 
-/// The bit of a hash that decides between the halves of a segment of local depth `depth`.
+/// Returns the hash bit that separates the halves of a segment of local depth `depth`.
 #[inline]
 pub(super) fn split_bit(depth: u32) -> u64 {
     1 << (63 - depth)

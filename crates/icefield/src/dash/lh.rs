@@ -1,15 +1,15 @@
-//! Linear hashing over segments: expansion by one segment at a time, splits by whoever comes next, `clear` (§5).
+//! Linear hashing over segments: expansion by one segment at a time, splits on first use, `clear` (§5).
 //!
-//! The root word (`extent`) says how many segments there are; storing it is all that an expansion does, besides making
-//! sure that the array of the new segment is there. The split itself is due from then on: whoever first needs the new
-//! segment does it, from the segment that covered its hashes so far. Readers and writers of that one go on meanwhile,
-//! for it still holds their records; a split is due at most once for each depth, and the depth in the segment's link
-//! word tells which ones are.
+//! The root word (`extent`) holds the number of segments. An expansion only makes sure that the array of the new
+//! segment exists, and stores the root word. The split is due from then on: the first thread that needs the new segment
+//! performs it, from the segment that covered its hashes so far. Until then readers and writers use that segment,
+//! because it still holds the records. For each depth of a segment at most one split is due; the depth in the segment's
+//! link word determines which splits are due.
 //!
-//! No segment is allocated: each number has a place in the file (`arrays`), and a segment that the root word does not
-//! count, or whose source has not been split, means nothing, whatever is there.
+//! Segments are not allocated: each number has a place in the file (`arrays`). The contents of a segment are ignored if
+//! the root word does not count it, or if its source has not been split.
 //!
-//! Below: `expand`; `due`, the splits; `shrink`; `growth`, the options.
+//! Submodules: `expand` adds segments; `due` performs splits; `shrink` removes segments; `growth` has the options.
 
 mod due;
 mod expand;
@@ -38,10 +38,11 @@ use crate::pm::alloc::Blocks;
 use crate::record::Pin;
 use crate::record::mending::Mending;
 
-/// Chained buckets for which there is room at least, besides those in use.
+/// Minimum number of chained buckets for which space is reserved, besides those in use.
 const SPARE_CHAINED: u64 = 8;
 
-/// Segments by which one sparse one makes a table smaller: more segments look sparse than are looked at.
+/// Maximum number of contractions that one sparse segment triggers. It is more than one because not every sparse
+/// segment is detected.
 const CONTRACTED_TOGETHER: u32 = 4;
 
 /// The linear-hashing directory.
@@ -54,7 +55,7 @@ pub struct Lh {
     base: Base,
     arrays: Arrays,
     expansion: Expansion,
-    /// One expansion at a time.
+    /// Serializes expansions.
     expanding: Mutex<()>,
     expansions: ShardedCounter,
     contractions: ShardedCounter,
@@ -78,8 +79,8 @@ impl Lh {
         Extent::unpack(self.base.word())
     }
 
-    /// The segment of a hash at this moment. The root word says it all: the directory's entries are where they have to
-    /// be since they were checked when the table was opened, and each was there before a segment of its array counted.
+    /// Returns the present segment of a hash. The root word alone is sufficient: the directory entries were checked
+    /// when the table opened, and each later entry was stored before the root word counted a segment of its array.
     #[inline(always)]
     fn located(&self, hash: u64) -> Located {
         let extent = self.extent();
@@ -87,24 +88,23 @@ impl Lh {
         Located { segment, generation: extent.generation }
     }
 
-    /// The place of a segment in the file.
     #[inline(always)]
     fn id(&self, extent: Extent, index: u64) -> u32 {
         self.arrays.place_of(index, extent.parity()) as u32
     }
 
-    /// The number of the segment at a place; `None`: there is none in a table of this extent.
+    /// Returns the number of the segment at a place, or `None` if a table of this extent has none there.
     fn index(&self, extent: Extent, id: u32) -> Option<u64> {
         let index = self.arrays.index_at(id.into(), extent.parity())?;
         (index < extent.count()).then_some(index)
     }
 
-    /// One more than the generation: what `birth` is in a header whose chain counts.
+    /// Returns one more than the generation: the value of `birth` in a header whose chain is valid.
     fn birth(extent: Extent) -> u64 {
         extent.generation + 1
     }
 
-    /// Whether the chain of a segment means something.
+    /// Returns whether the chain of a segment is valid.
     fn owns_chain<T: Kinds>(&self, core: &Core<T>, id: u32) -> Result<bool> {
         let extent = self.extent();
         Ok(self.index(extent, id).is_some()
@@ -112,14 +112,13 @@ impl Lh {
     }
 }
 
-/// The hashes of one segment.
 struct Run {
     first: u64,
     last: u64,
     depth: u32,
 }
 
-/// The segments of a table in the order of their hashes.
+/// Returns the segments of a table in hash order.
 fn runs(extent: Extent) -> impl Iterator<Item = Run> {
     let mut next = Some(0_u64);
     std::iter::from_fn(move || {
@@ -190,7 +189,7 @@ impl Directory for Lh {
         Ok((lh, resolved))
     }
 
-    /// The root word says where each array is.
+    /// The root word gives the place of each array.
     fn mend<T: Kinds>(core: &Core<T>, growth: Growth, mending: &Mending) -> Result<()> {
         Self::mend_all(core, growth, mending)
     }
@@ -204,13 +203,13 @@ impl Directory for Lh {
         Ok(self.located(hash))
     }
 
-    /// The hash is still the segment's, and the segment is ready: it may have gone and be due again.
+    /// Also checks that the segment is ready: it may have been removed, and its split be due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
         self.located(hash) == located && core.is_touched(located.segment)
     }
 
-    /// Goes to the source where a split is due and nobody makes it.
+    /// Returns the source if the split is due and the session only reads, in which case the split is not made.
     #[cold]
     fn arrive<T: Kinds>(
         &self,
@@ -245,7 +244,7 @@ impl Directory for Lh {
         located: Located,
     ) -> Result<Option<Covered>> {
         if core.still.is_some() {
-            // With the hashes of the segments that are due to be split off from it.
+            // Includes the hashes of segments whose split from it is due.
             let depth = core.link(located.segment)?.depth;
             return Ok(Some(Covered::new(located, hash, depth)));
         }
@@ -263,7 +262,8 @@ impl Directory for Lh {
     ) -> Result<()> {
         let _structure = self.base.shared();
         let segment = core.segment(located.segment)?;
-        // The depth of the segment if it has no room; it has changed when a split is due or done since.
+        // Returns the depth of the segment if the hash still belongs to it and it has no room. The depth differs if the
+        // segment was split meanwhile.
         let full = || -> Result<Option<u32>> {
             let full = self.is_current(core, hash, located) && !core.has_room(segment, hash)?;
             full.then(|| core.link(segment.id).map(|link| link.depth)).transpose()
@@ -272,14 +272,14 @@ impl Directory for Lh {
         let Some(depth) = full()? else { return Ok(()) };
         let is_due = depth < self.extent().depth(hash);
         if !is_due {
-            // Batches stash what could have been moved.
+            // Batches put records into the stash that displacement could have placed.
             core.tidy(segment, &guards)?;
             if core.has_room(segment, hash)? {
                 return Ok(());
             }
         }
         let shall_expand = !is_due && self.shall_expand(core, segment, records)?;
-        // Who holds up expansions may wait for these.
+        // Release these locks first: a thread that blocks expansions may be waiting for them.
         drop(guards);
         if shall_expand {
             self.expand(core)?;
@@ -291,7 +291,7 @@ impl Directory for Lh {
         if full()? != Some(depth) {
             return Ok(());
         }
-        // Splits that are due must not fail for want of chained buckets: none needs more than its segment has.
+        // A due split must not fail for lack of chained buckets; it needs at most as many as its segment has.
         let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
         ChainBlocks(core).reserve(2 * chained + SPARE_CHAINED)?;
         core.extend_chain(segment)
@@ -306,7 +306,7 @@ impl Directory for Lh {
         extent::pattern(extent.index(pattern)) != pattern
     }
 
-    /// The segments of the hash are those of no other than any: the last ones go first.
+    /// Ignores the hash: linear hashing always removes the last segments.
     fn shrink<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -359,24 +359,24 @@ impl Directory for Lh {
         let pm = &core.pm;
         let old = self.extent();
         let new = old.cleared(self.arrays.first());
-        // Whatever is due is done by this.
+        // This also performs all due splits.
         let old_segments = self.check(core, &mut |_| {})?;
         for &id in &old_segments {
-            // Waits for splits that are not over, though what they make is there: they give chained buckets back, which
-            // the other set of the allocator would hand out twice.
+            // Waits for unfinished splits whose new segments are already in use: they free chained buckets, which the
+            // other set of the allocator would otherwise hand out a second time.
             drop(core.lock_all(core.segment(id)?));
         }
         self.base.grow(pm, new.parity(), self.arrays.most())?;
         self.lay_out(core, new)?;
         core.chain_blocks.prepare_switch(pm, &core.root()?.chains, None);
-        // P13, as in `provide`, and for the allocator's words.
+        // P13, as in `provide`; also makes the allocator's words durable.
         pm.fence();
         before(new.generation);
         self.base.set_word(core, new.pack())?;
         core.chain_blocks.switch();
         for id in old_segments {
             if self.arrays.index_at(id.into(), new.parity()).is_some() {
-                // The new generation will have another segment there, once it is made.
+                // In the new generation this place belongs to another segment, which is not made yet.
                 core.mark_away(id);
             }
             let segment = core.segment(id)?;
@@ -403,7 +403,8 @@ impl Directory for Lh {
         for (id, run) in &segments {
             let (link, pattern) =
                 (core.link(*id)?, core.header(*id)?.pattern.load(&core.pm, Acquire));
-            // I1: no split is due, but in a session that only reads, and each segment knows its hashes.
+            // I1: each segment has the depth and pattern of its number; a split may be due only in a session that only
+            // reads.
             let is_deep = link.depth == run.depth || core.still.is_some() && link.depth < run.depth;
             if (link.state, pattern) != (State::Stable, run.first) || !is_deep {
                 fault(format!(
@@ -421,7 +422,7 @@ impl Directory for Lh {
 
     fn spare<T: Kinds>(&self, core: &Core<T>) -> Result<(Vec<u32>, u64)> {
         let extent = self.extent();
-        // Both places of the first array, and all others.
+        // Counts both places of the first array.
         let end = self.arrays.first() + self.segments(core);
         let spare =
             (0..end as u32).filter(|&id| self.index(extent, id).is_none() || core.is_due(id));

@@ -1,25 +1,24 @@
-//! What has been freed and may still be looked at: its space goes back to the file system once everybody has left who
-//! might.
+//! Freed space that operations may still access. It is returned to the file system once all of them have ended.
 //!
-//! Whoever was on the way to a segment when it was freed finds out that it is the wrong place, but may have stored a
-//! lock word there before: a store into a hole of a full device would be fatal. And where a hole reads as zero, a
-//! lock's version would come back. So every operation is pinned, and a space that was freed waits for those who were
-//! there. It may be used again meanwhile, and freed again: then only the last time counts.
+//! A thread that was on the way to a segment when it was freed detects the change, but it may have stored a lock word
+//! there before. A store into a hole would be fatal if the device is full. A hole also reads as zero, so the version of
+//! a lock would repeat. Therefore every operation is pinned, and freed space waits for the operations that were running
+//! when it was freed. The space may be used and freed again meanwhile; only the last time counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::record::Pin;
 
-/// Spaces by the numbers that the directory policy gives them.
+/// Freed spaces, numbered by the directory policy.
 #[derive(Default)]
 pub(super) struct Limbo(Arc<Mutex<Spaces>>);
 
 #[derive(Default)]
 struct Spaces {
-    /// How often each one is waiting for somebody to leave.
+    /// For each space, how often it has been freed and still waits for operations to end.
     waiting: HashMap<u32, u32>,
-    /// Those that nobody looks at any more.
+    /// Spaces that no operation can access any more.
     ready: Vec<u32>,
 }
 
@@ -28,7 +27,7 @@ impl Limbo {
         spaces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A space is about to be freed.
+    /// Registers a space that is about to be freed.
     pub(super) fn enter(&self, pin: &Pin<'_>, space: u32) {
         *Self::lock(&self.0).waiting.entry(space).or_default() += 1;
         let spaces = Arc::clone(&self.0);
@@ -44,17 +43,17 @@ impl Limbo {
         });
     }
 
-    /// The spaces that may go, each once. Ask [`Limbo::waits`] again when nobody else can free it any more.
+    /// Returns the spaces that may be punched, each once. The caller checks [`Limbo::waits`] again once no other thread
+    /// can free the space.
     pub(super) fn leave(&self) -> Vec<u32> {
         std::mem::take(&mut Self::lock(&self.0).ready)
     }
 
-    /// Whether the space has been freed again.
+    /// Returns whether the space has been freed again and is still waiting.
     pub(super) fn waits(&self, space: u32) -> bool {
         Self::lock(&self.0).waiting.contains_key(&space)
     }
 
-    /// Whether any space is in here.
     pub(super) fn is_empty(&self) -> bool {
         let spaces = Self::lock(&self.0);
         spaces.waiting.is_empty() && spaces.ready.is_empty()

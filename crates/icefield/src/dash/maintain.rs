@@ -1,4 +1,4 @@
-//! Looking after a table: `check`, `salvage`, `backup`, `stats`.
+//! Maintenance of a table: `check`, `salvage`, `backup`, `stats`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::engine::Engine;
 use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
 
-/// What `check` gathers over all segments.
+/// Results of `check` over all segments.
 #[derive(Default)]
 struct Findings {
     report: CheckReport,
@@ -71,7 +71,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         for (number, site) in core.sites(segment).enumerate() {
             let (site, bucket) = site?;
             let meta = bucket.meta(pm);
-            // I3: membership is a property of records.
+            // I3: only slots with a record have a membership bit.
             if meta.members() & !meta.allocated() != 0 {
                 findings.report.fault(format!(
                     "I3: segment {id}, bucket {number}: membership of free slots ({meta:?})"
@@ -114,7 +114,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.core.records.is_same_key(&self.core.pm, one, other).unwrap_or(false)
     }
 
-    /// I2, I3, I4 for one record.
+    /// Checks I2, I3 and I4 for one record.
     fn check_record(
         &self,
         segment: Segment<'_>,
@@ -155,7 +155,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    /// I6: every segment and chained bucket is in use or free, and not both.
+    /// I6: every segment and chained bucket is either in use or free.
     fn check_blocks(&self, segments: &[u32], findings: &mut Findings) -> Result<()> {
         let core = &self.core;
         let words = core.root()?;
@@ -232,7 +232,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
-        // The parent moves records while the child reads them.
+        // A forked child cannot read safely: the parent moves records meanwhile.
         refuse_child(&core.pm)?;
         let (_, identity) = superblock::read(&core.pm)?;
         let rescued = DashOptions::<K, V, P>::default()
@@ -295,7 +295,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             let bytes = core.pm.backup_to(path)?;
             return Ok(BackupReport { bytes, pause: Duration::ZERO });
         }
-        // The locks of buckets are in the files.
+        // The locks of buckets are in the files, which the parent uses.
         refuse_child(&core.pm)?;
         self.directory.without_splits(|| {
             let paused = Instant::now();
@@ -311,7 +311,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    /// The slot that refers to a blob of a key with this hash; under the locks of that.
+    /// Returns the slot that refers to a blob of a key with this hash. The caller holds the locks of the hash's
+    /// buckets.
     fn referring<'a>(
         &self,
         locked: &Locked<'a, Of<K, V, M, P::Ablation>>,
@@ -332,7 +333,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
         for site in locked.core.sites(locked.segment).skip(core.geometry.buckets as usize) {
             let (site, bucket) = site?;
-            // A peek, as in `find_stashed`.
+            // Read through `peek`, as in `find_stashed`.
             if let Some(slot) = core.pm.peek(|| slot_of(bucket)) {
                 return Ok(Some(Found { bucket, slot, site }));
             }
@@ -344,7 +345,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Owner for Dash<K, V, P, M> {
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool)) {
         let Ok((_, locked)) = self.lock(owner) else { return };
-        // An error: cannot tell, the block is left alone.
+        // After an error the owner is unknown, so the block is left unmarked.
         if let Ok(found) = self.referring(&locked, owner, blob) {
             mark(found.is_some());
         }

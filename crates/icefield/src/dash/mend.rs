@@ -1,5 +1,5 @@
-//! Rebuilds lost parts of a damaged table that is opened for salvage, in private memory: zeros replace missing segments and
-//! chained buckets, and headers are made anew.
+//! Repairs a damaged table that is opened for salvage, in private memory: replaces missing segments and chained buckets
+//! by zeros, and lost headers by new ones.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::record::mending::Mending;
 
 impl<T: Kinds> Core<T> {
-    /// Zeros for chained buckets that are not there: they hold nothing, and end their chains.
+    /// Replaces missing chained buckets by zeros: they are empty and end their chains.
     pub(super) fn mend_chains(&self, mending: &Mending) -> Result<()> {
         let words = &self.root()?.chains;
         words.forget(&self.pm);
@@ -23,7 +23,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Zeros for segments that are not there: they hold nothing. How many there are then.
+    /// Replaces missing segments by zeros, which means that they are empty. Returns the number of segments afterwards.
     pub(super) fn mend_segments(&self, segments: u64, mending: &Mending) -> Result<u64> {
         let (pm, bytes) = (&self.pm, size_of::<Header>() as u64);
         let segments = mending.lengthen_blocks(pm, &self.headers, segments, bytes)?;
@@ -35,8 +35,9 @@ impl<T: Kinds> Core<T> {
         self.header(id).is_ok_and(|it| Link::unpack(it.link.load(&self.pm, Acquire)).is_none())
     }
 
-    /// Returns the depth of a segment without a header: the largest at which less than an eighth of its records belong
-    /// elsewhere. While a split is due, about half of them do at the next depth; a few may be damaged.
+    /// Returns the depth of a segment without a header: the largest depth at which less than an eighth of its records
+    /// belong to other segments. While a split is due, about half of the records do at the next depth; a few may be
+    /// damaged.
     pub(super) fn depth_by_records(
         &self,
         id: u32,
@@ -57,8 +58,8 @@ impl<T: Kinds> Core<T> {
         Ok(depths.rev().find(fits).unwrap_or(least))
     }
 
-    /// Makes the header of a segment that has none. Returns whether the segment keeps its chain: it does if only the link
-    /// word was damaged and the other words are right.
+    /// Makes a header for a segment that has none. Returns whether the segment keeps its chain, which it does if only
+    /// the link word was damaged and the other words are right.
     pub(super) fn mend_header(
         &self,
         id: u32,
@@ -80,7 +81,7 @@ impl<T: Kinds> Core<T> {
         Ok(keeps_chain)
     }
 
-    /// Reports the headers that were made. `made`: for each, whether its segment kept its chain.
+    /// Reports the new headers. `made` has, for each of them, whether its segment kept its chain.
     pub(super) fn tell_mended_headers(&self, made: &[bool], mending: &Mending) -> Result<()> {
         if !made.is_empty() {
             mending.note(format!("{} headers of segments made anew", made.len()));

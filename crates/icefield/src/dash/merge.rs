@@ -1,13 +1,13 @@
 //! Merging two segments into one: the part that extendible and linear hashing share (§4.7).
 //!
-//! A merge is a split run backwards. First the left segment's link word says that it is being split, which is what it
-//! will look like until the merge is a fact: it holds records that its right neighbour holds as well, and a crash has
-//! them struck out. Then it gets copies of all the neighbour's records, at the buckets that they had. Then the policy
-//! commits, by one store of its own. Whoever looked at the neighbour meanwhile finds its versions changed and asks the
-//! directory again.
+//! A merge is a split run backwards. First the left segment's link word is set to splitting. Until the merge is
+//! committed, this is the correct state for recovery: the left segment holds records that its right neighbour holds as
+//! well, and after a crash they are removed from it. Then all records of the right segment are copied into their
+//! buckets in the left one. Then the policy commits with one store. A thread that accessed the right segment meanwhile
+//! finds its versions changed and looks up the segment again.
 //!
-//! Segments are merged when both together fill less of one than [`MERGED_PERCENT`], far below the load at which they
-//! are split: a table that hovers about any size does neither.
+//! Segments are merged automatically only if together they fill at most [`MERGED_PERCENT`] of one. This is far below
+//! the load at which segments split, so a table of roughly constant size does neither.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -19,40 +19,40 @@ use super::segment::{Core, Segment};
 use crate::Result;
 use crate::pm::Medium;
 
-/// How full a segment may be after a merge that nobody asked for.
+/// Maximum load of a segment after an automatic merge.
 pub(super) const MERGED_PERCENT: u64 = 50;
-/// How full one may be after `shrink_to_fit`.
+/// Maximum load of a segment after a merge by `shrink_to_fit`.
 pub(super) const FITTED_PERCENT: u64 = 85;
-/// A removal that leaves its two buckets less full than this, and one home bucket in so many (a power of two), has
-/// the segment looked at.
+/// A removal checks its segment if it leaves the two buckets less full than this, and if its home bucket is one of
+/// every `LOOK_ONE_IN` (a power of two).
 const SPARSE_PERCENT: u64 = 25;
 const LOOK_ONE_IN: usize = 16;
 
-/// A segment with all its locks.
+/// A segment with all its locks held.
 pub(super) struct Held<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
     pub(super) guards: Vec<Guard<'a, M>>,
 }
 
-/// Whether a removal from this home bucket is a reason to look how much is left.
+/// Returns whether removals from this home bucket check their segment.
 #[inline]
 pub(super) fn is_looked_at(home: usize) -> bool {
     home & (LOOK_ONE_IN - 1) == 0
 }
 
-/// Whether so many records in a home bucket and its neighbour are a reason to look at the segment.
+/// Returns whether `records` records in a home bucket and its neighbour are few enough to check the segment.
 pub(super) fn is_sparse(geometry: Geometry, records: u32) -> bool {
     u64::from(records) * 100 < 2 * u64::from(geometry.slots) * SPARSE_PERCENT
 }
 
 impl<T: Kinds> Core<T> {
-    /// Takes all locks of a segment.
+    /// Locks all buckets of a segment.
     pub(super) fn hold(&self, id: u32) -> Result<Held<'_, T::Medium>> {
         let segment = self.segment(id)?;
         Ok(Held { segment, guards: self.lock_all(segment) })
     }
 
-    /// Whether two segments together fill so much of one at most.
+    /// Returns whether the records of two segments fill at most `percent` of one.
     pub(super) fn fit_in_one(&self, ids: [u32; 2], percent: u64) -> Result<bool> {
         let mut records = 0;
         for id in ids {
@@ -61,8 +61,9 @@ impl<T: Kinds> Core<T> {
         Ok(records * 100 <= self.geometry.segment_slots() * percent)
     }
 
-    /// Gives the left of two neighbours, both stable and of the same depth, copies of the other's records, and then has
-    /// the policy commit. `false`: it has no room for them, or the other has a chain; nothing has changed.
+    /// Copies the records of the right of two neighbours, both stable and of the same depth, into the left one, and
+    /// then calls `commit`. Returns `false`, with nothing copied, if the left segment has no room or the right one has
+    /// a chain.
     pub(super) fn merge(
         &self,
         left: &Held<'_, T::Medium>,
@@ -75,18 +76,18 @@ impl<T: Kinds> Core<T> {
         }
         let Some(moves) = self.plan_merge(left.segment, right.segment)? else { return Ok(false) };
         let depth = self.link(left.segment.id)?.depth.saturating_sub(1);
-        // P20: from here on a crash strikes out what follows.
+        // P20: from here on recovery removes the copies below.
         self.set_link(left.segment.id, State::Splitting, depth, Some(right.segment.id))?;
         self.copy_all(&moves);
         left.guards.iter().chain(&right.guards).for_each(Guard::begin_change);
-        // P22: all of them are there before the other segment's do not count any more.
+        // P22: all copies are durable before the records of the right segment are given up.
         self.publish_all(&moves);
         commit()?;
         self.counts.merges.add(1);
         self.rebuild_overflow(left.segment).map(|()| true)
     }
 
-    /// Where each record of the right segment goes; `None`: there is no room.
+    /// Plans a place for each record of the right segment. Returns `None` if they do not fit.
     fn plan_merge<'a>(
         &self,
         left: Segment<'a>,

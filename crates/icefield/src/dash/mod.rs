@@ -3,62 +3,66 @@
 //!
 //! # 1. What and when
 //!
-//! Two tables over one kind of segment: with extendible hashing ([`DashEh`], *EH*) and with linear hashing ([`DashLh`],
-//! *LH*). Everything from a segment downwards is the same code; a [`Directory`] is what lies between a hash and a
-//! segment. EH splits the segment that is full; its directory has an entry or two for each segment. LH grows by one
-//! segment at a time, in a fixed order, and lets full segments have longer stashes until it is their turn; its
-//! directory is some hundred bytes.
+//! Two tables share one kind of segment: [`DashEh`] uses extendible hashing (*EH*), [`DashLh`] uses linear hashing
+//! (*LH*). All code from the segment downwards is common to both; a [`Directory`] maps a hash to a segment. EH splits
+//! the segment that is full; its directory has one or two entries per segment. LH grows by one segment at a time, in a
+//! fixed order. Until its turn comes, a full segment gets a longer stash. The LH directory has a few hundred bytes.
 //!
-//! Best at: point reads and writes of records that must survive, opening in constant time whatever the size, tables
-//! that grow. A read touches two bucket lines and the record's; a miss touches two lines in all; reads write nothing.
-//! Worst at: blind bulk writing (two fences an insert; `batch` brings that to two per 32), ordered access (there is
-//! none), media that reorder the stores to one line (`Durability::Disk` is refused).
+//! Best at: point reads and writes of records that must survive a crash, opening in constant time at any size, tables
+//! that grow. A hit reads two bucket lines and the record's line; a miss reads two lines; reads write nothing. Worst
+//! at: bulk writes of single records (two fences per insert; `batch` needs two per 32 inserts), ordered access (not
+//! supported), media that reorder the stores to one line (`Durability::Disk` is refused).
 //!
 //! # 2. Origin
 //!
-//! The paper's section, our file; then what differs, and why.
+//! Each item gives the section of the paper, our file, and the differences with their reasons.
 //!
-//! - §4.1 Figures 3, 4: layout (`layout`). Overflow metadata has a word of its own, apart from the allocation bitmap:
-//!   it is volatile, the bitmap durable. No record counter: it is the bitmap's population count. Segment headers lie
-//!   together in a region of their own, so segments are 64 + stash buckets exactly.
-//! - §4.2 fingerprints (`bucket`, `search`). Taken from the low byte of the hash; bucket from the bits above;
-//!   directory from the top.
-//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Up to three records are displaced once the stash is
-//!   full; batches stash first, which `tidy` makes up for in LH. The target of a displacement is locked, which
-//!   Algorithm 1 forgets: tried, else the record goes on. The *home* bucket's overflow count is tested, not the probing
-//!   bucket's as Algorithm 3 has it.
-//! - §4.4 concurrency (`base::version_lock`, `search`). Three states: a writer prepares while readers go on; readers
-//!   wait only from the publishing store to its fence. So no read returns what a crash could take back.
-//! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values too. 16 more hash bits in the reference spare
-//!   fetching other keys.
-//! - §4.6 operations (`op`, `batch`). The paper has no update: one store of the value word under the lock. Batches
-//!   share fences.
-//! - §4.7 splits (`split`, `newcomer`, `eh::grow`). The new segment is complete and durable before a single store
-//!   commits the split, instead of moving records under a transaction; the state word and the side link are that store.
-//!   Doubling goes to a place that each depth has of its own.
-//! - §4.7 merging (`merge`, `eh`, `lh`). The paper names it in half a sentence. Here it is a split run backwards. A
-//!   removal that leaves its buckets nearly empty looks at its segment now and then; two that would fill half of one
-//!   become one, far from the 95 % at which they split. What was asked for (`capacity`, `reserve`) stays.
-//! - §4.8 recovery (`recover`). The version numbers of segments are replaced by DRAM marks, all clear at opening:
-//!   nothing to wrap. A session that only reads leaves segments as they are (`still`).
-//! - §5.1, §5.3 linear hashing (`lh`, `extent`). Rounds go over prefixes of the hash, not suffixes, in the order of the
-//!   hashes: every segment covers a run of them, so scans, cursors and splits are those of EH, and the number of a
-//!   segment is two instructions away from its prefix. The generation of `clear` shares the word with `N` and `Next`:
-//!   24, 8 and 32 bits. Only who needs the *new* segment must split first: until then the old one holds all records.
-//!   Before a segment gets a chained bucket, and the table another segment, stashed records come home if moving others
-//!   on lets them (`tidy`). Equal hashes: a long chain in a table that has many does not make it grow.
-//! - §5.2 hybrid expansion (`arrays`). No allocator: each segment's number gives its place in the file, which is mapped
-//!   once; the directory's entries say which arrays are there, and are checked when a table is opened.
-//! - Where the paper is silent (`eh::grow`, `chain`). Crowds of equal hashes: when the directory would be out of
-//!   proportion, a segment gets a chain of further stash buckets. `clear` in one store.
+//! - §4.1 Figures 3, 4: layout (`layout`). Overflow metadata has its own word, apart from the allocation bitmap,
+//!   because the overflow metadata is volatile and the bitmap is durable. The population count of the bitmap replaces
+//!   a record counter. Segment headers have their own region, so a segment consists of exactly 64 buckets and its stash
+//!   buckets.
+//! - §4.2 fingerprints (`bucket`, `search`). The fingerprint is the low byte of the hash; the bits above it select the
+//!   bucket; the top bits select the directory entry.
+//! - §4.3 balanced insert, displacement, stash (`insert`, `stash`). Once the stash is full, an insert displaces up to
+//!   three records. Batches use the stash before displacement; in LH, `tidy` moves such records home later. The target
+//!   bucket of a displacement is locked, which Algorithm 1 omits: the insert tries the lock and falls back to the next
+//!   method if that fails. A search tests the overflow count of the *home* bucket, not of the probing bucket as in
+//!   Algorithm 3.
+//! - §4.4 concurrency (`base::version_lock`, `search`). A lock has three states: free, held by a writer that prepares,
+//!   and changing. Readers proceed while a writer prepares; they wait only from the publishing store to its fence. So
+//!   no read returns a value that a crash could take back.
+//! - §4.5 variable-length keys (`crate::record`, `pm::blob`). Values can have variable length as well. A reference
+//!   holds 16 more hash bits, which avoid most reads of other keys.
+//! - §4.6 operations (`op`, `batch`). The paper has no update; here it is one store of the value word under the lock.
+//!   The operations of a batch share fences.
+//! - §4.7 splits (`split`, `newcomer`, `eh::grow`). The paper moves records under a transaction. Here the new segment
+//!   is complete and durable before a single store commits the split; that store writes the state and the side link,
+//!   which share a word. Each directory depth has its own place, where doubling writes the new directory.
+//! - §4.7 merging (`merge`, `eh`, `lh`). The paper only mentions it. Here a merge is a split run backwards. A removal
+//!   that leaves its two buckets nearly empty sometimes checks its segment. Two segments are merged when together they
+//!   fill at most half of one, far below the 95 % at which segments split. A table does not shrink below the size that
+//!   `capacity` or `reserve` requested.
+//! - §4.8 recovery (`recover`). Marks in DRAM, all clear when the table opens, replace the version numbers of segments,
+//!   so no version can wrap. A session that only reads leaves segments unchanged (`still`).
+//! - §5.1, §5.3 linear hashing (`lh`, `extent`). A round visits prefixes of the hash instead of suffixes, in hash
+//!   order. Thus every segment covers a contiguous range of hashes, so that scans, cursors and splits work as in EH.
+//!   Two instructions compute the number of a segment from its prefix. The generation of `clear` shares the root word
+//!   with `N` and `Next`: 24, 8 and 32 bits. Only a thread that needs the *new* segment of an expansion must perform
+//!   the split first; until then the old segment holds all records. Before a segment gets a chained bucket, and the
+//!   table another segment, `tidy` moves stashed records home, displacing others where that helps. Equal hashes: if
+//!   many chained buckets are in use, a segment with a long chain does not make the table grow.
+//! - §5.2 hybrid expansion (`arrays`). It needs no allocator: the number of a segment gives its place in the file,
+//!   which is mapped once. The directory entries record which arrays exist and are checked when the table opens.
+//! - Additions (`eh::grow`, `chain`). Many equal hashes: if the directory would become disproportionately large, a
+//!   segment gets a chain of further stash buckets instead. `clear` takes effect by one store.
 //!
 //! # 3. Layout
 //!
 //! Regions of a table: `table.ice` (superblock, then [`layout::Root`]), `directory-0.ice` and `directory-1.ice` (8-byte
-//! entries; generations take turns), `headers.ice` (32 bytes a segment), `segments.ice` (buckets, 256 bytes each),
-//! `chains.ice` (320 bytes a chained stash bucket), and for by-reference types `blobs.ice`, `blobmap.ice`. Byte tables
-//! are in `docs/format.md`; `layout` asserts the offsets. In LH an entry is for an array of segments: 64 in each of the
-//! first eight, twice as many in each of the next eight, and so on; and `table.ice` also says how many those are.
+//! entries; generations alternate between the two), `headers.ice` (32 bytes a segment), `segments.ice` (buckets, 256
+//! bytes each), `chains.ice` (320 bytes a chained stash bucket), and for by-reference types `blobs.ice`, `blobmap.ice`.
+//! Byte tables are in `docs/format.md`; `layout` asserts the offsets. In LH an entry names an array of segments: the
+//! first eight arrays have 64 segments each, the next eight twice as many, and so on; `table.ice` stores both numbers.
 //!
 //! ```text
 //! hash   63 ............ directory index (top `depth` bits) ... | 8 + .. home bucket | 7..0 fingerprint
@@ -68,34 +72,42 @@
 //!
 //! # 4. Invariants
 //!
-//! For a quiescent table whose segments have all been touched; [`Dash::check`] reports breaches under these numbers.
+//! They hold for a quiescent table whose segments have all been touched; [`Dash::check`] reports violations under these
+//! numbers.
 //!
-//! - I1 EH: a segment of local depth *d* is named by exactly the 2^(*g*-*d*) directory entries of its pattern; LH: it
-//!   has the depth and the pattern that the root word gives its number. Its state is stable.
-//! - I2 A record is in the segment of its hash, has its hash's fingerprint, and both its words are of the table's
-//!   types.
+//! - I1 EH: exactly the 2^(*g*-*d*) directory entries of its pattern name a segment of local depth *d*, where *g* is
+//!   the depth of the directory. LH: a segment has the depth and the pattern that the root word gives its number. Its
+//!   state is stable.
+//! - I2 A record is in the segment of its hash, has its hash's fingerprint, and both its words are valid for the
+//!   table's types.
 //! - I3 A record in a normal bucket is in its home bucket (membership bit clear) or the one after it (bit set).
-//! - I4 A record in the stash has a place in the overflow metadata of its home bucket (or, as a member, of the next
-//!   one), or is counted there; one in the chain is counted. Records of one home change only under the lock of that
-//!   home.
-//! - I5 A key is in one slot at most.
-//! - I6 Every segment and chained bucket is named once: by the directory or a chain, or by a free list (of segments
-//!   only in EH).
-//! - I7 Every blob that a slot refers to is whole and has the key's hash for owner (the blob store's I1 to I5).
-//! - I8 The record counter is right.
+//! - I4 For each record in the stash, the overflow metadata of its home bucket has a fingerprint or counts the record,
+//!   or that of the next bucket has its fingerprint as a member. A record in the chain is counted. The records of a
+//!   home bucket change only under the lock of that bucket.
+//! - I5 A key is in at most one slot.
+//! - I6 Every segment and chained bucket is named exactly once: by the directory, a chain or a free list (only EH has a
+//!   free list of segments).
+//! - I7 Every blob that a slot refers to is intact and has the key's hash as its owner (the blob store's I1 to I5).
+//! - I8 The record counter is exact.
 //!
 //! # 5. Operations
 //!
-//! Each with its linearization point. *get*: the second look at the lock word that finds it unchanged (validating, as
-//! it does, the directory entry, of LH the root word, read after the first look); misses likewise. *try_insert*,
-//! *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the record. For a stashed
-//! record: of the stash bucket, but readers wait for the overflow metadata that follows under the same changing bits,
-//! which are those of the home pair: set before that store, for scans go by them alone.
-//! *update* and *insert* of a present key: the store of the value word. *remove*: the store of the metadata word.
-//! *compute*: as what it decides; when nothing, as *get*. *clear*: the store of the DRAM mirror of the root word;
-//! writers that passed the old root before count as before, and readers who still look there start again. An expansion
-//! of LH, and the splits that follow it, change what no operation can tell. *scan*: each segment at one moment. *len*:
-//! none; exact when quiescent.
+//! The linearization point of each operation:
+//!
+//! - *get*, hit or miss: the second read of the lock word, if it finds the word unchanged. It also validates the
+//!   directory entry (in LH the root word), which is read after the first read of the lock word.
+//! - *try_insert*, *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the
+//!   record. For a stashed record, that of the stash bucket. The changing bits of the home pair are set before that
+//!   store, because scans check only those, and stay set until the overflow metadata is written; readers wait for that.
+//! - *update* and *insert* of a present key: the store of the value word.
+//! - *remove*: the store of the metadata word.
+//! - *compute*: as the operation that it decides on; if it changes nothing, as *get*.
+//! - *clear*: the store of the DRAM mirror of the root word. Writers that passed the old root before it are ordered
+//!   before it; readers that still use the old root start again.
+//! - *scan*: one moment for each segment.
+//! - *len*: none; exact when quiescent.
+//!
+//! An expansion of LH, and the splits that follow it, have no effect that an operation can observe.
 //!
 //! # 6. Ordering
 //!
@@ -103,72 +115,80 @@
 //! |---|---|---|---|
 //! | E1 | unlock (Release) | `read_begin` (Acquire) | everything a writer changed |
 //! | E2 | metadata word, `meta` (Release) | same (Acquire) | fingerprints and records; on the medium: one line |
-//! | E3 | slot words, `key`, `value` (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin keeps |
+//! | E3 | slot words, `key`, `value` (Release) | slot words (`PROTECTED`) | the blobs behind references, which a pin protects |
 //! | E4 | directory `entry`, root mirror (Release) | the same, `entries` (Acquire) | complete segments, complete directories |
 //! | E5 | mark of a segment in DRAM, `state`: ready, still (Release) | the same (Acquire) | reset locks; in LH, a finished copy; `still` |
-//! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | segments and chains as they say |
-//! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | what they name, complete |
+//! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | the segments and chains that they describe |
+//! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | the complete object that they name |
 //!
-//! Words of E4 and E6 are stored and loaded so also where a lock, or being alone, would allow Relaxed: on the medium Release
-//! keeps the order of the stores to one line, and no reader has to know who else is there.
+//! Words of E4 and E6 use Release and Acquire even where a lock, or exclusive access, would allow Relaxed: on the
+//! medium, Release keeps the order of the stores to one line, and a reader need not know whether other threads are
+//! present.
 //!
-//! A reader or writer of LH looks at the mark again once it has the versions or locks (`is_current`): a segment may be
-//! given up by `clear` and be due again.
+//! A reader or writer of LH checks the mark again once it has the versions or locks (`is_current`): `clear` may have
+//! given up the segment meanwhile, and its split may be due again.
 //!
 //! # 7. Crash
 //!
-//! | persist point | what holds from here on | a crash just before leaves |
+//! | persist point | what is durable afterwards, and what it permits | state after a crash just before it |
 //! |---|---|---|
 //! | P1 record (and blobs) | | a free slot with garbage |
-//! | **P2** metadata word | the record is kept | as P1 |
-//! | P3, **P4** displaced copy, or several | two copies | nothing; or a duplicate, which `recover` strikes |
-//! | P5 the original's end | its slot may be reused | the duplicate of P4 |
-//! | P6 new segment, whole | | an intent that names it: back on the free list |
+//! | **P2** metadata word | the record is durable | as P1 |
+//! | P3, **P4** one or more displaced copies | two copies exist | no change; or a duplicate, which `recover` removes |
+//! | P5 removal of the original | its slot may be reused | the duplicate of P4 |
+//! | P6 new segment, complete | | an intent that names it: recovery puts it back on the free list |
 //! | P7 chained bucket, empty | its segment may name it | as P6 |
-//! | P8 records struck out; P9, P10, P11 brought home | slots may be reused | a split to finish, duplicates to strike |
-//! | P12 root word | doubling, expansion, `clear` | the directory as before |
-//! | P13 new directory, whole; entry of an array | the root may name it | as P12 |
-//! | P14 directory entries (with P8) | the split may be declared over | a split to finish |
+//! | P8 records removed; P9, P10, P11 records moved home | slots may be reused | a split to finish, duplicates to remove |
+//! | P12 root word | doubling, expansion, `clear` have taken effect | the directory as before |
+//! | P13 new directory, complete; entry of an array | the root may name it | as P12 |
+//! | P14 directory entries (with P8) | the split may be marked as finished | a split to finish |
 //! | **P15** link word, splitting | the split is rolled forward | P6 |
-//! | P16 link word, stable | the split is over | a split to finish |
-//! | P17 duplicates struck out | either copy may change | as before |
-//! | P18 blob of an update | a slot may refer to it | a block that nobody owns |
-//! | P20 link word of a merge, splitting; P21, P22 copies | | copies, which recovery strikes as a split's |
-//! | P23 EH: link word of the right one, leaving | who needs it looks at the left one first | as before |
+//! | P16 link word, stable | the split is finished | a split to finish |
+//! | P17 duplicates removed | the remaining copy may change | as before |
+//! | P18 blob of an update | a slot may refer to it | a block without an owner |
+//! | P20 link word of a merge, splitting; P21, P22 copies | | copies, which recovery removes as those of a split |
+//! | P23 EH: link word of the right segment, leaving | recovery of the right segment recovers the left one first | as before |
 //! | **P24** EH: link word, absorbing; LH: root word | the merge is rolled forward | as P20 |
-//! | P25 EH: directory entries (with the freeing's intents) | the segment may be freed | a merge to finish |
-//! | P26 link word, stable | the merge is over | as P25 |
-//! | **P27** word of a slot whose blob has moved | the old block may be used again | the old block, as whole as the new |
-//! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has a chain of its own | P12, a split that is due |
+//! | P25 EH: directory entries (with the allocator's intents) | the segment may be freed | a merge to finish |
+//! | P26 link word, stable | the merge is finished | as P25 |
+//! | **P27** word of a slot whose blob has moved | the old block may be reused | the old block, as intact as the new one |
+//! | P19 LH: no chain, birth word (with P6 or P7) | the new segment has its own chain | P12, a split that is due |
 //!
-//! In LH nothing is allocated but chained buckets. After P12 of an expansion a split is due; a crash anywhere before
-//! P15 leaves it due, and what was already copied is copied again. The chain of a segment whose birth word is of this
-//! generation belongs to it even while its split is still due: it is freed before the split begins anew.
+//! LH allocates nothing but chained buckets. After P12 of an expansion a split is due. A crash before P15 leaves the
+//! split due, and the next attempt copies the records again. If the birth word of a segment has the current generation,
+//! the segment owns its chain even while its split is still due; that chain is freed before the split starts again.
 //!
-//! The value word of an update is its own commit point. Locks and overflow metadata are volatile cells: recovery resets
-//! the ones and rebuilds the others before a segment is used. Interrupted allocations are settled when the table is
-//! opened (`pm::alloc`), everything else when a segment is first touched; both only repeat what may have been done.
+//! The value word of an update is its own commit point. Locks and overflow metadata are volatile cells: before a
+//! segment is used, recovery resets the locks and rebuilds the overflow metadata. Interrupted allocations are resolved
+//! when the table opens (`pm::alloc`), everything else when a segment is first touched. Both only repeat steps that may
+//! already have been done.
 //!
 //! # 8. Progress
 //!
 //! Readers never wait for a writer that prepares, only for one between its publishing store and its fence. A thread
-//! that waits for a lock while holding another waits in ascending order of the buckets of one segment, stash last;
-//! windows and displacements only try. Splits lock a whole segment: writers of it wait for some microseconds, readers
-//! for the strike at the end. In LH whoever first needs a segment whose split is due, readers included, does it, and
-//! others who need it wait for them; before that the splits that its source owes, at most one for each round, sources
-//! always being of a lower number with fewer bits set. Nobody does so while holding a lock: a read inside a batch lets
-//! the window go first. Space for a split is there before it is due. `clear` and `backup` wait for splits and hold them
-//! up. Loops: a lookup repeats only when a writer came between; an insert repeats only after a split or a longer chain.
-//! A segment's blobs are retired when their record is gone; segments and directories are never unmapped while the table
-//! is open. A merge holds all locks of two segments, the left one's first; nobody else waits for a lock of one segment
-//! while holding one of another that is to its right. What a merge frees may be used again at once (newcomers wait for
-//! its locks, and who was on the way there finds out), but its space goes back to the file system only when everybody
-//! who was there has left (`limbo`): every operation is pinned for that, at two plain stores.
+//! that waits for a lock while holding another acquires the buckets of one segment in ascending order, stash last;
+//! windows and displacements only try locks. A split locks a whole segment: its writers wait for some microseconds, its
+//! readers while the moved records are removed at the end.
+//!
+//! In LH the first thread that needs a segment whose split is due, a reader included, performs the split, and other
+//! threads that need the segment wait for it. That thread first performs the splits that are due for the source, at
+//! most one per round; a source always has a lower number with fewer bits set. No thread does this while it holds a
+//! lock: a read inside a batch commits the window first. The space for a split is allocated before the split is due.
+//! `clear` and `backup` wait for splits and block them.
+//!
+//! Loops: a lookup repeats only when a writer intervened; an insert repeats only after a split or a longer chain.
+//!
+//! A blob is retired when its record is removed. Segments and directories are never unmapped while the table is open. A
+//! merge holds all locks of two segments, acquired left segment first; no other thread waits for a lock of one segment
+//! while it holds a lock of a segment to the right. Space that a merge frees may be reused at once: a thread that
+//! reuses it waits for its locks, and a thread that was on the way to the old segment detects the change. The space is
+//! returned to the file system only when all operations that could still access it have ended (`limbo`). For that
+//! purpose every operation is pinned, at the cost of two plain stores.
 //!
 //! # 9. Costs
 //!
-//! Bucket lines read, lines flushed, fences; without the directory entry. `tests/costs.rs` asserts this table from the
-//! simulator's counters.
+//! Bucket lines read, lines flushed, fences; the directory entry is not counted. `tests/costs.rs` checks this table
+//! against the simulator's counters.
 //!
 //! | operation | lines read | flushes | fences |
 //! |---|---|---|---|
@@ -180,10 +200,10 @@
 //! | 32 inserts in a batch | 2 each | 2 each | 2 in all |
 //! | by-reference records | + the blobs' lines | + the blobs' lines | 1 more in an update |
 //!
-//! A merge has five fences in LH; in EH six, and those of freeing a segment. An expansion of LH costs one fence (two
-//! for a new array); the split that follows as many as one of EH, but for its segment's allocation. A segment of LH
-//! without room brings stashed records home first: three fences for those, and three for each of at most three rounds
-//! of moves.
+//! A merge has five fences in LH; in EH it has six, and those of freeing a segment. An expansion of LH costs one fence
+//! (two if it needs a new array). The split that follows has as many fences as one of EH, without those of allocating
+//! the segment. Before a segment of LH without room grows, `tidy` moves stashed records home: three fences for those,
+//! and three for each of at most three rounds of displacements.
 
 mod api;
 mod arrays;

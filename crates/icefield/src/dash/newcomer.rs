@@ -1,4 +1,5 @@
-//! A segment that nobody can reach yet: claimed or renewed, filled, made durable, adopted by the table or given back.
+//! A segment that other threads cannot reach yet: it is claimed or renewed, filled, made durable, and then adopted by
+//! the table or returned to the allocator.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -14,19 +15,19 @@ use crate::base::version_lock;
 use crate::pm::Medium;
 use crate::pm::alloc::Claim;
 
-/// A new segment that nobody can reach yet, all its buckets locked.
+/// A new segment that other threads cannot reach yet, with all its buckets locked.
 pub(super) struct NewSegment<'a, M: Medium> {
     pub(super) segment: Segment<'a>,
-    /// `None` for a segment that has a place of its own, and so a chain of its own from the start.
+    /// `None` for a segment with a fixed place (LH); its header owns a chain from the start.
     claim: Option<Claim>,
-    /// The right to a segment that the allocator gave.
+    /// The exclusive right to a segment from the allocator.
     _mark: Option<Mark<'a>>,
     guards: Vec<Guard<'a, M>>,
     chain_claims: Vec<Claim>,
 }
 
 impl<T: Kinds> Core<T> {
-    /// Claims a segment and empties it; nothing of that is durable yet.
+    /// Claims a segment and empties it; nothing of this is durable yet.
     pub(super) fn new_segment(&self, tag: u32) -> Result<NewSegment<'_, T::Medium>> {
         let blocks = SegmentBlocks(self);
         let claim = self.segment_blocks.claim(&self.pm, &self.root()?.segments, &blocks, tag)?;
@@ -56,8 +57,8 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Takes a segment that has a place of its own and empties it. Its chain is its own by `birth`: what an interrupted
-    /// split left there is freed.
+    /// Empties a segment with a fixed place (LH). Frees the chain that an interrupted split left there, if `birth`
+    /// shows that the chain belongs to the segment.
     pub(super) fn renew_segment(
         &self,
         id: u32,
@@ -69,13 +70,13 @@ impl<T: Kinds> Core<T> {
             self.free_chain(id)?;
         } else {
             header.chain.store(pm, 0, Release);
-            // Release, P19: no chain, then birth, then perhaps a chain of its own. All are in one line, in this order.
+            // Release, P19: first no chain, then birth, then possibly a new chain. All are in one line, in this order.
             header.birth.store(pm, birth, Release);
         }
         self.emptied(self.segment(id)?, fresh, None)
     }
 
-    /// Locks a segment that is nobody's and strikes out what it holds; nothing of that is durable yet.
+    /// Locks a segment without an owner and removes its records; nothing of this is durable yet.
     fn emptied<'a>(
         &'a self,
         segment: Segment<'a>,
@@ -83,7 +84,7 @@ impl<T: Kinds> Core<T> {
         mark: Option<Mark<'a>>,
     ) -> Result<NewSegment<'a, T::Medium>> {
         if fresh {
-            // Locks from before this session mean nothing.
+            // Locks from an earlier session are invalid.
             segment
                 .buckets
                 .iter()
@@ -97,7 +98,7 @@ impl<T: Kinds> Core<T> {
         Ok(NewSegment { segment, claim: None, _mark: mark, guards, chain_claims: Vec::new() })
     }
 
-    /// A chained bucket of a new segment that has room.
+    /// Returns a chained bucket of a new segment that has room.
     pub(super) fn chained_room(&self, new: &mut NewSegment<'_, T::Medium>) -> Result<&ChainBlock> {
         let (pm, mask) = (&self.pm, self.geometry.slot_mask());
         if let Some((_, block)) = self.chain(new.segment.id).next().transpose()?
@@ -122,13 +123,13 @@ impl<T: Kinds> Core<T> {
         self.corrupt(&self.segments, offset, format!("segment {id} is free and in use"))
     }
 
-    /// Makes sure that there is space behind a segment, which may have been given back.
+    /// Reserves the space of a segment, which may have been returned to the file system.
     pub(super) fn reserve_segment(&self, id: u32) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
         self.pm.reserve(&self.segments, u64::from(id) * bytes, bytes)
     }
 
-    /// Writes the header and makes the whole segment durable; then anybody may reach it.
+    /// Writes the header and makes the whole segment durable, so that other threads may reach it.
     pub(super) fn complete(
         &self,
         new: &NewSegment<'_, T::Medium>,
@@ -142,12 +143,12 @@ impl<T: Kinds> Core<T> {
         for bucket in new.segment.buckets {
             self.pm.flush_object(bucket);
         }
-        // P6: all of it is durable before any durable word names it.
+        // P6: the segment is durable before any durable word names it.
         self.pm.fence();
         Ok(())
     }
 
-    /// Gives an unused new segment back.
+    /// Returns an unused new segment to the allocator.
     pub(super) fn abandon(&self, new: NewSegment<'_, T::Medium>) -> Result<()> {
         let Some(claim) = new.claim else { return Ok(()) };
         let root = self.root()?;
@@ -159,7 +160,7 @@ impl<T: Kinds> Core<T> {
         self.segment_blocks.abandon(&self.pm, &root.segments, &SegmentBlocks(self), claim)
     }
 
-    /// The new segment is linked, durably: its blocks have an owner.
+    /// Commits the allocation of a new segment that is durably linked.
     pub(super) fn adopt(&self, new: NewSegment<'_, T::Medium>) -> Result<()> {
         let root = self.root()?;
         self.chain_blocks.commit(&self.pm, &root.chains, &new.chain_claims);
@@ -169,7 +170,7 @@ impl<T: Kinds> Core<T> {
 }
 
 impl<M: Medium> NewSegment<'_, M> {
-    /// Lets others at the new segment, once it is complete.
+    /// Releases the locks of a complete segment.
     pub(super) fn unlock(&mut self) {
         self.guards.clear();
     }

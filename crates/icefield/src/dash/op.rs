@@ -15,23 +15,22 @@ use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe, Records, Unlinked};
 use crate::{Error, Result};
 
-/// So often an insert that finds no room makes some. More than the directory can double, and enough for other threads
-/// to take the room away now and then; a damaged table would go on for ever.
+/// Maximum number of times that an insert makes room. It is more than the directory can double, with a margin for other
+/// threads that fill the new room first. The limit ends the loop on a damaged table.
 const MAX_ROUNDS: u32 = 512;
-/// So often `shrink_to_fit` looks whether everybody has left who might be on the way to what it freed.
+/// Maximum number of times that `shrink_to_fit` waits for other operations to leave the freed space.
 const SHRINK_PATIENCE: u32 = 256;
 
-/// A key's buckets, locked.
 type LockedKey<'a, K, V, P, M> = Locked<'a, Of<K, V, M, <P as Directory>::Ablation>>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    /// Where a key belongs at this moment. Decides nothing.
+    /// Returns the present target of a key. A hint only.
     #[inline(always)]
     pub(super) fn sight(&self, hash: u64) -> Option<Target<'_>> {
         self.core.target(self.directory.glance(&self.core.pm, hash)?, hash)
     }
 
-    /// Finds a key without a lock; `take` sees the value's word under `pin`.
+    /// Finds a key without a lock; `take` gets the value's word under `pin`.
     #[inline]
     pub(super) fn lookup<T>(
         &self,
@@ -42,7 +41,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.lookup_sighted(pin, probe, self.sight(probe.hash), take)
     }
 
-    /// [`Dash::lookup`], first where the key was sighted.
+    /// Does the same as [`Dash::lookup`], starting at the target `sighted`.
     #[inline]
     pub(super) fn lookup_sighted<T>(
         &self,
@@ -63,7 +62,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.lookup_again(probe, take)
     }
 
-    /// The rest of a lookup that met a writer, or a segment that was never touched.
+    /// Continues a lookup that met a writer, or a segment that is not touched yet.
     #[cold]
     fn lookup_again<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         if let Some(still) = &self.core.still {
@@ -79,7 +78,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    /// A lookup in a session that only reads.
+    /// Looks up a key in a session that only reads.
     fn lookup_still<T>(
         &self,
         still: &Still,
@@ -92,7 +91,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(found.map(|found| take(found.bucket.record(&core.pm, found.slot).1)))
     }
 
-    /// A lookup that takes locks, as an ablated table's do: those of both buckets, or of the one that there is.
+    /// Looks up a key under locks, in an ablated table: those of both buckets, or of the home bucket if there is no
+    /// probing.
     fn lookup_locked<T>(&self, probe: &Probe<'_>, take: impl Fn(u64) -> T) -> Result<Option<T>> {
         let core = &self.core;
         if let Some(still) = &core.still {
@@ -124,21 +124,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.core.search(target, probe, current, take)
     }
 
-    /// Locks a key's buckets in the segment that it belongs to.
+    /// Locks a key's buckets in its segment.
     #[inline]
     pub(super) fn lock(&self, hash: u64) -> Result<(Located, LockedKey<'_, K, V, P, M>)> {
         let core = &self.core;
         loop {
             let located = self.directory.ready(core, hash)?;
             let locked = Locked::new(core, core.segment(located.segment)?, hash);
-            // A split that came before our locks has moved the key; one that comes later waits for them.
+            // A split that precedes our locks has moved the key; a later one waits for them.
             if self.directory.is_current(core, hash, located) {
                 return Ok((located, locked));
             }
         }
     }
 
-    /// The key's place, if it still has the value word `before`.
+    /// Returns the key's slot, if the value word is still `before`.
     fn still<'a>(
         &self,
         locked: &LockedKey<'a, K, V, P, M>,
@@ -173,12 +173,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         self.directory.give_back(core)
     }
 
-    /// After a removal, without any lock: merges segments if there is little left in them. One home bucket in some
-    /// answers for all.
+    /// Merges segments after a removal if few records are left in them. The caller holds no lock. Only some home
+    /// buckets trigger this, as samples of their segment.
     #[inline]
     pub(super) fn after_removal(&self, pin: &Pin<'_>, hash: u64) {
         if merge::is_looked_at(self.core.geometry.home(hash)) {
-            // Looks at buckets without their locks, and answers nothing.
+            // Reads buckets without their locks; no result depends on it.
             self.core.pm.peek(|| self.shrink_about(pin, hash));
         }
     }
@@ -189,7 +189,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let Some(Target { pair, .. }) = self.sight(hash) else { return };
         let records = pair.iter().map(|bucket| bucket.meta(&core.pm).count()).sum();
         if merge::is_sparse(core.geometry, records) {
-            // The removal stands, whatever becomes of this.
+            // An error here does not affect the removal.
             let shrunk = self.directory.shrink(core, pin, hash, MERGED_PERCENT);
             if shrunk.is_ok_and(|shrunk| shrunk) {
                 let _ = self.directory.give_back(core);
@@ -197,12 +197,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         }
     }
 
-    /// `shrink_to_fit`.
+    /// Implements `shrink_to_fit`.
     pub(super) fn shrink_all(&self) -> Result<()> {
         let core = &self.core;
         core.pm.writable()?;
         self.directory.shrink_all(core, &core.pin(), FITTED_PERCENT)?;
-        // Others leave soon, as a rule.
+        // Other operations usually end soon.
         for round in 0..SHRINK_PATIENCE {
             self.directory.give_back(core)?;
             if core.limbo.is_empty() {
@@ -240,7 +240,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         self.lookup(pin, probe, |word| word)
     }
 
-    /// A segment that nobody has used may have to be split off from one that the caller has locked.
+    /// Returns `None` where the lookup would have to wait, or to recover a segment: a due split may need a segment that
+    /// the caller has locked.
     #[inline]
     fn find_word_at_once(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
         Ok(match self.sight(probe.hash) {
@@ -257,7 +258,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
         })
     }
 
-    /// Links a prepared record, splitting as often as it takes.
+    /// Links a prepared record, making room as often as needed.
     #[inline]
     fn write_prepared(
         &self,
@@ -280,8 +281,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Engine<K, V>
                 }
                 (None, Mode::Update) => return Ok(Wrote::Absent),
                 (None, Mode::TryInsert | Mode::Upsert) => {
-                    // Counted before the fences: a locked instruction behind the last one would hold back the next
-                    // operation's loads until that fence is done.
+                    // Counted before the fences: a locked instruction after the last fence would delay the next
+                    // operation's loads until the fence completes.
                     self.length.add(located.generation, 1);
                     let inserted = locked.insert(probe.hash, record);
                     if !matches!(inserted, Ok(true)) {

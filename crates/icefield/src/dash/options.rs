@@ -1,4 +1,4 @@
-//! Making and opening tables.
+//! Creates and opens tables.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -26,17 +26,16 @@ use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
 use crate::{Error, Result};
 
-/// Chained buckets are for crowds of equal hashes: a sixteenth of the segments' address space is plenty.
+/// Chained buckets are for many equal hashes: a sixteenth of the segments' address space is ample.
 const CHAIN_SHARE: u64 = 16;
-/// The superblock parameters that belong to the directory policy.
+/// Indices of the superblock parameters that belong to the directory policy.
 const POLICY: std::ops::Range<usize> = 6..9;
-/// What a clean shutdown writes when nobody has counted the records.
+/// The record count that a clean shutdown writes if it is unknown.
 const UNCOUNTED: u64 = superblock::MOST_RECORDS;
 
-/// What a table of these types stands on.
 type CoreOf<K, V, P, M> = Core<Of<K, V, M, <P as Directory>::Ablation>>;
 
-/// How a Dash table is made or opened: a builder, from [`Dash::options`].
+/// Options for creating or opening a Dash table: a builder, returned by [`Dash::options`].
 ///
 /// ```
 /// use icefield::{DashEh, Durability};
@@ -87,7 +86,8 @@ common_options! {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
-    /// Stash buckets in each segment of a new table, 2 (the default) to 4: more give a higher load factor.
+    /// Sets the number of stash buckets in each segment of a new table, 2 (the default) to 4. More stash buckets give a
+    /// higher load factor.
     ///
     /// ```
     /// let dense = icefield::DashEh::<u64, u64>::options().stash_buckets(4).in_memory()?;
@@ -100,7 +100,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         self
     }
 
-    /// The shape of a new table's segments, for tests.
+    /// Sets the dimensions of a new table's segments, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn geometry(mut self, geometry: Geometry) -> Self {
@@ -108,7 +108,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         self
     }
 
-    /// Makes a table on a medium.
+    /// Creates a table on a medium.
     ///
     /// # Errors
     /// As [`DashOptions::create`].
@@ -176,7 +176,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         }
         let chains = core.chain_blocks.used(&core.pm, &core.root()?.chains);
         check_blocks(&core, &core.chains, chains, size_of::<ChainBlock>() as u64)?;
-        // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
+        // This precedes the start of the session: a crash here leaves only work that the next opening repeats.
         let (directory, resolved) = P::open(&core, opened.policy)?;
         let session = superblock::resume_session(&core.pm, &table, &identity)?;
         let records =
@@ -214,7 +214,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
         identity
     }
 
-    /// The options with everything that the table itself decides.
+    /// Returns the options with the values that the table itself determines.
     fn with_identity(mut self, pm: &impl Medium, identity: &Identity) -> Result<Self> {
         let [buckets, slots, stash] = self.common.adopt(pm, identity)?;
         self.geometry = Geometry { buckets, slots, stash };
@@ -279,19 +279,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory> DashOptions<K, V, P> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<K, V, P, M> {
-    /// Ends the session: all that operations acknowledged is durable already, so only the record count and the clean
-    /// mark are written.
+    /// Ends the session. All acknowledged operations are already durable, so only the record count and the clean mark
+    /// are written.
     fn drop(&mut self) {
         if self.core.pm.writable().is_ok() {
             let records = self.length.known(self.directory.generation()).unwrap_or(UNCOUNTED);
-            // A failure leaves the table unclean, which the next opening copes with.
+            // A failure leaves the table unclean; the next opening recovers it.
             let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
         }
         self.core.pm.close();
     }
 }
 
-/// How a table grows by linear hashing:
+/// Options for the growth of tables with linear hashing:
 ///
 /// ```
 /// use icefield::{DashLh, Expansion};
@@ -304,22 +304,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Drop for Dash<
 /// # Ok::<(), icefield::Error>(())
 /// ```
 impl<K: Key + ?Sized, V: Value + ?Sized> DashOptions<K, V, Lh> {
-    /// Segments in the first array of a new table, a power of two up to 4096; 64 by default. No table is smaller.
+    /// Sets the number of segments in the first array of a new table, a power of two up to 4096; 64 by default. This is
+    /// also the minimum size of the table.
     #[must_use]
     pub fn first_array(mut self, segments: u32) -> Self {
         self.policy.first_array = segments;
         self
     }
 
-    /// Arrays of a new table that have one size before the next ones are twice as large, a power of two up to 64; 8 by
-    /// default (§5.2). A longer stride wastes less space and takes a longer directory.
+    /// Sets the number of arrays of one size before the next ones are twice as large, in a new table: a power of two up
+    /// to 64; 8 by default (§5.2). A longer stride wastes less space and needs a longer directory.
     #[must_use]
     pub fn stride(mut self, arrays: u32) -> Self {
         self.policy.stride = arrays;
         self
     }
 
-    /// What makes a new table grow.
+    /// Sets the condition for a new table to grow.
     #[must_use]
     pub fn expansion(mut self, expansion: Expansion) -> Self {
         self.policy.expansion = expansion;

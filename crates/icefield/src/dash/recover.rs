@@ -1,14 +1,13 @@
-//! Lazy recovery: what happens to a segment when a session first touches it (§4.8).
+//! Lazy recovery: a segment is recovered when a session first touches it (§4.8).
 //!
-//! The paper keeps a version number in every segment and compares it with a global one. Here the global number is the
-//! session itself: a mark per segment in DRAM, all zero when a table is opened, so a version cannot wrap and opening
-//! stores nothing per segment. After a clean shutdown the segments are recovered just as well, because locks and
-//! overflow metadata are never made durable: what a power cut right after the shutdown leaves of them is anybody's
-//! guess.
+//! The paper keeps a version number in every segment and compares it with a global one. Here a mark per segment in DRAM
+//! replaces both. All marks are zero when a table is opened, so no version can wrap and opening stores nothing per
+//! segment. Segments are recovered after a clean shutdown as well, because locks and overflow metadata are never made
+//! durable: a power failure right after the shutdown may leave any values in them.
 //!
-//! Recovery of one segment: its locks are reset; duplicates that a displacement or a homecoming left are removed; a
-//! split that had been committed is finished; overflow metadata is rebuilt. Each step only repeats what may have been
-//! done, so that crashes inside recovery change nothing.
+//! Recovery of one segment resets its locks, removes duplicates that a displacement or a move from the stash left,
+//! finishes a committed split, and rebuilds the overflow metadata. Each step only repeats work that may already have
+//! been done, so a crash during recovery changes nothing.
 
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -21,21 +20,21 @@ use crate::base::version_lock;
 use crate::pm::{Medium, refuse_child};
 use crate::{Error, Result};
 
-/// Nobody has touched the segment in this session.
+/// The segment has not been touched in this session.
 const UNTOUCHED: u8 = 0;
-/// Somebody is recovering it.
+/// A thread is recovering the segment.
 const RECOVERING: u8 = 1;
-/// It may be used.
+/// The segment may be used.
 pub(super) const READY: u8 = 2;
-/// It is no part of the table, but has been in this session: its locks are in order.
+/// The segment is not part of the table, but was used in this session: its locks are valid.
 const AWAY: u8 = 3;
-/// It may be read, in a session that only reads.
+/// The segment may be read, in a session that only reads.
 pub(super) const STILL: u8 = 4;
-/// In such a session: its records are in another segment, for the split that makes it is due.
+/// In such a session: the split that makes the segment is due, so its records are in another segment.
 pub(super) const DUE: u8 = 5;
 
-/// Makes sure that a segment has been recovered in this session; one DRAM load when it has. `false`: it is no part of
-/// the table any more. The caller holds no lock of a segment.
+/// Makes sure that a segment has been recovered in this session; costs one DRAM load if it has been. Returns `false` if
+/// the segment is no longer part of the table. The caller holds no lock of a segment.
 #[inline]
 pub(super) fn touch<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Result<bool> {
     if core.is_touched(id) {
@@ -54,7 +53,7 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
     if core.still.is_none()
         && let Err(Error::Forked) = core.pm.writable()
     {
-        // The files are the parent's, who may have recovered the segment since, and be changing it.
+        // The files belong to the parent process, which may have recovered the segment since and be changing it.
         return Err(Error::Forked);
     }
     let Some(mark) = Mark::take(&core.pm, state)? else { return Ok(core.mark(id) != DUE) };
@@ -81,7 +80,7 @@ fn recover<T: Kinds>(core: &Core<T>, directory: &impl Directory, id: u32) -> Res
     Ok(true)
 }
 
-/// Recovery of one segment.
+/// Recovers one segment.
 fn settle<T: Kinds>(
     core: &Core<T>,
     directory: &impl Directory,
@@ -97,17 +96,19 @@ fn settle<T: Kinds>(
     core.rebuild_overflow(segment)
 }
 
-/// The right to recover a segment. Ends by [`Core::set_mark`], or gives the segment free for another try.
+/// The right to recover a segment. [`Core::set_mark`] ends the recovery; if that has not happened, dropping the right
+/// lets another thread try.
 pub(super) struct Mark<'a> {
     state: &'a AtomicU8,
     before: u8,
 }
 
 impl<'a> Mark<'a> {
-    /// Waits for whoever recovers the segment; `None`: that is done.
+    /// Waits for a thread that recovers the segment; returns `None` if the recovery is done.
     ///
     /// # Errors
-    /// The process was forked while a thread of its parent recovered the segment: nobody would end that here.
+    /// The process was forked while a thread of its parent recovered the segment: in this process the recovery would
+    /// never end.
     pub(super) fn take(pm: &impl Medium, state: &'a AtomicU8) -> Result<Option<Self>> {
         let mut before = state.load(Acquire);
         let mut rounds = 0;
@@ -122,7 +123,7 @@ impl<'a> Mark<'a> {
                     rounds = rounds.saturating_add(1);
                     before = state.load(Acquire);
                 }
-                // AcqRel: one thread recovers; Acquire pairs with the Release in `set_mark`.
+                // AcqRel: only one thread recovers; Acquire pairs with the Release in `set_mark`.
                 _ => match state.compare_exchange(before, RECOVERING, AcqRel, Acquire) {
                     Ok(before) => return Ok(Some(Self { state, before })),
                     Err(now) => before = now,
@@ -133,7 +134,7 @@ impl<'a> Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    /// The right to a segment that is away; `None`: it is not.
+    /// Returns the right to a segment that is away, or `None` if it is not away.
     fn take_away(state: &'a AtomicU8) -> Option<Self> {
         state
             .compare_exchange(AWAY, RECOVERING, AcqRel, Relaxed)
@@ -141,7 +142,7 @@ impl<'a> Mark<'a> {
             .map(|before| Self { state, before })
     }
 
-    /// Whether nobody has used the segment in this session: its locks mean nothing.
+    /// Returns whether the segment has not been used in this session, so that its locks are invalid.
     pub(super) fn is_fresh(&self) -> bool {
         self.before == UNTOUCHED
     }
@@ -149,20 +150,19 @@ impl<'a> Mark<'a> {
 
 impl Drop for Mark<'_> {
     fn drop(&mut self) {
-        // Fails when the segment is ready (and perhaps in use for long).
+        // Fails if the segment is ready, and perhaps already in use.
         let _ = self.state.compare_exchange(RECOVERING, self.before, Release, Relaxed);
     }
 }
 
 impl<T: Kinds> Core<T> {
-    /// Notes that a segment may be used.
     pub(super) fn mark_ready(&self, id: u32) {
         self.set_mark(id, READY);
     }
 
     pub(super) fn set_mark(&self, id: u32, mark: u8) {
         if let Some(state) = self.touched.get(id as usize) {
-            // Release (E5): who sees the mark sees the reset locks, or what is known of the segment.
+            // Release (E5): a thread that sees the mark sees the reset locks and the state that recovery determined.
             state.store(mark, Release);
         }
     }
@@ -172,24 +172,24 @@ impl<T: Kinds> Core<T> {
         self.touched.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))
     }
 
-    /// The right to a segment that is no part of the table and that nobody is on the way to.
+    /// Returns the right to a segment that is not part of the table and that no operation can access.
     pub(super) fn take_away(&self, id: u32) -> Option<Mark<'_>> {
         let mark = Mark::take_away(self.touched.get(id as usize)?)?;
-        // With the mark, nobody else can free it again.
+        // While this thread holds the mark, no other thread can free the segment again.
         (!self.limbo.waits(id)).then_some(mark)
     }
 
-    /// Notes that a segment that was ready is no part of the table any more.
+    /// Marks a segment that was ready as no longer part of the table.
     pub(super) fn mark_away(&self, id: u32) {
         if let Some(state) = self.touched.get(id as usize) {
-            // One that was never used in this session stays so. Release: as in `set_mark`.
+            // The mark of a segment that this session never used does not change. Release: as in `set_mark`.
             let _ = state.compare_exchange(READY, AWAY, Release, Relaxed);
         }
     }
 }
 
-/// Reads the segment's lines in order, which the processor does at its full bandwidth, before the steps below hop
-/// between them: recovery reads the same lines whatever the segment holds.
+/// Reads the segment's lines in order, which the processor does at its full bandwidth. The steps below access the same
+/// lines in random order, whatever the segment holds.
 fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
     for bucket in segment.buckets {
         bucket.meta(&core.pm);
@@ -199,7 +199,7 @@ fn fetch<T: Kinds>(core: &Core<T>, segment: Segment<'_>) {
     }
 }
 
-/// The metadata is checked here, once, so that no later code meets slots that the geometry does not have.
+/// Checks the metadata once, so that no later code meets slots that the geometry does not have.
 fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     for site in core.sites(segment) {
         let meta = site?.1.meta(&core.pm);
@@ -215,7 +215,7 @@ fn check_metadata<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> 
     Ok(())
 }
 
-/// Whatever the locks hold is from another session.
+/// Resets all locks: their contents are from an earlier session.
 fn reset_locks<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     for site in core.sites(segment) {
         version_lock::reset(site?.1.version_lock(&core.pm));
@@ -223,7 +223,7 @@ fn reset_locks<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes second copies of records.
+/// Removes the second copies of records.
 fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     let pm = &core.pm;
     let mut removed = false;
@@ -232,15 +232,15 @@ fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<(
         removed = true;
     })?;
     if removed {
-        // P17: no copy is left before either may change.
+        // P17: no duplicate is left before the remaining copy may change.
         pm.fence();
     }
     Ok(())
 }
 
-/// Calls `found` with the slots of each bucket that hold second copies of records, and its metadata, before it looks at
-/// the next one. A record is copied only within its home and probing bucket, or from the stash to these, with its very
-/// words; so equal key words are enough, and no blob is freed.
+/// Calls `found` for each bucket that holds second copies of records, with their slots and the bucket's metadata,
+/// before it checks the next bucket. A record is copied only within its home and probing bucket, or from the stash to
+/// these, with the same two words. So comparing key words is sufficient, and no blob is freed.
 pub(super) fn copies<T: Kinds>(
     core: &Core<T>,
     segment: Segment<'_>,
@@ -249,7 +249,7 @@ pub(super) fn copies<T: Kinds>(
     let pm = &core.pm;
     let normal = core.geometry.buckets as usize;
     for number in 0..normal {
-        // The copy in the probing bucket goes, wherever it came from.
+        // The copy in the probing bucket is removed, wherever it came from.
         let (bucket, next) =
             (&segment.buckets[number], &segment.buckets[core.geometry.next(number)]);
         let meta = next.meta(pm);
@@ -276,7 +276,7 @@ pub(super) fn copies<T: Kinds>(
     Ok(())
 }
 
-/// Those of `suspects`, slots of `bucket`, that `original` holds as well.
+/// Returns those of `suspects`, slots of `bucket`, whose records `original` holds as well.
 fn copies_in(pm: &impl Medium, original: &Bucket, bucket: &Bucket, suspects: u32) -> u32 {
     let mut copies = 0;
     for slot in Bucket::slots_of(bucket.meta(pm).allocated() & suspects) {

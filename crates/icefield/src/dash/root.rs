@@ -1,4 +1,4 @@
-//! What every directory policy has: the root word, the directory's files, a lock over changes of structure.
+//! The state that every directory policy has: the root word, the directory's files, and a lock for structural changes.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
@@ -10,28 +10,28 @@ use super::segment::Core;
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// Marks a directory entry that has been stored.
+/// The bit that distinguishes a directory entry from zero.
 const PRESENT: u64 = 1 << 63;
-/// The part of the slots that `capacity` and `reserve` plan to use: far enough below the load at which segments split
-/// that the fullest of many thousands does not.
+/// Percentage of the slots that `capacity` and `reserve` plan to use. It is far enough below the load at which segments
+/// split that even the fullest of many thousand segments does not split.
 const PLANNED_LOAD_PERCENT: u64 = 75;
 
-/// What every policy has: the root word, the directory's files, a lock over changes of structure.
+/// The state that every policy has: the root word, the directory's files, and a lock for structural changes.
 ///
-/// The root word is stored and made durable first, and mirrored in DRAM afterwards; everybody reads the mirror, so
-/// nobody acts on a directory that a crash could take back. Two files take turns, one per generation of `clear`.
+/// The root word is stored and made durable first, and then mirrored in DRAM. All threads read the mirror, so no thread
+/// acts on a directory that a crash could take back. Generations of `clear` use the two files alternately.
 pub struct Base {
     /// A copy of the durable root word, never ahead of it.
     mirror: AtomicU64,
     regions: [Region; 2],
-    /// Splits and expansions hold it shared, `clear` and `backup` alone.
+    /// Splits and expansions hold it shared, `clear` and `backup` exclusively.
     structure: RwLock<()>,
-    /// So many segments were asked for in this session: a table does not become smaller by itself.
+    /// The number of segments requested in this session; automatic shrinking stops at this number.
     floor: AtomicU64,
 }
 
 impl Base {
-    /// Maps the directory's files. `word`: what the root word is, or shall be.
+    /// Maps the directory's files. `word` is the present root word, or the one of the table to be created.
     pub(super) fn map<M: Medium>(pm: &M, max_entries: u64, word: u64) -> Result<Self> {
         let max_bytes = max_entries * 8;
         let regions =
@@ -50,7 +50,7 @@ impl Base {
         self.mirror.load(Acquire)
     }
 
-    /// How many segments the table keeps until it is told to shrink.
+    /// Returns the number of segments below which the table does not shrink automatically.
     pub(super) fn floor(&self) -> u64 {
         // Relaxed: a hint.
         self.floor.load(Relaxed)
@@ -60,7 +60,7 @@ impl Base {
         self.floor.store(segments, Relaxed);
     }
 
-    /// Keeps at least so many segments, if there is room for them.
+    /// Keeps at least `segments` segments, if `make` succeeds.
     pub(super) fn with_floor(
         &self,
         segments: u64,
@@ -68,7 +68,7 @@ impl Base {
     ) -> Result<()> {
         let before = self.floor();
         self.set_floor(before.max(segments));
-        // What was made goes again by merges, as what was never reserved.
+        // If `make` fails, merges may remove what it added.
         make().inspect_err(|_| self.set_floor(before))
     }
 
@@ -84,17 +84,16 @@ impl Base {
         Ok(())
     }
 
-    /// A file of the directory.
     pub(super) fn region(&self, parity: usize) -> &Region {
         &self.regions[parity]
     }
 
-    /// Makes so many entries of a file usable.
+    /// Extends a file to at least `entries` entries.
     pub(super) fn grow<M: Medium>(&self, pm: &M, parity: usize, entries: u64) -> Result<()> {
         pm.grow(&self.regions[parity], entries * 8)
     }
 
-    /// The entries of a range of places.
+    /// Returns the entries of a range of places.
     pub(super) fn entries<M: Medium>(
         &self,
         pm: &M,
@@ -108,11 +107,11 @@ impl Base {
         })
     }
 
-    /// The segment that an entry names; `None`: it names none, or is not there.
+    /// Returns the segment that an entry names, or `None` if the entry is empty or outside the file.
     #[inline(always)]
     pub(super) fn entry<M: Medium>(&self, pm: &M, parity: usize, place: u64) -> Option<u32> {
         let cell = self.regions[parity].at::<Cell64>(place * 8)?;
-        // Acquire (E4): pairs with the Release of whoever stored the entry.
+        // Acquire (E4): pairs with the Release of the thread that stored the entry.
         segment_of(cell.load(pm, Acquire))
     }
 
@@ -126,18 +125,18 @@ impl Base {
         Error::corrupt(pm.path().join(region.name()), place * 8, detail)
     }
 
-    /// Held while segments are split.
+    /// Returns a guard that is held during splits.
     pub(super) fn shared(&self) -> RwLockReadGuard<'_, ()> {
-        // A panic cannot have left anything half done that a crash could not: recovery handles it.
+        // A panic leaves nothing half done that a crash could not leave as well: recovery handles it.
         self.structure.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Held while no segment may be split.
+    /// Returns a guard that excludes splits.
     pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
         self.structure.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// [`Base::alone`] if nobody is in the way.
+    /// Does the same as [`Base::alone`], unless that would have to wait.
     pub(super) fn try_alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
         match self.structure.try_write() {
             Ok(guard) => Some(guard),
@@ -146,34 +145,33 @@ impl Base {
         }
     }
 
-    /// Bytes of the directory's files.
     pub(super) fn bytes(&self) -> u64 {
         self.regions.iter().map(Region::len).sum()
     }
 }
 
-/// The entry that names a segment.
+/// Returns the entry that names a segment.
 pub(super) fn entry_of(segment: u32) -> u64 {
     PRESENT | u64::from(segment)
 }
 
-/// The segment that a directory entry names.
+/// Returns the segment that a directory entry names.
 #[inline]
 pub(super) fn segment_of(entry: u64) -> Option<u32> {
     (entry >> 32 == PRESENT >> 32).then_some(entry as u32)
 }
 
-/// All hash bits below the first `depth`.
+/// Returns a mask of the hash bits below the first `depth`.
 pub(super) fn hashes_below(depth: u32) -> u64 {
     u64::MAX.checked_shr(depth).unwrap_or(0)
 }
 
-/// How many records a segment is planned to take.
+/// Returns the number of records that a segment is planned to hold.
 pub(super) fn planned_records(segment_slots: u64) -> u64 {
     (segment_slots * PLANNED_LOAD_PERCENT / 100).max(1)
 }
 
-/// How many segments `records` records are planned to take.
+/// Returns the number of segments that are planned for `records` records.
 pub(super) fn planned_segments(segment_slots: u64, records: u64) -> u64 {
     records.div_ceil(planned_records(segment_slots)).max(1)
 }

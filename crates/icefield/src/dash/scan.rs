@@ -1,8 +1,7 @@
-//! Iteration: segment by segment in the order of the hashes (cursors are hashes), each segment read as one consistent
-//! whole.
+//! Iteration: segment by segment in hash order (cursors are hashes), each segment read as one consistent unit.
 //!
-//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays good whatever happens to the
-//! directory; a record is seen by its hash, never by its place.
+//! Splits refine the ranges of hashes but never move a boundary, so a cursor stays valid when the directory changes. A
+//! record is returned according to its hash, not its place.
 
 use super::Dash;
 use super::directory::{Covered, Directory};
@@ -16,14 +15,14 @@ use crate::record::engine::Engine;
 use crate::table::{Cursor, OnDamage, Page};
 use crate::{Error, Result};
 
-/// So often a segment is read optimistically before its writers are asked to wait.
+/// Number of optimistic attempts to read a segment before its locks are taken.
 const PATIENCE: u32 = 8;
 
 /// A record's hash and its two words.
 type Entry = (u64, u64, u64);
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    /// About `n` records from `cursor` on; those that are damaged go to `damaged`.
+    /// Returns about `n` records from `cursor` on; damaged records go to `damaged`.
     pub(super) fn scan_page(
         &self,
         cursor: Cursor,
@@ -43,7 +42,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
             if let Some(&(last, ..)) =
                 entries.get((n - page.records.len().min(n)).saturating_sub(1))
             {
-                // Records of one hash stay on one page: the cursor could not tell them apart.
+                // Records with the same hash stay on one page: a cursor cannot distinguish them.
                 entries.retain(|&(hash, ..)| hash <= last);
                 page.next = last.checked_add(1).map(Cursor);
             }
@@ -55,7 +54,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         Ok(page)
     }
 
-    /// All records of the segment that holds `hash`, at one moment.
+    /// Returns all records of the segment that holds `hash`, as of one moment.
     fn read_segment(&self, hash: u64) -> Result<(Covered, Vec<Entry>)> {
         if self.core.still.is_some() {
             let range = self.directory.range(&self.core, hash)?;
@@ -81,7 +80,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         let core = &self.core;
         let range = self.directory.range(core, hash)?;
         let segment = core.segment(range.located.segment)?;
-        // Whatever changes in the stash or the chain changes the version of a normal bucket as well.
+        // Every change in the stash or the chain also changes the version of a normal bucket.
         let normal = &segment.buckets[..core.geometry.buckets as usize];
         let versions: Vec<_> = normal
             .iter()
@@ -102,15 +101,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
         entries.map(|entries| Some((range, entries)))
     }
 
-    /// Whether the segment has been split since its range was taken. Under locks: touches no other segment.
+    /// Returns whether the segment still covers the same range. May be called under locks: it accesses no other
+    /// segment.
     fn is_same(&self, hash: u64, range: Covered) -> Result<bool> {
         Ok(self.directory.covered(&self.core, hash, range.located)? == Some(range))
     }
 
-    /// The records of a segment. A record whose key cannot be reached gets the hash `first`, so that the page reports it.
+    /// Returns the records of a segment. A record whose key cannot be read gets the hash `first`, so that the page
+    /// reports it.
     fn entries(&self, segment: Segment<'_>, first: u64) -> Result<Vec<Entry>> {
         let core = &self.core;
-        // The hashes of the segment itself, including those of splits that are due. A peek, as in `covered`.
+        // The hashes of the segment, including those of due splits. Read through `peek`, as in `covered`.
         let depth = core.pm.peek(|| core.link(segment.id))?.depth;
         let own = first & !hashes_below(depth)..=first | hashes_below(depth);
         let mut entries = Vec::with_capacity(core.geometry.segment_slots() as usize);
@@ -120,7 +121,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, 
                 let (key, value) = bucket.record(&core.pm, slot);
                 let hash = match core.records.hash_of(&core.pm, key) {
                     Err(Error::Corrupt { .. }) => first,
-                    // Records that a split has left behind are whole. Others here have a damaged hash.
+                    // Records that a split has left behind are intact. Any other record with a foreign hash has a
+                    // damaged key.
                     Ok(hash) if !own.contains(&hash) && self.own_key(key).is_err() => first,
                     hash => hash?,
                 };

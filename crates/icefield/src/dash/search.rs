@@ -1,4 +1,4 @@
-//! Finding a key in its segment (§4.2, §4.3, Algorithm 3): without a lock, or under those of its two buckets.
+//! Search for a key in its segment (§4.2, §4.3, Algorithm 3): without a lock, or under the locks of its two buckets.
 
 use super::kinds::{Ablation, Kinds};
 use super::layout::Bucket;
@@ -10,15 +10,15 @@ use crate::base::version_lock;
 use crate::pm::Medium;
 use crate::record::Probe;
 
-/// What an optimistic search says.
+/// The result of an optimistic search.
 pub(super) enum Search<T> {
-    /// The answer, validated.
+    /// The validated result.
     Sure(T),
-    /// A writer came between: start again from the directory.
+    /// A writer intervened: start again from the directory.
     Again,
 }
 
-/// Which bucket of a pair, and which of its slots, the first of some [`Core::candidates`] is.
+/// Returns the bucket of a pair, and its slot, of the first of the [`Core::candidates`].
 #[inline]
 pub(super) fn place_of(candidates: u32) -> (usize, usize) {
     let place = candidates.trailing_zeros() as usize;
@@ -26,9 +26,8 @@ pub(super) fn place_of(candidates: u32) -> (usize, usize) {
 }
 
 impl<T: Kinds> Core<T> {
-    /// Finds a key without a lock (Algorithm 3). `current` tells whether the segment is still the key's, asked after
-    /// the versions have been read. What `take` makes of the value word counts only if the versions still hold
-    /// afterwards.
+    /// Finds a key without a lock (Algorithm 3). `current` checks whether the hash still belongs to the segment; it is
+    /// called after the versions have been read. `take` converts the value word after the versions have been validated.
     #[inline(always)]
     pub(super) fn search<R>(
         &self,
@@ -55,7 +54,7 @@ impl<T: Kinds> Core<T> {
             },
             Err(error) => Err(error),
         };
-        // Hits, misses and faults alike count only when nobody wrote meanwhile.
+        // Hits, misses and errors alike are valid only if no writer intervened.
         if !valid() {
             pm.forget_reads();
             return Ok(Search::Again);
@@ -63,15 +62,14 @@ impl<T: Kinds> Core<T> {
         Ok(Search::Sure(found?.map(take)))
     }
 
-    /// Bit per slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record with the key's
-    /// fingerprint.
+    /// Returns a bit for each slot of the two buckets (those of the probing bucket from bit 16 on) that holds a record
+    /// with the key's fingerprint.
     #[inline]
     pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
         let [home, probing] = pair.map(|bucket| move || self.candidates_in(bucket, hash));
         if T::Ablation::PARTS.probing { home() | probing() << 16 } else { home() }
     }
 
-    /// Bit per slot of a bucket that holds a record with the key's fingerprint.
     #[inline]
     fn candidates_in(&self, bucket: &Bucket, hash: u64) -> u32 {
         if T::Ablation::PARTS.fingerprints {
@@ -81,11 +79,11 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Whether a slot, if it is taken, holds the key.
+    /// Returns whether a slot that is taken holds the key.
     #[inline]
     fn holds(&self, bucket: &Bucket, slot: usize, probe: &Probe<'_>) -> Result<bool> {
-        // PROTECTED (E3): pairs with the Release in `store_record`; a reference that we see leads to a written blob,
-        // which our pin keeps.
+        // PROTECTED (E3): pairs with the Release in `store_record`. A reference that we see leads to a completely
+        // written blob, which our pin protects.
         let word = bucket.slots[slot].key.load(&self.pm, PROTECTED);
         if T::Ablation::PARTS.fingerprints {
             self.records.matches(&self.pm, word, probe)
@@ -94,7 +92,7 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// The slot of a bucket that holds the key.
+    /// Returns the slot of a bucket that holds the key.
     #[inline]
     fn find_in(&self, bucket: &Bucket, probe: &Probe<'_>) -> Result<Option<usize>> {
         let mut candidates = self.candidates_in(bucket, probe.hash);
@@ -108,20 +106,20 @@ impl<T: Kinds> Core<T> {
         Ok(None)
     }
 
-    /// Where the stash may hold a key with this hash.
+    /// Returns the stash buckets that may hold a key with this hash.
     #[inline]
     fn stash_hint(&self, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
         if !T::Ablation::PARTS.overflow_metadata {
             return StashHint { buckets: 0, all: true };
         }
-        // The next bucket notes what the home bucket has no place for, of a stash.
+        // If there is a stash, the next bucket may hold overflow fingerprints that did not fit into the home bucket.
         let both = T::Ablation::PARTS.probing || self.geometry.stash > 0;
         let probing = if both { probing } else { home };
         stash::hint(&self.pm, [home, probing], hash)
     }
 
-    /// Which of the two buckets, and which of its slots, holds the key. Both are compared at once: which one it will be
-    /// is anybody's guess.
+    /// Returns the bucket of the pair, and its slot, that holds the key. The fingerprints of both buckets are compared
+    /// together, because either bucket may hold the key.
     #[inline]
     pub(super) fn find_in_pair(
         &self,
@@ -139,8 +137,8 @@ impl<T: Kinds> Core<T> {
         Ok(None)
     }
 
-    /// The value word of a key in the stash or its chain. Validates each stash bucket itself; the home bucket's
-    /// version, which every change to its overflow records steps, is validated by the caller.
+    /// Returns the value word of a key in the stash or its chain. Validates the version of each stash bucket. The
+    /// caller validates the home bucket's version, which every change to its stashed records increments.
     #[cold]
     fn search_stash(
         &self,
@@ -202,8 +200,8 @@ impl<T: Kinds> Core<T> {
         hint: StashHint,
     ) -> Result<Option<Found<'a>>> {
         let segment = self.segment(segment)?;
-        // A peek: the locks keep what the stash has of this key as it is, which is durable. Bits of other keys' records,
-        // which others may be publishing in the same metadata word, decide nothing.
+        // Read through `peek`: the locks protect the stashed records of this key, which are durable. Other threads may
+        // be publishing bits of other keys' records in the same metadata word, but no result depends on those bits.
         let find = |bucket| self.pm.peek(|| self.find_in(bucket, probe));
         for (number, bucket) in self.stash(segment).iter().enumerate() {
             if (hint.all || hint.buckets >> number & 1 == 1)
@@ -235,7 +233,8 @@ mod tests {
 
     type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
-    /// A search that clearings overtook does not count, whatever it met in chains that are other segments' by now.
+    /// A search that a `clear` overtakes must fail validation, even if it followed chains that now belong to other
+    /// segments.
     fn is_told_of_clearings<P: Directory>() -> Check {
         let directory = tempfile::tempdir()?;
         let table = Dash::<u64, u64, P>::options()

@@ -1,4 +1,5 @@
-//! Segments: the buckets that share a header, and everything that the directory policies (`eh`, `lh`) do with them.
+//! Segments: the buckets that share a header, and the operations that the directory policies (`eh`, `lh`) have in
+//! common.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU8;
@@ -18,7 +19,7 @@ use crate::pm::{Medium, Region};
 use crate::record::{Pin, Records};
 use crate::{Error, Result};
 
-/// What every directory policy stands on: the medium, the regions, the records, and the DRAM beside them.
+/// The state that every directory policy works on: the medium, the regions, the records, and the DRAM beside them.
 pub struct Core<T: Kinds> {
     pub(super) geometry: Geometry,
     pub(super) records: Records<T::Key, T::Value>,
@@ -28,16 +29,16 @@ pub struct Core<T: Kinds> {
     pub(super) chains: Region,
     pub(super) segment_blocks: Allocator,
     pub(super) chain_blocks: Allocator,
-    /// Per segment: whether this session has recovered it (`recover`).
+    /// The recovery mark of each segment in this session (`recover`).
     pub(super) touched: GrowingArray<AtomicU8>,
-    /// Of a table that is opened for reading only.
+    /// Present in a table that is opened for reading only.
     pub(super) still: Option<Still>,
-    /// Space that was freed: segments (`eh`), arrays of them (`lh`).
+    /// Freed space: segments (`eh`) or arrays of segments (`lh`).
     pub(super) limbo: Limbo,
     /// Held by a split of a segment that has a chain.
     pub(super) chained_split: Mutex<()>,
     pub(super) counts: Counts,
-    /// Last, so that everything that leads into its mappings is dropped before.
+    /// The last field, so that all fields that point into its mappings are dropped first.
     pub(super) pm: T::Medium,
 }
 
@@ -45,7 +46,7 @@ pub struct Core<T: Kinds> {
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) splits: ShardedCounter,
-    /// Records and slots of the segments that were split, for the load factor at splits.
+    /// Records and slots of the segments that were split; they give the load factor at splits.
     pub(super) split_records: ShardedCounter,
     pub(super) split_slots: ShardedCounter,
     pub(super) merges: ShardedCounter,
@@ -54,22 +55,22 @@ pub(super) struct Counts {
     pub(super) chain_inserts: ShardedCounter,
 }
 
-/// One segment's buckets, normal ones first.
+/// The buckets of one segment, normal buckets first.
 #[derive(Clone, Copy)]
 pub struct Segment<'a> {
     pub(super) id: u32,
     pub(super) buckets: &'a [Bucket],
 }
 
-/// Where a key belongs: a segment, and its home and probing bucket there. Buckets stay where they are while the table
-/// is open, so this may grow stale but not dangle.
+/// The segment of a key, and its home and probing bucket there. Buckets do not move while the table is open, so a
+/// target may be stale but never dangles.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) located: Located,
     pub(super) pair: [&'a Bucket; 2],
 }
 
-/// A key's place in a segment.
+/// The slot of a record in a segment.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) bucket: &'a Bucket,
@@ -77,19 +78,19 @@ pub(super) struct Found<'a> {
     pub(super) site: Site,
 }
 
-/// Which kind of bucket a record is in.
+/// The kind of bucket that a record is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Site {
-    /// Its home or probing bucket.
+    /// The home or probing bucket.
     Normal,
-    /// A stash bucket, by its number.
+    /// The stash bucket with this number.
     Stash(usize),
     /// A bucket of the chain.
     Chain,
 }
 
 impl Site {
-    /// The stash bucket's number, as overflow metadata has it.
+    /// Returns the number of the stash bucket in the form that overflow metadata uses.
     pub(super) fn stash_bucket(self) -> Option<usize> {
         match self {
             Site::Stash(bucket) => Some(bucket),
@@ -99,19 +100,17 @@ impl Site {
 }
 
 impl<T: Kinds> Core<T> {
-    /// The root words.
     pub(super) fn root(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
             self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
         })
     }
 
-    /// A fault in one of the table's files.
+    /// Builds an error for damage in one of the table's files.
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
         Error::corrupt(self.pm.path().join(region.name()), offset, detail)
     }
 
-    /// The buckets of a segment.
     #[inline]
     pub(super) fn segment(&self, id: u32) -> Result<Segment<'_>> {
         let offset = u64::from(id) * self.geometry.segment_bytes();
@@ -121,7 +120,7 @@ impl<T: Kinds> Core<T> {
         }
     }
 
-    /// Where in its segment a key belongs; `None`: there is no such segment.
+    /// Returns the target of a key in a segment, or `None` if the segment does not exist.
     #[inline(always)]
     pub(super) fn target(&self, located: Located, hash: u64) -> Option<Target<'_>> {
         let (segment, geometry) = (u64::from(located.segment), &self.geometry);
@@ -137,7 +136,6 @@ impl<T: Kinds> Core<T> {
         self.corrupt(&self.segments, offset, format!("segment {id} lies outside the file"))
     }
 
-    /// The header of a segment.
     pub(super) fn header(&self, id: u32) -> Result<&Header> {
         let offset = u64::from(id) * size_of::<Header>() as u64;
         self.headers.at(offset).ok_or_else(|| {
@@ -145,7 +143,6 @@ impl<T: Kinds> Core<T> {
         })
     }
 
-    /// The unpacked link word of a segment.
     pub(super) fn link(&self, id: u32) -> Result<Link> {
         let word = self.header(id)?.link.load(&self.pm, Acquire);
         Link::unpack(word).ok_or_else(|| {
@@ -157,20 +154,19 @@ impl<T: Kinds> Core<T> {
         })
     }
 
-    /// The stash buckets of a segment.
     #[inline]
     pub(super) fn stash<'a>(&self, segment: Segment<'a>) -> &'a [Bucket] {
         &segment.buckets[self.geometry.buckets as usize..]
     }
 
-    /// A key's home and probing bucket.
+    /// Returns a key's home and probing bucket.
     #[inline]
     pub(super) fn pair<'a>(&self, segment: Segment<'a>, hash: u64) -> [&'a Bucket; 2] {
         let home = self.geometry.home(hash);
         [&segment.buckets[home], &segment.buckets[self.geometry.next(home)]]
     }
 
-    /// Records in a segment, its chain included.
+    /// Counts the records in a segment, its chain included.
     pub(super) fn count(&self, segment: Segment<'_>) -> Result<u64> {
         let in_buckets: u64 =
             segment.buckets.iter().map(|bucket| u64::from(bucket.meta(&self.pm).count())).sum();
@@ -179,7 +175,7 @@ impl<T: Kinds> Core<T> {
         })
     }
 
-    /// Every bucket of a segment with the site that its records have.
+    /// Returns every bucket of a segment, together with the site of its records.
     pub(super) fn sites<'a>(
         &'a self,
         segment: Segment<'a>,
@@ -195,18 +191,18 @@ impl<T: Kinds> Core<T> {
         )
     }
 
-    /// Makes the marks in DRAM as many as there are segments in the file.
+    /// Extends the marks in DRAM to the number of segments in the file.
     pub(super) fn reach(&self) -> Result<()> {
         let segments = self.segments.len() / self.geometry.segment_bytes();
         let extended = self.touched.extend((segments as usize).min(self.most_segments()));
         extended.map_err(|source| Error::io(self.pm.path(), source))
     }
 
-    /// Fails when there is no room for `segments` segments, of which `present` are there, before any of them is made.
+    /// Checks, before any of them is made, that the space suffices for `segments` segments, of which `present` exist.
     pub(super) fn check_room(&self, segments: u64, present: u64) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
         let needed = |segments: u64| segments.saturating_mul(bytes + size_of::<Header>() as u64);
-        // One less: linear hashing has no more than that.
+        // The limit is one less than the maximum: linear hashing cannot have more.
         if segments > (self.most_segments() as u64).min((1 << MAX_DEPTH) - 1) {
             let path = self.pm.path().join(self.segments.name());
             return Err(Error::NoSpace { path, needed_bytes: needed(segments) });
@@ -220,30 +216,31 @@ impl<T: Kinds> Core<T> {
         (self.segments.max_bytes() / self.geometry.segment_bytes()) as usize
     }
 
-    /// Whether a segment has been recovered in this session.
+    /// Returns whether a segment has been recovered in this session.
     #[inline]
     pub(super) fn is_touched(&self, id: u32) -> bool {
-        // Acquire: pairs with the Release in `set_mark`; who sees the mark sees the reset locks.
+        // Acquire: pairs with the Release in `set_mark`; a thread that sees the mark sees the reset locks.
         self.touched
             .get(id as usize)
             .is_some_and(|state| state.load(Acquire) == super::recover::READY)
     }
 
-    /// Protects by-reference records from reuse.
+    /// Protects by-reference records from reuse while the pin is held.
     #[inline]
     pub(super) fn pin(&self) -> Pin<'_> {
         self.records.pin()
     }
 
-    /// Locks all buckets of a segment, in the one order in which any thread waits for several. That covers its chain,
-    /// whose buckets are locked only by holders of a home bucket's lock; their own locks are left alone, because a
-    /// split may free them before this guard ends.
+    /// Locks all buckets of a segment, in the order in which every thread acquires several locks. These locks also
+    /// protect the chain, because a thread locks a chained bucket only while it holds the lock of a home bucket. The
+    /// locks of chained buckets are not taken: a split may free those buckets before this guard is dropped.
     pub(super) fn lock_all<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
         segment.buckets.iter().map(|bucket| bucket.lock(&self.pm)).collect()
     }
 
-    /// Locks all buckets of a segment that is no part of the table. Writers that came while it was one are waited out,
-    /// and whoever still looks for something here finds out that it is the wrong place: its chain may be another's.
+    /// Locks all buckets of a segment that is not part of the table, and sets their changing bits. This waits for
+    /// writers that entered while it was part of the table. Threads that still search here detect the version change
+    /// and look up the segment again, because its chain may now belong to another segment.
     pub(super) fn shut<'a>(&'a self, segment: Segment<'a>) -> Vec<Guard<'a, T::Medium>> {
         let guards = self.lock_all(segment);
         guards.iter().for_each(Guard::begin_change);

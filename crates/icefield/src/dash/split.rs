@@ -1,9 +1,10 @@
 //! Splitting a segment in two: the part that extendible and linear hashing share (§4.7).
 //!
-//! The new segment is built beside the old one, private, every record at the position it had (the bucket bits of the
-//! hash do not change), and is durable as a whole before one store makes the split a fact (`Link`,
-//! [`State::Splitting`]). From then on it is rolled forward: by the splitting thread, or after a crash by whoever
-//! touches the old segment first. Readers of the old segment go on until its records are struck out.
+//! The new segment is built privately beside the old one. Every record keeps its position, because the bucket bits of
+//! the hash do not change. The whole new segment is durable before one store commits the split (`Link`,
+//! [`State::Splitting`]). From then on the split is rolled forward, by the splitting thread or, after a crash, by the
+//! first thread that touches the old segment. Readers of the old segment proceed until the moved records are removed
+//! from it.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -18,12 +19,12 @@ use super::stash;
 use crate::Result;
 use crate::pm::Medium;
 
-/// A segment with a longer chain is not split: its records agree in their hashes, so that splitting would not help
-/// them, and copying the chain would need many blocks at once.
+/// Maximum chain length of a segment that is split. The records of a longer chain agree in many hash bits, so that a
+/// split would not help, and copying the chain would need many blocks at once.
 pub(super) const MAX_CHAIN_TO_SPLIT: usize = 8;
 
 impl<T: Kinds> Core<T> {
-    /// Splits a segment, all of whose locks are held, into itself and a new one.
+    /// Splits a segment into itself and a new one. The caller holds all locks of the segment.
     pub(super) fn split_into(
         &self,
         directory: &impl Directory,
@@ -52,7 +53,7 @@ impl<T: Kinds> Core<T> {
         directory.redirect(self, (pattern | bit, link.depth + 1), segment.id, new_id)?;
         guards.iter().for_each(Guard::begin_change);
         self.strike_half(segment, bit)?;
-        // P16: the split is over.
+        // P16: the split is finished.
         self.set_link(segment.id, State::Stable, link.depth + 1, Some(new_id))?;
         self.counts.splits.add(1);
         self.counts.split_records.add(records as i64);
@@ -60,7 +61,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Finishes a split that a crash interrupted after its commit point. Called once, before anybody else uses the
+    /// Finishes a split that a crash interrupted after its commit point. Called once, before any thread uses the
     /// segment.
     pub(super) fn finish_split(&self, directory: &impl Directory, id: u32) -> Result<()> {
         let link = self.link(id)?;
@@ -110,12 +111,11 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// The hash of the key in a slot.
     pub(super) fn hash_at(&self, bucket: &Bucket, slot: usize) -> Result<u64> {
         self.records.hash_of(&self.pm, bucket.record(&self.pm, slot).0)
     }
 
-    /// Copies a record into a bucket that nobody else can see; flushed with the whole segment.
+    /// Copies a record into a bucket that other threads cannot reach; flushed with the whole segment.
     fn copy_slot(&self, source: &Bucket, slot: usize, target: &Bucket, to: usize, member: bool) {
         let pm = &self.pm;
         let (key, value) = source.record(pm, slot);
@@ -125,7 +125,7 @@ impl<T: Kinds> Core<T> {
         target.meta.store(pm, target.meta(pm).with(to, member).0, Release);
     }
 
-    /// Finds a stashed record a place in the new segment, at home if there is room again.
+    /// Copies a stashed record into the new segment, to its home or probing bucket if they have room.
     fn copy_overflow(
         &self,
         source: &Bucket,
@@ -157,8 +157,8 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Strikes out the records whose hash has `bit` set, brings stashed ones home where there is room now, rebuilds the
-    /// overflow metadata. The caller holds all locks with their changing bits set, or recovers the segment.
+    /// Removes the records whose hash has `bit` set, moves stashed records home where there is room now, and rebuilds
+    /// the overflow metadata. The caller holds all locks with their changing bits set, or recovers the segment.
     pub(super) fn strike_half(&self, segment: Segment<'_>, bit: u64) -> Result<()> {
         let pm = &self.pm;
         for site in self.sites(segment) {

@@ -1,19 +1,19 @@
-//! Overflow metadata: what a home bucket and its probing bucket tell about records in the stash (§4.3).
+//! Overflow metadata: the fingerprints and the count of stashed records in a home bucket and its probing bucket (§4.3).
 //!
-//! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Losing it would cost lookups
-//! their records, so whatever changes the stash changes it under the same changing bits.
+//! It is volatile: never flushed, rebuilt when a segment is first touched in a session. Without it lookups would miss
+//! records, so every change to the stash updates it under the same changing bits.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::{Bucket, OVERFLOW_SLOTS, OverflowWord, fingerprint};
 use crate::pm::Medium;
 
-/// Where records of a home bucket may lie beyond it and its probing bucket.
+/// The places outside the home and probing bucket where a record may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StashHint {
-    /// Bit per stash bucket that holds a record with the fingerprint.
+    /// A bit per stash bucket that holds a record with the fingerprint.
     pub(super) buckets: u32,
-    /// Some records have no fingerprint here: the whole stash and its chain must be searched.
+    /// Set if some records have no fingerprint here: the whole stash and its chain must be searched.
     pub(super) all: bool,
 }
 
@@ -27,7 +27,7 @@ impl StashHint {
 impl Bucket {
     #[inline]
     fn overflow_word(&self, pm: &impl Medium) -> OverflowWord {
-        // Relaxed: under the lock, or validated by its version.
+        // Relaxed: read under the lock, or validated by its version.
         OverflowWord(self.overflow.load(pm, Relaxed))
     }
 
@@ -36,8 +36,8 @@ impl Bucket {
         self.overflow.store(pm, word.0, Relaxed);
     }
 
-    /// Places of this bucket whose fingerprint matches, among those whose records have their home here (`member` false)
-    /// or in the previous bucket.
+    /// Returns the places of this bucket with a matching fingerprint, among the records whose home is this bucket
+    /// (`member` false) or the previous one (`member` true).
     #[inline]
     fn matching_places(
         &self,
@@ -62,7 +62,7 @@ impl Bucket {
     }
 }
 
-/// Where the stash may hold a key with this hash.
+/// Returns the stash buckets that may hold a key with this hash.
 #[inline]
 pub(super) fn hint(pm: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
     let (at_home, at_probing) = (home.overflow_word(pm), probing.overflow_word(pm));
@@ -74,7 +74,7 @@ pub(super) fn hint(pm: &impl Medium, [home, probing]: [&Bucket; 2], hash: u64) -
     StashHint { buckets, all: at_home.count() > 0 }
 }
 
-/// Notes that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both
+/// Records that a record of `home` is in stash bucket `stash_bucket`, or in the chain (`None`). The caller holds both
 /// locks and has set both changing bits.
 pub(super) fn note(
     pm: &impl Medium,
@@ -100,7 +100,7 @@ pub(super) fn note(
     home.set_overflow_word(pm, word.counted_up());
 }
 
-/// Undoes [`note`] for a record that has left the stash, under the same conditions.
+/// Reverts [`note`] for a record that has left the stash, under the same conditions.
 pub(super) fn forget(
     pm: &impl Medium,
     home: &Bucket,
@@ -111,7 +111,8 @@ pub(super) fn forget(
     if let Some(stash_bucket) = stash_bucket {
         for (bucket, member) in [(home, false), (probing, true)] {
             let word = bucket.overflow_word(pm);
-            // Any matching place will do: equal fingerprints of one home in one stash bucket are interchangeable.
+            // Any matching place is correct: records of one home with equal fingerprints in one stash bucket are
+            // interchangeable.
             let place = Bucket::slots_of(bucket.matching_places(pm, word, hash, member))
                 .find(|&place| word.stash_bucket(place) == stash_bucket);
             if let Some(place) = place {
@@ -124,7 +125,7 @@ pub(super) fn forget(
     home.set_overflow_word(pm, word.counted_down());
 }
 
-/// Forgets everything, before a rebuild.
+/// Clears the overflow metadata of a bucket before a rebuild.
 pub(super) fn reset(pm: &impl Medium, bucket: &Bucket) {
     if bucket.overflow.load(pm, Relaxed) != 0 {
         bucket.overflow.store(pm, 0, Relaxed);

@@ -1,11 +1,11 @@
-//! Segments of a table that is opened for reading only: used as they are.
+//! Read-only sessions: segments are read without recovery.
 //!
-//! The files are mapped privately there, and a page that is stored to becomes memory of this process, which the kernel
-//! cannot drop. Recovery as `recover` describes it stores to every page: locks, overflow metadata. But such a session has
-//! no writers, so readers need no locks; and one bit for each home bucket, in DRAM, replaces the overflow metadata: a
-//! search goes on to the stash only where the stash has a record of the same home. Splits that are due (LH) are not made:
-//! their records stay where they were. A segment in which a crash interrupted a change is settled as in other sessions,
-//! before any reader uses it: there are no more such segments than threads that were changing one.
+//! Such a session maps the files privately, and a page that is stored to becomes memory of this process, which the
+//! kernel cannot drop. Normal recovery (`recover`) stores to every page: locks, overflow metadata. A read-only session
+//! has no writers, so readers need no locks. One bit per home bucket, in DRAM, replaces the overflow metadata: a search
+//! continues in the stash only if the stash has a record of the same home. Due splits (LH) are not made: the records
+//! stay in the source. A segment in which a crash interrupted a change is recovered as in other sessions before any
+//! reader uses it; at most one such segment exists per thread that was changing one.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -20,11 +20,11 @@ use crate::Result;
 use crate::base::memory::ZeroedArray;
 use crate::record::Probe;
 
-/// DRAM beside the segments of a session that only reads.
+/// The DRAM beside the segments of a read-only session.
 pub(super) struct Still {
-    /// Bit per home bucket: the stash or the chain holds a record of it.
+    /// A bit per home bucket: set if the stash or the chain holds a record of it.
     overflowed: ZeroedArray<AtomicU64>,
-    /// Words of a segment.
+    /// Number of words per segment.
     words: usize,
 }
 
@@ -38,7 +38,7 @@ impl Still {
         self.overflowed.get(segment as usize * self.words + home / 64)
     }
 
-    /// Whether the stash or the chain may hold a record of a home bucket.
+    /// Returns whether the stash or the chain may hold a record of a home bucket.
     pub(super) fn overflows(&self, segment: u32, home: usize) -> bool {
         // Relaxed: the mark of the segment publishes it (E5).
         self.word(segment, home).is_none_or(|word| word.load(Relaxed) >> (home % 64) & 1 == 1)
@@ -51,14 +51,13 @@ impl Still {
         }
     }
 
-    /// Bytes of DRAM.
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.overflowed) as u64
     }
 }
 
 impl<T: Kinds> Core<T> {
-    /// Fills the bits of a segment, and lets readers in.
+    /// Sets the bits of a segment and admits readers.
     pub(super) fn let_be(&self, still: &Still, segment: Segment<'_>) -> Result<()> {
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
             let (_, bucket) = site?;
@@ -70,7 +69,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Whether a crash interrupted a change of the segment.
+    /// Returns whether a crash interrupted a change of the segment.
     pub(super) fn is_unsettled(&self, segment: Segment<'_>) -> Result<bool> {
         if matches!(self.link(segment.id)?.state, State::Splitting | State::Absorbing) {
             return Ok(true);
@@ -80,7 +79,7 @@ impl<T: Kinds> Core<T> {
         Ok(found != 0)
     }
 
-    /// Whether the segment has not been split off yet, and will not be in this session.
+    /// Returns whether the segment's split is due and will not be made in this session.
     pub(super) fn is_due(&self, id: u32) -> bool {
         self.mark(id) == DUE
     }

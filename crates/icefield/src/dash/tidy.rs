@@ -1,4 +1,4 @@
-//! What of a segment's records lies beyond their home buckets: brought home when there is room, and noted there.
+//! Stashed and chained records of a segment: moves them to their home buckets, and rebuilds the overflow metadata.
 
 use super::bucket::Guard;
 use super::insert::{MAX_MOVES, movable};
@@ -10,12 +10,12 @@ use super::stash;
 use crate::Result;
 use crate::pm::Medium;
 
-/// Moves that may be made together, and then those that may be made after them.
+/// Displacements in rounds: those of a round are made together, after those of the previous rounds.
 type Rounds<'a> = [Vec<Move<'a>>; MAX_MOVES];
 
 impl<T: Kinds> Core<T> {
-    /// Brings stashed records home, if need be by moving others on, and frees what the chain does not need any more.
-    /// The caller holds all locks.
+    /// Moves stashed records home, displacing other records where that makes room, and frees chained buckets that
+    /// become empty. The caller holds all locks.
     pub(super) fn tidy(&self, segment: Segment<'_>, guards: &[Guard<'_, T::Medium>]) -> Result<()> {
         let Some(rounds) = self.plan_ways(segment)? else { return Ok(()) };
         guards.iter().for_each(Guard::begin_change);
@@ -34,8 +34,8 @@ impl<T: Kinds> Core<T> {
         self.rebuild_overflow(segment)
     }
 
-    /// Which records to move on so that as many as can be come home, those first whose places others take; `None`: none
-    /// can.
+    /// Plans the displacements that let as many records as possible move home. A move whose target slot another move
+    /// vacates is in a later round. Returns `None` if no record can move home.
     fn plan_ways<'a>(&self, segment: Segment<'a>) -> Result<Option<Rounds<'a>>> {
         let (pm, normal) = (&self.pm, self.geometry.buckets as usize);
         let taken = segment.buckets[..normal].iter().map(|bucket| bucket.meta(pm).allocated());
@@ -66,8 +66,9 @@ impl<T: Kinds> Core<T> {
         Ok((comers > 0).then_some(rounds))
     }
 
-    /// Plans to move a record from a full bucket to the next one or the previous one, and so on until one has room.
-    /// `taken`: the slots of each bucket that will be; `left`: those whose records have been planned for before.
+    /// Plans to displace a record from a full bucket to the next or previous bucket, and so on until a bucket has room.
+    /// `taken` has the slots of each bucket that will be in use; `left` has the slots whose records are already planned
+    /// to move.
     fn plan_way<'a>(
         &self,
         segment: Segment<'a>,
@@ -96,7 +97,7 @@ impl<T: Kinds> Core<T> {
         taken[number] |= 1 << free;
         let mut target = (&segment.buckets[number], free);
         for (round, (number, slot)) in path.into_iter().rev().enumerate() {
-            // The slot that is left is taken at once.
+            // The vacated slot is filled in the next round.
             left[number] |= 1 << slot;
             let source = (&segment.buckets[number], slot);
             rounds[round].push(Move { source, target, member: onwards });
@@ -105,7 +106,8 @@ impl<T: Kinds> Core<T> {
         true
     }
 
-    /// Moves records from the stash and the chain to their home or probing buckets, all together in three fences.
+    /// Moves records from the stash and the chain to their home or probing buckets, all of them with two fences and the
+    /// caller's next one.
     pub(super) fn bring_home(&self, segment: Segment<'_>) -> Result<()> {
         let pm = &self.pm;
         let mut pending = vec![0_u32; self.geometry.buckets as usize];
@@ -133,7 +135,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Recomputes the overflow metadata of all buckets from the records in the stash and the chain.
+    /// Rebuilds the overflow metadata of all buckets from the records in the stash and the chain.
     pub(super) fn rebuild_overflow(&self, segment: Segment<'_>) -> Result<()> {
         segment.buckets.iter().for_each(|bucket| stash::reset(&self.pm, bucket));
         for site in self.sites(segment).skip(self.geometry.buckets as usize) {
@@ -147,7 +149,7 @@ impl<T: Kinds> Core<T> {
         Ok(())
     }
 
-    /// Whether a key with this hash finds room without a split.
+    /// Returns whether a key with this hash has room without a split.
     pub(super) fn has_room(&self, segment: Segment<'_>, hash: u64) -> Result<bool> {
         let mask = self.geometry.slot_mask();
         let free =

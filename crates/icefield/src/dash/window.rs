@@ -1,4 +1,4 @@
-//! One window of a batch: the operations between two pairs of fences (`batch` has the protocol).
+//! One window of a batch: the operations that share two fences (`batch` describes the protocol).
 
 use std::sync::atomic::Ordering::Release;
 
@@ -13,76 +13,74 @@ use crate::record::batch::Write;
 use crate::record::engine::{Mode, Wrote};
 use crate::record::{Pin, Probe, Unlinked};
 
-/// Operations that share fences.
+/// Maximum number of operations that share fences.
 pub(super) const WINDOW: usize = 32;
 
-/// What a window has in mind for a key. Buckets are places in [`Window::held`].
+/// The change that a window makes for a key. `place` is an index into [`Window::held`].
 #[derive(Clone, Copy)]
 pub(super) enum Plan {
-    /// Nothing: the answer is known.
+    /// Changes nothing: the answer is known.
     Answer(Wrote),
-    /// A record, already in a free slot.
+    /// Adds a record, which is already in a free slot.
     Insert { place: u16, slot: u8, site: Site },
-    /// Another value word.
+    /// Replaces the value word.
     Replace { place: u16, value: Address, before: u64, word: u64 },
-    /// The end of a record.
+    /// Removes a record.
     Remove { site: Site, before: (u64, u64) },
 }
 
-/// A slot of a bucket that may not be held: a stashed record is replaced under its home bucket's lock.
+/// A slot of a bucket that the window may not hold: a stashed record is replaced under its home bucket's lock.
 #[derive(Clone, Copy)]
 pub(super) struct Address(*const Bucket, usize);
 
-/// An operation of the window.
 pub(super) struct Staged {
     pub(super) plan: Plan,
     pub(super) hash: u64,
     hold: Hold,
 }
 
-/// A bucket that the window holds.
+/// A bucket whose lock the window holds.
 struct Held<'a, M: Medium> {
     bucket: &'a Bucket,
     guard: Guard<'a, M>,
-    /// Bits that the metadata word gains. Their slots are filled.
+    /// Bits that are added to the metadata word. Their slots are filled.
     added: u32,
-    /// Slots that it loses.
+    /// Slots that are removed from the metadata word.
     removed: u32,
 }
 
-/// The operations between two pairs of fences.
 pub(super) struct Window<'a, T: Kinds> {
     core: &'a Core<T>,
     held: Vec<Held<'a, T::Medium>>,
     pub(super) staged: Vec<Staged>,
-    /// Of all that is staged: a `clear` ends the window.
+    /// The generation of all staged operations; a `clear` ends the window.
     pub(super) generation: u64,
-    /// Whether any plan is more than an answer.
+    /// Set if any plan is more than an answer.
     changes: bool,
-    /// Whether any is an insert.
+    /// Set if any plan is an insert.
     inserts: bool,
-    /// Whether any has more to do once it is durable: all but answers and inserts into one of the two buckets.
+    /// Set if any plan needs a step after it is durable: all but answers and inserts into a normal bucket.
     special: bool,
 }
 
-/// The places of an operation's two buckets in its window.
+/// The places of an operation's two buckets in [`Window::held`].
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hold {
     pair: [u16; 2],
-    /// An earlier operation holds the home bucket, too: it may be about the same key.
+    /// An earlier operation holds the home bucket as well: it may have the same key.
     again: bool,
 }
 
-/// What became of an attempt to stage an operation.
+/// The result of an attempt to stage an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     /// It is in the window.
     Staged,
-    /// Not in this window: another one has its buckets, or its key is staged already.
+    /// Not possible in this window: another thread or window holds a bucket, or its key is staged already.
     Later,
-    /// Its key is elsewhere by now.
+    /// The segment of its key has changed.
     Stale,
-    /// In no window.
+    /// Not possible in any window.
     Alone,
 }
 
@@ -99,19 +97,18 @@ impl<'a, T: Kinds> Window<'a, T> {
         }
     }
 
-    /// Whether no lock is held.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Whether an operation on a key with this hash is staged.
+    /// Returns whether an operation on a key with this hash is staged.
     #[inline]
     pub(super) fn has_staged(&self, hash: u64) -> bool {
         self.staged.iter().any(|staged| staged.hash == hash)
     }
 
-    /// Takes a bucket's lock if that needs no waiting, or is the first; gives its place in `held`.
+    /// Locks a bucket and returns its index in `held`. Waits only for the first lock of the window.
     #[inline(always)]
     fn hold(&mut self, bucket: &'a Bucket) -> Option<u16> {
         let (pm, place) = (&self.core.pm, self.held.len());
@@ -121,14 +118,14 @@ impl<'a, T: Kinds> Window<'a, T> {
         Some(place as u16)
     }
 
-    /// The place of a bucket that could not be locked: it is ours already, or another thread's.
+    /// Returns the index of a bucket that could not be locked, or `None` if another thread holds it.
     #[cold]
     fn place_of(&self, bucket: &Bucket) -> Option<u16> {
         let place = self.held.iter().rposition(|held| std::ptr::eq(held.bucket, bucket))?;
         Some(place as u16)
     }
 
-    /// Takes the locks of a key's two buckets.
+    /// Locks a key's two buckets.
     #[inline(always)]
     pub(super) fn hold_pair(&mut self, [home, probing]: [&'a Bucket; 2]) -> Option<Hold> {
         let before = self.held.len() as u16;
@@ -136,7 +133,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         Some(Hold { pair: [at_home, self.hold(probing)?], again: at_home < before })
     }
 
-    /// Decides what an operation will do, and prepares it.
+    /// Decides on the plan of an operation and prepares it.
     #[inline(always)]
     pub(super) fn stage(
         &mut self,
@@ -181,10 +178,11 @@ impl<'a, T: Kinds> Window<'a, T> {
         Ok(Attempt::Staged)
     }
 
-    /// What an operation does that finds its key.
+    /// Returns the plan of an operation whose key is present.
     fn stage_present(&mut self, found: &Found<'a>, pair: [u16; 2], write: Write) -> Option<Plan> {
         let (key, value) = found.bucket.record(&self.core.pm, found.slot);
-        // The place whose version readers of the record go by: its own bucket, or the home bucket of a stashed one.
+        // The place whose version readers of the record validate: its own bucket, or the home bucket of a stashed
+        // record.
         let probing = self.held[usize::from(pair[1])].bucket;
         let versioned = pair[usize::from(std::ptr::eq(found.bucket, probing))];
         let plan = match (write, found.site) {
@@ -240,24 +238,24 @@ impl<'a, T: Kinds> Window<'a, T> {
         held.bucket.meta(&self.core.pm).allocated() | Meta(held.added).allocated()
     }
 
-    /// Fills a free slot: readers do not look there.
+    /// Fills a free slot, which readers do not see.
     #[inline]
     fn fill(&mut self, place: u16, slot: usize, member: bool, record: Unlinked) {
         let (pm, held) = (&self.core.pm, &mut self.held[usize::from(place)]);
         held.added |= Meta(0).with(slot, member).0;
-        // Flushed in `commit`: the next operation's lock would wait for the write-back.
+        // Flushed in `commit`: here the next operation's lock would wait for the write-back.
         held.bucket.store_record(pm, slot, record.key, record.value);
         (self.changes, self.inserts) = (true, true);
     }
 
-    /// Makes all that was staged durable and visible, and lets go of the locks. Two fences; one when no record is new;
-    /// none when nothing changes. The staged operations' answers stand.
+    /// Makes all staged operations durable and visible, and releases the locks. Two fences; one if no record is new;
+    /// none if nothing changes. The answers of the staged operations are valid afterwards.
     pub(super) fn commit(&mut self, pin: &Pin<'_>) {
         if self.changes {
             let pm = &self.core.pm;
             if self.inserts || self.core.records.blobs().is_some() {
                 self.held.iter().for_each(|held| held.flush_records(pm));
-                // P1, P18 for the whole window: records and blobs are durable before any word says that they exist.
+                // P1, P18 for the whole window: records and blobs are durable before any word refers to them.
                 pm.fence();
             }
             self.staged.iter().for_each(|staged| self.begin(staged));
@@ -276,8 +274,7 @@ impl<'a, T: Kinds> Window<'a, T> {
         self.held.clear();
     }
 
-    /// Before the metadata words change: other words, and the versions of records that are not in the bucket that
-    /// changes.
+    /// Sets the changing bits and stores the other words of an operation, before the metadata words change.
     fn begin(&self, staged: &Staged) {
         let pm = &self.core.pm;
         match staged.plan {
@@ -304,14 +301,14 @@ impl<'a, T: Kinds> Window<'a, T> {
         }
     }
 
-    /// Readers of stashed records, and scans, go by the versions of their two buckets.
+    /// Readers of stashed records, and scans, validate the versions of the home and probing bucket.
     fn begin_pair(&self, staged: &Staged) {
         for place in staged.hold.pair {
             self.held[usize::from(place)].guard.begin_change();
         }
     }
 
-    /// What follows once everything is durable: overflow metadata, and blobs that nothing refers to any more.
+    /// Completes an operation after the second fence: updates the overflow metadata and retires unreferenced blobs.
     fn finish(&self, staged: &Staged, pin: &Pin<'_>) {
         let (pm, records) = (&self.core.pm, &self.core.records);
         let [home, probing] = staged.hold.pair.map(|place| self.held[usize::from(place)].bucket);
@@ -333,7 +330,6 @@ impl<'a, T: Kinds> Window<'a, T> {
 }
 
 impl<M: Medium> Held<'_, M> {
-    /// Flushes the lines of the filled slots, each once.
     #[inline]
     fn flush_records(&self, pm: &M) {
         let mut filled = Meta(self.added).allocated();
@@ -346,7 +342,7 @@ impl<M: Medium> Held<'_, M> {
 }
 
 impl Plan {
-    /// The operation's answer once its window is committed.
+    /// Returns the operation's answer, valid once its window is committed.
     pub(super) fn answer(&self) -> Wrote {
         match *self {
             Plan::Answer(wrote) => wrote,
@@ -357,7 +353,7 @@ impl Plan {
         }
     }
 
-    /// How many records there are more once the window is committed.
+    /// Returns the change in the number of records.
     #[inline]
     pub(super) fn growth(&self) -> i64 {
         match self {

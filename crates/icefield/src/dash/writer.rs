@@ -1,8 +1,7 @@
-//! The writes of a batch behind its ring: taken up a window at a time, locked and staged some at a time, committed
-//! together.
+//! The writes of a batch behind its ring: collected into a window, locked and staged in groups, committed together.
 //!
-//! Doing each step for several operations keeps the processor busy: a locked instruction lets nothing pass it, so one
-//! between any two operations would run them one after the other.
+//! Each step is done for several operations in a row, which keeps the processor busy. A locked instruction lets no
+//! later one pass, so one between every two operations would serialize them.
 
 use super::Dash;
 use super::directory::Directory;
@@ -18,31 +17,32 @@ use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe, Unlinked};
 use crate::table::Arg;
 
-/// Operations whose locks are taken in a row; those behind one that ends the window were taken in vain.
+/// Number of operations whose locks are taken in a row. If one of them ends the window, the locks of the later ones
+/// were taken needlessly.
 const LOCKED_TOGETHER: usize = 8;
 
-/// What is known of an operation that lies ahead.
+/// A prefetched key of the batch.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'t> {
     pub(super) hash: u64,
-    /// Where its key belonged when its buckets were asked for.
+    /// The target of the key when its buckets were fetched.
     pub(super) sighted: Option<Target<'t>>,
 }
 
-/// A write that has been taken up.
+/// A write that has been collected.
 struct Waiting<'t> {
-    /// Its number in the batch.
+    /// The index in the batch.
     index: usize,
     ahead: Ahead<'t>,
     write: Write,
 }
 
-/// The writes of a batch.
+/// The writes of a batch, collected and staged.
 pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> {
     table: &'t Dash<K, V, P, M>,
     pin: Pin<'t>,
     window: Window<'t, Of<K, V, M, P::Ablation>>,
-    /// What has been staged, in that order, and then what has not.
+    /// The writes that have been staged, in that order, then the others.
     waiting: Vec<Waiting<'t>>,
 }
 
@@ -56,13 +56,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         }
     }
 
-    /// Whether a window's worth of writes has been taken up.
+    /// Returns whether a whole window of writes has been collected.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() == WINDOW
     }
 
-    /// Takes one write up. `write` says nothing: remove.
+    /// Collects one write. `write` is `None` for a removal.
     #[inline(always)]
     pub(super) fn take_up(
         &mut self,
@@ -93,8 +93,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         Ok(())
     }
 
-    /// Runs what has been taken up. `key_of` gives an operation's key again; `answer` gets what became of each, in
-    /// order, once it is durable.
+    /// Runs the collected writes. `key_of` returns the key of an operation; `answer` gets the results in order, each
+    /// once it is durable.
     pub(super) fn run_all<'k>(
         &mut self,
         key_of: &impl Fn(usize) -> Arg<'k, K>,
@@ -129,7 +129,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         Ok(())
     }
 
-    /// Stages as many as can be, from the first on; what the first other one met.
+    /// Stages writes in order until one cannot be staged, and returns the result of the last attempt.
     #[inline]
     fn stage_all<'k>(&mut self, key_of: &impl Fn(usize) -> Arg<'k, K>) -> Result<Attempt>
     where
@@ -200,7 +200,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Writer<'t,
         table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
     }
 
-    /// Gives back what was prepared for writes that will not come to pass.
+    /// Releases what was prepared for writes that will not run.
     #[cold]
     fn give_up(&mut self) {
         self.waiting.drain(..).for_each(|waiting| self.table.give_up(waiting.write));
@@ -244,7 +244,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
         let Self { table, pin, window, waiting } = self;
         let growth: i64 = window.staged.iter().map(|staged| staged.plan.growth()).sum();
         if growth != 0 {
-            // Under the locks, which `clear` waits for: a later one begins to count this generation's parity anew.
+            // Counted under the locks, which `clear` waits for: a later `clear` restarts the counter of this
+            // generation's parity.
             table.length.add(window.generation, growth);
         }
         window.commit(pin);
@@ -277,7 +278,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> BatchWriter
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, P: Directory, M: Medium> Dash<K, V, P, M> {
-    /// Gives back what was prepared for a write that will not come to pass.
+    /// Releases what was prepared for a write that will not run.
     #[cold]
     fn give_up(&self, write: Write) {
         if let Write::Put(_, record) = write {

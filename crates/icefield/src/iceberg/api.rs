@@ -1,4 +1,4 @@
-//! The public face, and what differs between its types.
+//! The public interface of the table, and the parts in which its types differ.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -45,9 +45,9 @@ public_face! {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// Halves the table for as long as every bucket has room for two and the load stays below its threshold, and gives
-    /// the space back (§4). Writers wait meanwhile, reads go on. Then moves keys and values by reference together, and
-    /// gives the space of what they leave back, while all go on.
+    /// Halves the table as long as every bucket has room for the records of two and the load stays below its threshold,
+    /// and returns the space to the file system (§4). Writers wait meanwhile; reads continue. Then compacts the storage
+    /// of keys and values by reference and returns its space as well, without blocking other threads.
     ///
     /// # Errors
     /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`], [`crate::Error::Io`].
@@ -64,7 +64,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         self.shrink()
     }
 
-    /// Recovery has counted.
+    /// Constant time: recovery has counted the records.
     fn count(&self) -> Result<u64> {
         Ok(self.core.length.estimate(0))
     }

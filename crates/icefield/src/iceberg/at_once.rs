@@ -1,10 +1,10 @@
-//! Batches of writes where a fence costs nothing, as in DRAM: there is none to share, and a window's book-keeping costs
-//! more instructions than the rest of an insert. So each operation is made when its turn comes, as a single one is,
-//! while the ring fetches what lies ahead of it.
+//! Batches of writes on media where a fence costs nothing, such as DRAM. No fence needs to be shared, and the
+//! bookkeeping of a window costs more instructions than the rest of an insert. So each operation runs in turn, like a
+//! single one, while the ring prefetches for the following operations.
 //!
-//! Nothing overlaps with a locked instruction: not the stores before it, which it waits for, nor the loads behind it. So
-//! the locks of a burst of operations are taken one right after the other, as far as they are free; an operation whose
-//! lock was not waits for it when its turn comes, and lets go of all others before.
+//! A locked instruction does not overlap with other accesses: it waits for all stores before it and delays the loads
+//! after it. So the free locks of a burst of operations are taken one right after the other. An operation whose lock
+//! was not free waits for it in its turn, after it has released all others.
 
 use std::ops::ControlFlow;
 
@@ -23,16 +23,17 @@ use crate::record::{Pin, Probe};
 use crate::table::Arg;
 use crate::{Error, Result};
 
-/// Operations after which the gate is left for a moment: who waits to close it waits for no more.
+/// Number of operations after which the gate is left for a moment, which limits the wait of a thread that closes the
+/// gate.
 const STAY: usize = 4 * BURST;
 
-/// A stay inside the gate, for some bursts of operations.
+/// A period inside the gate, for some bursts of operations.
 struct Stay<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     core: &'t Core<K, V, M>,
     inside: Option<Inside<'t>>,
-    /// The locks of those operations of the burst that have yet to run, as far as they were free.
+    /// Locks that were free when they were tried, of the operations of the burst that have not run yet.
     held: [Option<FrontLine<'t>>; BURST],
-    /// Records inserted less removed during it.
+    /// Number of records inserted minus removed during this period.
     growth: i64,
 }
 
@@ -43,7 +44,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
         self.inside.get_or_insert_with(|| core.enter())
     }
 
-    /// Takes the lock of an operation of the burst that comes next, if it is free.
+    /// Tries to take the lock of an operation of the next burst.
     #[inline(always)]
     fn take_lock(&mut self, index: usize, hash: u64) {
         if index.is_multiple_of(STAY) {
@@ -51,14 +52,14 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
         }
         let core = self.core;
         let shape = self.inside().shape;
-        // A write that finds its bucket unmoved waits, and one that writes blobs may come to.
+        // A write to an unmoved bucket waits, and a write of blobs may have to wait.
         if !shape.is(Phase::Doubling) && core.records.blobs().is_none() {
             let line = core.front_line(shape.front(hash));
             self.held[index % BURST] = line.try_lock().then_some(line);
         }
     }
 
-    /// The lock of an operation: taken already, or waited for, with no other held.
+    /// Returns the lock of an operation: taken before, or waited for while no other lock is held.
     #[inline(always)]
     fn lock(&mut self, index: usize, hash: u64) -> Result<Locked<'t, K, V, M>> {
         let core = self.core;
@@ -69,13 +70,14 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Stay<'t, K, V, M> {
         core.lock(self.inside(), hash)
     }
 
-    /// Unlocks what operations to come have locked.
+    /// Releases the locks of operations that have not run yet.
     #[cold]
     fn let_go(&mut self) {
         self.held.iter_mut().filter_map(Option::take).for_each(FrontLine::unlock);
     }
 
-    /// Lets go, counts the records and leaves, in this order: `clear` counts anew while nobody is inside.
+    /// Releases the locks, counts the records, and leaves the gate, in this order: `clear` restarts the counter while
+    /// no thread is inside.
     #[cold]
     fn leave(&mut self) {
         self.let_go();
@@ -92,7 +94,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Stay<'_, K, V, M> {
     }
 }
 
-/// The stages of such a batch.
 pub(super) struct AtOnce<'r, 't, K: Key + ?Sized, V: Value + ?Sized, M: Medium, I, F, G, A> {
     writes: Writes<'t, K, V, M, F, G, A>,
     isa: I,
@@ -111,7 +112,7 @@ where
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, Wrote) -> Result<()>,
 {
-    /// The first failure ends the batch and is in `failure`.
+    /// The first failure ends the batch and is stored in `failure`.
     #[inline(always)]
     pub(super) fn new(
         writes: Writes<'t, K, V, M, F, G, A>,
@@ -146,7 +147,7 @@ where
             stay.leave();
             return table.link(pin, probe, record, mode);
         }
-        // No closure: it would be compiled for the least of the instruction sets.
+        // Not a closure, which would be compiled for the baseline instruction set.
         let wrote = match stay.lock(index, probe.hash) {
             Ok(locked) => table.try_write(self.isa, locked, self.pin, probe, record, mode),
             Err(error) => Err(error),
@@ -156,13 +157,13 @@ where
                 table.settle(&Ok(wrote), record);
                 stay.growth += i64::from(matches!(wrote, Wrote::Inserted));
                 if crowded && table.core.is_due_by(probe.hash) {
-                    // The doubling closes the gate, and wants the records counted.
+                    // The doubling closes the gate, and it needs the record count.
                     stay.leave();
                     table.core.grow_if_due(probe.hash);
                 }
                 Ok(wrote)
             }
-            // What has no room here may find some alone, after a doubling.
+            // Outside this stay a doubling can make room for the record.
             Err(Error::NoSpace { .. }) => {
                 stay.leave();
                 table.write_alone(self.pin, probe, Write::Put(mode, record))
@@ -186,7 +187,7 @@ where
     G: Fn(usize) -> Raw<'v>,
     A: FnMut(usize, Wrote) -> Result<()>,
 {
-    /// The number and the hash.
+    /// The index and the hash.
     type Entry = (usize, u64);
 
     #[inline(always)]

@@ -1,5 +1,5 @@
-//! Batches: reads go through the ring, which fetches what lies ahead of each; writes go by whole windows (`window`),
-//! whose slots are fetched all at once while the window before is made durable.
+//! Batches. Reads go through the ring, which prefetches for the following ones. Writes run in whole windows (`window`),
+//! whose slots are all prefetched together while the preceding window is made durable.
 
 use std::ops::ControlFlow;
 
@@ -19,24 +19,25 @@ use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe};
 use crate::table::{Arg, Owned, same_length};
 
-/// How far ahead the ring of reads fetches fingerprints, and when it looks at them to fetch slots.
+/// The distance at which the ring of reads fetches fingerprints, and the distance at which it inspects them to fetch
+/// slots.
 const READ_RING: usize = 64;
 const READ_PEEK: usize = 24;
-/// The same of writes; and how many operations at a time in both.
+/// The same for writes; and the number of operations that both rings handle at a time.
 const RING: usize = 48;
 const PEEK: usize = 16;
 pub(super) const BURST: usize = 8;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Asks for the fingerprints of a hash's front bucket.
+    /// Fetches the fingerprints of a hash's front bucket.
     #[inline(always)]
     pub(super) fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
         hint(self.front_line(self.shape().front(hash)).0);
     }
 
-    /// Looks at the fingerprints, asks for the slots that will be read, and tells which two they are: often the same one
-    /// twice, which costs less than a branch that nobody can guess. Where there is none, asks for the words of the back
-    /// buckets. Decides nothing.
+    /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate both are
+    /// the same, which costs less than an unpredictable branch. Without a candidate it fetches the words of the back
+    /// buckets. A hint only.
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, hash: u64, mask: u64) -> Option<[&Slot; 2]> {
         let shape = self.shape();
@@ -57,7 +58,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Some([first, second])
     }
 
-    /// Looks at the words of the two back buckets, and asks for the slot that will be read there. Decides nothing.
+    /// Searches the words of the two back buckets and fetches the first candidate slot. A hint only.
     #[inline(always)]
     fn fetch_back_slot(&self, hash: u64) {
         let buckets = self.shape().back(hash);
@@ -71,8 +72,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Asks for all that an insert of this hash is likely to touch, at once: fingerprints, a slot, the words of its
-    /// back buckets.
+    /// Fetches everything that an insert of this hash probably accesses: fingerprints, a slot, the words of its back
+    /// buckets.
     #[inline(always)]
     fn fetch_for_insert(&self, hash: u64) {
         let shape = self.shape();
@@ -84,7 +85,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.fetch_words(shape.back(hash));
     }
 
-    /// Looks at the fingerprints and tells which slot a write will look at because it may hold the key.
+    /// Returns the first slot of the front bucket that may hold the key, according to the fingerprints.
     #[inline(always)]
     fn candidate(&self, isa: impl Isa, shape: Shape, hash: u64) -> Option<&Slot> {
         let bucket = shape.front(hash);
@@ -95,9 +96,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Asks for all that a write of this hash will touch, as far as that can be told; `None` is a removal. Whether the
-    /// key is there takes a look at the fingerprints, where an insert's slot does not; one that expects no such key
-    /// does better without.
+    /// Fetches what a write of this hash accesses, as far as that is known; `None` is a removal. The slot of a present
+    /// key is known only from the fingerprints, unlike the slot for a new one. A write that expects the key to be
+    /// absent is faster without that search.
     #[inline(always)]
     pub(super) fn fetch_for_write(&self, isa: impl Isa, hash: u64, mode: Option<Mode>) {
         let inserts = takes_room(mode);
@@ -115,7 +116,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// As [`Core::fetch_for_write`] of a hash whose fingerprints are at hand, but for one slot, which it gives.
+    /// Does the same as [`Core::fetch_for_write`] for a hash whose fingerprints are cached, except for one slot, which
+    /// it returns.
     #[inline(always)]
     pub(super) fn fetch_all_but_one(
         &self,
@@ -150,13 +152,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Hints that a key with this hash will be asked for soon.
+    /// Prefetches for a key with this hash.
     pub(super) fn prefetch(&self, hash: u64) {
         self.fetch_line(hash, prefetch_read);
     }
 }
 
-/// The reads of a batch, for whichever instruction set there is.
+/// The reads of a batch, compiled for each instruction set.
 struct Reads<'a, 'k, K: Key + ?Sized + 'k, V: Value + ?Sized, M: Medium> {
     table: &'a Iceberg<K, V, M>,
     keys: &'a [Arg<'k, K>],
@@ -177,18 +179,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Reads<'_, '_, K, 
     }
 }
 
-/// The stages of [`Reads`].
 struct Ring<'r, R, I> {
     reads: R,
     isa: I,
-    /// The slots of a front bucket.
+    /// A mask of the slots of a front bucket.
     mask: u64,
     pin: &'r Pin<'r>,
     failure: &'r mut Result<()>,
 }
 
-/// A read that lies ahead: its key's hash, and two slots of which one probably holds its record. They are no more than
-/// that, but stay slots whatever happens to the table: yards are never unmapped.
+/// A prefetched read: the hash of its key, and two slots of which one probably holds its record. The references stay
+/// valid whatever happens to the table, because yards are never unmapped.
 #[derive(Clone, Copy)]
 struct Ahead<'a> {
     hash: u64,
@@ -245,10 +246,10 @@ where
     }
 }
 
-/// The writes of a batch, for whichever instruction set there is.
+/// The writes of a batch, compiled for each instruction set.
 pub(super) struct Writes<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium, F, G, A> {
     pub(super) table: &'a Iceberg<K, V, M>,
-    /// `None`: removals.
+    /// `None` for removals.
     pub(super) mode: Option<Mode>,
     count: usize,
     pub(super) key: F,
@@ -274,7 +275,7 @@ where
         }
         let mut writer = Writer::new(self.table);
         let result = self.run_windows(isa, &mut writer);
-        // What came before a failure is made durable and answered.
+        // Operations before a failure are made durable and answered.
         let finished = writer.commit(&mut self.answer);
         result.and(finished)
     }
@@ -297,8 +298,8 @@ where
         failure
     }
 
-    /// Runs window after window. The next one's slots, and the fingerprints of the one after it, are asked for all at
-    /// once between this one's flushes and its fence: their latencies pass together, and while the flushes do.
+    /// Runs window after window. Between the flushes of a window and its fence, it fetches the slots of the next window
+    /// and the fingerprints of the one after it: their latencies overlap with one another and with the flushes.
     #[inline(always)]
     fn run_windows<'t>(&mut self, isa: impl Isa, writer: &mut Writer<'t, K, V, M>) -> Result<()> {
         let (mut hashes, mut ahead) = ([0; WINDOW], [0; WINDOW]);
@@ -321,7 +322,7 @@ where
         Ok(())
     }
 
-    /// Computes the hashes of the window that begins with operation `start`, and asks for their fingerprints.
+    /// Computes the hashes of the window that begins with operation `start`, and fetches their fingerprints.
     #[inline(always)]
     fn fetch_lines(&self, start: usize, hashes: &mut [u64; WINDOW]) {
         let core = &self.table.core;
@@ -331,8 +332,8 @@ where
         }
     }
 
-    /// Looks at those fingerprints, and asks for the slots that will be written: one hint right after the other, so that
-    /// as many of their page walks as possible are under way at a time.
+    /// Searches those fingerprints, and fetches the slots that will be written: one hint right after the other, so that
+    /// as many of their page walks as possible overlap.
     #[inline(always)]
     fn fetch_slots(&self, isa: impl Isa, start: usize, hashes: &[u64; WINDOW]) {
         let (mut slots, mut found) = ([std::ptr::null(); WINDOW], 0);
@@ -346,14 +347,14 @@ where
     }
 }
 
-/// Whether such a write may take an empty slot; `None` is a removal.
+/// Returns whether a write with this mode may need an empty slot; `None` is a removal.
 #[inline(always)]
 fn takes_room(mode: Option<Mode>) -> bool {
     matches!(mode, Some(Mode::TryInsert | Mode::Upsert))
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// Reads keys in order, fetching what lies ahead.
+    /// Reads keys in order and prefetches for the following ones.
     pub(super) fn read_batch(
         &self,
         keys: &[Arg<'_, K>],

@@ -1,4 +1,4 @@
-//! The table without its operations: yards, the DRAM beside them, how a key is found under its lock.
+//! The table without its operations: yards, the DRAM beside them, and the search for a key under its lock.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
@@ -20,7 +20,7 @@ use crate::record::length::Length;
 use crate::record::{Pin, Probe, Records, Unlinked};
 use crate::{Error, Result};
 
-/// What all files of the table share: the medium, the regions, the records, and the DRAM beside them.
+/// The state that all files of this module share: the medium, the regions, the records, and the DRAM beside them.
 pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) yards: Yards,
     pub(super) records: Records<K, V>,
@@ -33,25 +33,25 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) back_words: GrowingArray<AtomicU64>,
     /// For each front bucket its lowest empty slot, as of the last insert or removal there: a hint.
     pub(super) rooms: GrowingArray<AtomicU8>,
-    /// [`Shape`], a copy of the durable one, never ahead of it.
+    /// [`Shape`]: a copy of the durable shape, never ahead of it.
     pub(super) shape: AtomicU64,
     /// Writers pass it; steps close it.
     pub(super) gate: Gate,
-    /// One step at a time.
+    /// Serializes steps.
     pub(super) structure: Mutex<()>,
     pub(super) moves: Moves,
-    /// As deep as the address space allows.
+    /// Maximum depth that the address space allows.
     pub(super) max_depth: u32,
-    /// Records in a thousand slots at which the table doubles.
+    /// Used slots per thousand at which the table doubles.
     pub(super) max_load: u32,
-    /// Whether reads need no lock.
+    /// Set if reads need no lock.
     pub(super) loads_whole: bool,
     pub(super) counts: Counts,
-    /// Last, so that everything that leads into its mappings is dropped before.
+    /// The last field, so that all fields that point into its mappings are dropped first.
     pub(super) pm: M,
 }
 
-/// Events that are rare, counted for `stats` and the benchmarks.
+/// Rare events, counted for `stats` and the benchmarks.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) doublings: ShardedCounter,
@@ -60,7 +60,7 @@ pub(super) struct Counts {
     pub(super) overflow_inserts: ShardedCounter,
 }
 
-/// Which slot a record is in, or shall be.
+/// The slot of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Place {
@@ -71,8 +71,8 @@ pub(super) enum Place {
     Overflow(u32),
 }
 
-/// A bucket and one of its slots, in one word: halves that were stored one by one and loaded together would stall the
-/// processor with every insert.
+/// A bucket and one of its slots, in one word: two halves that are stored separately and loaded together would stall
+/// the processor on every insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At(u64);
 
@@ -93,25 +93,24 @@ impl At {
     }
 }
 
-/// A slot, and which one it is.
+/// A slot and its place.
 #[derive(Clone, Copy)]
 pub(super) struct Located<'a> {
     pub(super) place: Place,
     pub(super) slot: &'a Slot,
 }
 
-/// What a search under the lock has come to.
+/// The result of a search under the lock.
 #[derive(Clone, Copy)]
 pub(super) enum Search<'a> {
     Found(Located<'a>),
-    /// The key is nowhere; these slots of its front bucket are empty.
+    /// The key is absent; these slots of its front bucket are empty.
     Absent {
         room: u64,
     },
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The root words.
     #[inline]
     pub(super) fn root(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
@@ -119,13 +118,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// A fault in one of the table's files.
+    /// Builds an error for damage in one of the table's files.
     #[cold]
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
         Error::corrupt(self.pm.path().join(region.name()), offset, detail)
     }
 
-    /// The present shape.
     #[inline(always)]
     pub(super) fn shape(&self) -> Shape {
         self.pm.beside();
@@ -137,24 +135,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn set_shape(&self, shape: Shape) -> Result<()> {
         let cell = &self.root()?.shape;
         cell.store(&self.pm, shape.word(), Release);
-        // P3, P6, P7, P9: see the module's header.
+        // P3, P6, P7, P9, P10, P13: see the header of the module.
         self.pm.persist(cell);
         // Release (E4): pairs with the Acquire in `shape`.
         self.shape.store(shape.word(), Release);
         Ok(())
     }
 
-    /// Keeps writers out while the table's shape changes.
+    /// Excludes writers while the table's shape changes.
     pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
         self.gate.close().map_err(|error| Error::io(self.pm.path(), error))
     }
 
     pub(super) fn lock_structure(&self) -> MutexGuard<'_, ()> {
-        // A panic cannot have left anything half done that a crash could not: the next step goes on with it.
+        // A panic leaves nothing half done that a crash could not leave as well: the next step continues it.
         self.structure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All slots that are used in a front bucket's line.
+    /// Returns a mask of the slots that are used in a front bucket's line.
     #[inline(always)]
     pub(super) fn front_mask(&self) -> u64 {
         u64::MAX >> (64 - self.yards.front)
@@ -172,21 +170,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         BackWord(&self.back_words[bucket as usize])
     }
 
-    /// Notes which slots of a front bucket are empty, for [`Core::room_at`].
+    /// Stores the lowest empty slot of a front bucket, for [`Core::room_at`].
     #[inline(always)]
     fn guess(&self, bucket: u64, empty: u64) {
-        // Relaxed: it decides nothing.
+        // Relaxed: a hint only.
         self.rooms[bucket as usize].store(empty.trailing_zeros() as u8, Relaxed);
     }
 
-    /// [`Core::guess`], after a look at the fingerprints.
+    /// Calls [`Core::guess`] with the slots that are empty according to the fingerprints.
     #[inline(always)]
     pub(super) fn guess_room(&self, bucket: u64) {
         self.guess(bucket, self.front_line(bucket).empty(self.front_mask()));
     }
 
-    /// The slot of a front bucket that an insert will probably take; `None` when that is likely to be in the back yard.
-    /// From a byte for each bucket, which the processor has at hand sooner than their fingerprints.
+    /// Returns the slot of a front bucket that an insert will probably take, or `None` if that is likely to be in the
+    /// back yard. It reads one byte per bucket, which is cached more often than the fingerprints.
     #[inline(always)]
     pub(super) fn room_at(&self, bucket: u64) -> Option<&Slot> {
         self.pm.beside();
@@ -195,32 +193,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if slot < self.yards.front { self.front_at(bucket, slot) } else { None }
     }
 
-    /// A slot of the front yard; `None` where there is none.
+    /// Returns a slot of the front yard, or `None` outside the file.
     #[inline(always)]
     pub(super) fn front_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
         self.front.at((bucket * u64::from(self.yards.front) + u64::from(slot)) * SLOT_BYTES)
     }
 
-    /// All slots of a front bucket; `None` where there are none.
+    /// Returns all slots of a front bucket, or `None` outside the file.
     #[inline(always)]
     pub(super) fn front_bucket(&self, bucket: u64) -> Option<&[Slot]> {
         let slots = self.yards.front;
         self.front.slice_at(bucket * u64::from(slots) * SLOT_BYTES, slots as usize)
     }
 
-    /// A slot of the back yard; `None` where there is none.
+    /// Returns a slot of the back yard, or `None` outside the file.
     #[inline(always)]
     pub(super) fn back_at(&self, bucket: u64, slot: u32) -> Option<&Slot> {
         self.back.at((bucket * u64::from(self.yards.back) + u64::from(slot)) * SLOT_BYTES)
     }
 
-    /// A slot of the front yard that must be there.
+    /// Returns a slot of the front yard, or an error outside the file.
     #[inline(always)]
     pub(super) fn front_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
         self.front_at(bucket, slot).ok_or_else(|| self.no_slot(&self.front, bucket, slot))
     }
 
-    /// A slot of the back yard that must be there.
+    /// Returns a slot of the back yard, or an error outside the file.
     #[inline(always)]
     pub(super) fn back_slot(&self, bucket: u64, slot: u32) -> Result<&Slot> {
         self.back_at(bucket, slot).ok_or_else(|| self.no_slot(&self.back, bucket, slot))
@@ -232,7 +230,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.corrupt(region, region.len(), detail)
     }
 
-    /// The slot of a place.
     pub(super) fn slot(&self, place: Place) -> Result<&Slot> {
         match place {
             Place::Side => Ok(&self.root()?.side),
@@ -245,19 +242,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether the key's record is in the side slot.
+    /// Returns whether the key's record is in the side slot.
     #[inline(always)]
     pub(super) fn is_side(&self, probe: &Probe<'_>) -> bool {
         self.records.is_key_word(probe, EMPTY_KEY)
     }
 
-    /// Protects by-reference records from reuse.
+    /// Protects by-reference records from reuse while the pin is held.
     #[inline]
     pub(super) fn pin(&self) -> Pin<'_> {
         self.records.pin()
     }
 
-    /// Finds a key under its lock, which is in this line, after a doubling has moved its buckets.
+    /// Finds a key under its lock, which is in `line`. During a doubling, the key's buckets have been moved before.
     #[inline(always)]
     pub(super) fn find_locked(
         &self,
@@ -295,14 +292,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(if slot.key(&self.pm) == SIDE_KEY { found } else { Search::Absent { room: 0 } })
     }
 
-    /// Whether a record with this hash may be in the back yard or the overflow yard.
+    /// Returns whether a record with this hash may be in the back yard or the overflow yard.
     #[inline(always)]
     pub(super) fn may_be_behind(&self, shape: Shape, hash: u64) -> bool {
         let words = shape.back(hash).map(|bucket| self.back_word(bucket).load());
         candidates_back(words, fingerprint(hash)) != 0 || !self.overflow.is_empty(hash)
     }
 
-    /// The rest of [`Core::find_locked`].
+    /// Continues [`Core::find_locked`] in the back yard and the overflow yard.
     fn find_behind(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<Located<'_>>> {
         let buckets = shape.back(probe.hash);
         let words = buckets.map(|bucket| self.back_word(bucket).load());
@@ -326,14 +323,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         place.map(|place| Ok(Located { place, slot: self.slot(place)? })).transpose()
     }
 
-    /// Whether a slot with this key word holds the key.
+    /// Returns whether a slot with this key word holds the key.
     #[inline(always)]
     pub(super) fn holds(&self, key: u64, probe: &Probe<'_>) -> Result<bool> {
         Ok(key != EMPTY_KEY && self.records.matches(&self.pm, key, probe)?)
     }
 
-    /// Takes a free slot for an absent key, under its lock: one of those in the front bucket (`room`); in the emptier of
-    /// the two back buckets; in the overflow yard (Algorithms 1, 2).
+    /// Claims a free slot for an absent key, under its lock: one of those in the front bucket (`room`), else one in the
+    /// emptier of the two back buckets, else one in the overflow yard (Algorithms 1, 2).
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the overflow yard cannot grow.
@@ -346,7 +343,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Located { place: Place::Front(at), slot })
     }
 
-    /// The first of the slots of `room`.
+    /// Claims the first slot of `room`.
     #[inline(always)]
     pub(super) fn claim_front(&self, shape: Shape, hash: u64, room: u64) -> Result<(At, &Slot)> {
         let (bucket, slot) = (shape.front(hash), room.trailing_zeros());
@@ -376,7 +373,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Place::Overflow(slot))
     }
 
-    /// Gives a claimed slot back.
+    /// Releases a claimed slot.
     pub(super) fn give_up(&self, place: Place) {
         match place {
             Place::Side | Place::Front(_) => {}
@@ -385,14 +382,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Fills a claimed slot; the caller flushes and fences.
     #[inline(always)]
     pub(super) fn fill(&self, claimed: &Located<'_>, record: Unlinked) {
         let key = if claimed.place == Place::Side { SIDE_KEY } else { record.key };
         claimed.slot.fill(&self.pm, key, record.value);
     }
 
-    /// Lets reads find a claimed slot, which is durable; `line` is the one with the key's lock.
+    /// Publishes a claimed, durable slot to reads; `line` has the key's lock.
     #[inline(always)]
     pub(super) fn publish(&self, line: FrontLine<'_>, place: Place, hash: u64) {
         match place {
@@ -410,14 +406,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Offers the slot of a removed record again; its end is durable.
+    /// Frees the slot of a record whose removal is durable.
     #[inline]
     pub(super) fn release(&self, place: Place, hash: u64) {
         match place {
             Place::Side => {}
             Place::Front(at) => {
                 self.front_line(at.bucket()).clear(at.slot());
-                // Not a look at the fingerprints, which would wait for the store just made.
+                // Does not search the fingerprints: that would wait for the store just made.
                 let room = &self.rooms[at.bucket() as usize];
                 room.store(room.load(Relaxed).min(at.slot() as u8), Relaxed);
             }
@@ -427,7 +423,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-/// Which of two back buckets, and which of its slots, the first of some [`candidates_back`] is.
+/// Returns the back bucket of the two, and its slot, of the first of the [`candidates_back`].
 #[inline(always)]
 pub(super) fn place_of(candidates: u32) -> (usize, u32) {
     let place = candidates.trailing_zeros();

@@ -1,8 +1,8 @@
 //! The DRAM beside the yards (§3.1): one byte for each slot, a lock bit for each front bucket.
 //!
-//! A byte is EMPTY, RESERVED (back yard only: somebody is filling the slot), or the fingerprint of the slot's record,
-//! published when the slot is durable. A front bucket's line changes under its lock only; a back bucket's word by
-//! atomic operations, because the front buckets of its records differ.
+//! A byte is EMPTY, RESERVED (back yard only: a thread is filling the slot), or the fingerprint of the slot's record,
+//! which is published when the slot is durable. A front bucket's line changes only under its lock. A back bucket's word
+//! changes by atomic operations, because its records belong to different front buckets.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -13,28 +13,27 @@ use crate::base::sync::{Line, fence};
 use crate::pm::Medium;
 
 /// The lock bit of a front bucket, in its last word: the highest bit of the last slot's byte, which therefore keeps
-/// seven bits of a fingerprint only.
+/// only seven bits of a fingerprint.
 const LOCK: u64 = 1 << 63;
 /// The byte of a slot without a record.
 const EMPTY: u8 = 0;
-/// The byte of a back slot that somebody is filling. No fingerprint: those have other low bits.
+/// The byte of a back slot that a thread is filling. It is not a fingerprint, because its low seven bits are 0.
 const RESERVED: u8 = 0x80;
 
-/// What a front bucket's line says about a fingerprint, for those who hold its lock.
+/// The slots of a front bucket with a fingerprint, and its empty slots. The caller holds the bucket's lock.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     /// Slots that have the fingerprint.
     pub(super) candidates: u64,
-    /// Slots that are empty.
     pub(super) empty: u64,
 }
 
-/// A front bucket's line.
+/// The line of a front bucket.
 #[derive(Clone, Copy)]
 pub struct FrontLine<'a>(pub &'a Line);
 
 impl FrontLine<'_> {
-    /// The slots whose byte is `byte`; the last slot's is compared without the bit that it shares with the lock.
+    /// Returns the slots whose byte is `byte`; the last slot's byte is compared without the bit of the lock.
     #[inline(always)]
     fn find(self, isa: impl Isa, byte: u8) -> u64 {
         let found = self.0.find_bytes(isa, byte);
@@ -43,39 +42,39 @@ impl FrontLine<'_> {
         found
     }
 
-    /// The slots of `mask` that have the fingerprint.
+    /// Returns the slots of `mask` that have the fingerprint.
     #[inline(always)]
     pub fn candidates(self, fingerprint: u8, mask: u64) -> u64 {
         self.candidates_on(Native::default(), fingerprint, mask)
     }
 
-    /// [`FrontLine::candidates`], found with `isa`.
+    /// Computes [`FrontLine::candidates`] with `isa`.
     #[inline(always)]
     pub(super) fn candidates_on(self, isa: impl Isa, fingerprint: u8, mask: u64) -> u64 {
         self.find(isa, fingerprint) & mask
     }
 
-    /// The slots of `mask` that are empty.
+    /// Returns the slots of `mask` that are empty.
     #[inline(always)]
     pub(super) fn empty(self, mask: u64) -> u64 {
         self.find(Native::default(), EMPTY) & mask
     }
 
-    /// [`FrontLine::candidates`] and [`FrontLine::empty`].
+    /// Returns [`FrontLine::candidates`] and [`FrontLine::empty`].
     #[inline(always)]
     pub(super) fn view(self, isa: impl Isa, fingerprint: u8, mask: u64) -> View {
         let (candidates, empty) = (self.find(isa, fingerprint), self.find(isa, EMPTY));
         View { candidates: candidates & mask, empty: empty & mask }
     }
 
-    /// Whether somebody holds the lock.
+    /// Returns whether a thread holds the lock.
     #[inline(always)]
     pub fn is_locked(self) -> bool {
-        // Acquire (E1): pairs with the Release in `unlock`; who sees the bit clear sees durable words only.
+        // Acquire (E1): pairs with the Release in `unlock`; a thread that sees the bit clear sees only durable words.
         self.0.0[7].load(Acquire) & LOCK != 0
     }
 
-    /// Takes the lock, unless somebody holds it.
+    /// Takes the lock and returns whether that succeeded.
     #[inline(always)]
     pub fn try_lock(self) -> bool {
         // Acquire (E1): pairs with the Release in `unlock`.
@@ -91,23 +90,23 @@ impl FrontLine<'_> {
         }
     }
 
-    /// Ends [`FrontLine::lock`].
+    /// Releases the lock.
     #[inline(always)]
     pub fn unlock(self) {
         let word = &self.0.0[7];
-        // Relaxed: the holder of the lock is the only one who changes the word; others that try set a bit that is set.
-        // Release (E1): everything that the holder did, its fence included, came before.
+        // Relaxed: only the holder of the lock changes the word; other threads only set the lock bit again. Release
+        // (E1): everything that the holder did, its fence included, precedes the store.
         word.store(word.load(Relaxed) & !LOCK, Release);
     }
 
-    /// The byte of a slot. For `check`.
+    /// Returns the byte of a slot, for `check` and halvings.
     pub(super) fn byte(self, slot: u32) -> u8 {
         // Acquire (E2).
         let byte = byte_of(self.0.0[slot as usize / 8].load(Acquire), slot % 8);
         if slot == MAX_FRONT - 1 { byte & 0x7F } else { byte }
     }
 
-    /// Gives a slot its fingerprint, under the lock (or before anybody else knows the bucket).
+    /// Stores the fingerprint of a slot, under the lock (or before other threads can access the bucket).
     #[inline(always)]
     pub fn publish(self, slot: u32, fingerprint: u8) {
         self.put(slot, if slot == MAX_FRONT - 1 { fingerprint & 0x7F } else { fingerprint });
@@ -119,7 +118,7 @@ impl FrontLine<'_> {
         self.put(slot, EMPTY);
     }
 
-    /// Stores the bytes of all slots, before anybody else knows the bucket. The lock bit is clear then.
+    /// Stores the bytes of all slots, before other threads can access the bucket, and clears the lock bit.
     pub(super) fn adopt(self, words: [u64; 8]) {
         for (word, bytes) in self.0.0.iter().zip(words) {
             word.store(bytes, Relaxed);
@@ -128,7 +127,7 @@ impl FrontLine<'_> {
         self.0.0[7].store(words[7] & !LOCK, Release);
     }
 
-    /// Makes all slots EMPTY, while nobody holds the lock or can take it.
+    /// Makes all slots EMPTY, while no thread holds the lock or can take it.
     pub(super) fn forget(self) {
         // Release (E2): the slots are durably empty.
         self.0.0.iter().for_each(|word| word.store(0, Release));
@@ -138,13 +137,11 @@ impl FrontLine<'_> {
     fn put(self, slot: u32, byte: u8) {
         let (word, shift) = (&self.0.0[slot as usize / 8], slot % 8 * 8);
         let keep = !(0xFF << shift) | if slot == MAX_FRONT - 1 { LOCK } else { 0 };
-        // Relaxed: under the lock nobody else changes the word.
-        // Release (E2): the slot is durable.
+        // Relaxed: under the lock no other thread changes the word. Release (E2): the slot is durable.
         word.store(word.load(Relaxed) & keep | u64::from(byte) << shift, Release);
     }
 }
 
-/// A back bucket's word.
 #[derive(Clone, Copy)]
 pub(super) struct BackWord<'a>(pub(super) &'a AtomicU64);
 
@@ -155,18 +152,17 @@ impl BackWord<'_> {
         self.0.load(Acquire)
     }
 
-    /// The byte of a slot.
     pub(super) fn byte(self, slot: u32) -> u8 {
         byte_of(self.load(), slot)
     }
 
-    /// Claims the first of the `slots` slots that is empty.
+    /// Claims the first empty slot of the first `slots` slots.
     pub(super) fn claim(self, slots: u32) -> Option<u32> {
         let mut word = self.0.load(Relaxed);
         loop {
             let slot = (0..slots).find(|&slot| byte_of(word, slot) == EMPTY)?;
             let claimed = word | u64::from(RESERVED) << (8 * slot);
-            // AcqRel: whoever emptied the slot has made that durable.
+            // AcqRel: the thread that emptied the slot has made that durable.
             match self.0.compare_exchange_weak(word, claimed, AcqRel, Relaxed) {
                 Ok(_) => return Some(slot),
                 Err(now) => word = now,
@@ -174,53 +170,52 @@ impl BackWord<'_> {
         }
     }
 
-    /// Gives a claimed slot its fingerprint.
+    /// Stores the fingerprint of a claimed slot.
     pub(super) fn publish(self, slot: u32, fingerprint: u8) {
         self.change(slot, RESERVED, fingerprint);
     }
 
-    /// Gives a claimed slot back.
+    /// Releases a claimed slot.
     pub(super) fn give_up(self, slot: u32) {
         self.change(slot, RESERVED, EMPTY);
     }
 
-    /// Makes a slot EMPTY whose record is gone.
+    /// Makes the slot of a removed record EMPTY.
     pub(super) fn clear(self, slot: u32) {
         self.change(slot, byte_of(self.0.load(Relaxed), slot), EMPTY);
     }
 
-    /// Changes the byte of a slot that is the caller's alone.
+    /// Changes the byte of a slot that only the caller can change.
     fn change(self, slot: u32, from: u8, to: u8) {
         // Release (E2): the slot is durable.
         self.0.fetch_xor(u64::from(from ^ to) << (8 * slot), Release);
     }
 
-    /// Stores all bytes of a bucket that is the caller's alone.
+    /// Stores all bytes of a bucket that only the caller can change.
     pub(super) fn store(self, word: u64) {
         // Release (E2): the slots are durable.
         self.0.store(word, Release);
     }
 }
 
-/// The byte of a slot in a back bucket's word.
 #[inline(always)]
 pub(super) fn byte_of(word: u64, slot: u32) -> u8 {
     (word >> (8 * slot)) as u8
 }
 
-/// The slots with records in a back bucket's word.
+/// Returns the slots with records in a back bucket's word.
 pub(super) fn used_back(word: u64, slots: u32) -> impl Iterator<Item = u32> {
     (0..slots).filter(move |&slot| !matches!(byte_of(word, slot), EMPTY | RESERVED))
 }
 
-/// How many slots of a back bucket are taken.
+/// Returns the number of taken slots in a back bucket.
 #[inline]
 pub(super) fn taken_back(word: u64) -> u32 {
-    // Unused slots of narrow buckets are EMPTY for ever.
+    // Unused slots of narrow buckets are always EMPTY.
     8 - Group16::from_words([word, u64::MAX]).matches(EMPTY).count() as u32
 }
 
-/// The slots of two back buckets that have the fingerprint: bits 0 to 7 and 8 to 15.
+/// Returns the slots of two back buckets that have the fingerprint: bits 0 to 7 and 8 to 15.
 #[inline(always)]
 pub(super) fn candidates_back(words: [u64; 2], fingerprint: u8) -> u32 {
     Group16::from_words(words).matches(fingerprint).bits()

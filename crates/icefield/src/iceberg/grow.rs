@@ -1,10 +1,10 @@
-//! Doubling in place (§4, §5.3): regions keep their addresses, so the yards grow where they are, and half of each
-//! bucket's records move to the bucket that lies as far up as the table was large.
+//! Doubling in place (§4, §5.3): regions keep their addresses, so the yards grow in place. About half of the records of
+//! each bucket move to the bucket whose number is higher by the former number of buckets.
 //!
 //! The step itself is one durable store, while the gate is closed. Afterwards each bucket of the lower half is UNMOVED,
-//! IN_FLIGHT, or MOVED; a write sees to it that its own buckets are MOVED before it locks anything, and moves a few
-//! more. Yards do so independently of one another. A record keeps its slot number: nobody uses a target bucket before
-//! its source is MOVED, so the slot is free, and recovery knows where a duplicate would be.
+//! IN_FLIGHT, or MOVED. Before a write locks anything, it makes sure that its own buckets are MOVED, and it moves a few
+//! more. The two yards are moved independently. A record keeps its slot number: a target bucket is not used before its
+//! source is MOVED, so the slot is free, and recovery knows the place of a possible duplicate.
 
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,29 +19,28 @@ use crate::key::{Key, Value};
 use crate::pm::{Medium, Region, refuse_child};
 use crate::{Error, Result};
 
-/// Some records of the bucket may belong into the upper half.
+/// Some records of the bucket may belong in the upper half.
 const UNMOVED: u8 = 0;
-/// Somebody is moving them.
+/// A thread is moving them.
 const IN_FLIGHT: u8 = 1;
-/// They are there.
+/// They have been moved.
 const MOVED: u8 = 2;
 
-/// Inserts that find their front bucket full look at the load once in so many times; tiny tables always.
+/// Of the inserts that find their front bucket full, one in this many checks the load; in tiny tables all of them do.
 const LOAD_CHECK_ONE_IN: u64 = 32;
 
-/// How far a doubling has come.
+/// The progress of a doubling.
 pub(super) struct Moves {
-    /// For each bucket of the lower half its state: the front yard's, the back yard's.
+    /// The state of each bucket of the lower half, for the front yard and the back yard.
     states: [GrowingArray<AtomicU8>; 2],
-    /// Buckets of both yards that are not MOVED yet.
+    /// Number of buckets of both yards that are not MOVED yet.
     left: AtomicU64,
-    /// The bucket that the next write moves besides its own.
+    /// The next bucket that a write moves in addition to its own.
     next: AtomicU64,
-    /// Records that are at both of their places and count once, in a session that only reads.
+    /// Number of records that are in both of their places, in a session that only reads; each counts once.
     pub(super) twice: AtomicU64,
 }
 
-/// Which yard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Yard {
     Front = 0,
@@ -49,7 +48,7 @@ enum Yard {
 }
 
 impl Moves {
-    /// For doublings to at most so many buckets.
+    /// Creates the states for doublings up to `buckets` buckets.
     pub(super) fn new(buckets: u64) -> io::Result<Self> {
         let states = || GrowingArray::new(buckets as usize / 2);
         Ok(Self {
@@ -60,28 +59,28 @@ impl Moves {
         })
     }
 
-    /// Has room for a doubling to so many buckets.
+    /// Makes room for a doubling to `buckets` buckets.
     fn reach(&self, buckets: usize) -> io::Result<()> {
         self.states.iter().try_for_each(|states| states.extend(buckets / 2))
     }
 
-    /// All buckets of a lower half are UNMOVED. Before anybody can know of the doubling.
+    /// Sets all buckets of a lower half to UNMOVED, before other threads can see the doubling.
     fn start(&self, half: u64) {
         for states in &self.states {
             states[..half as usize].iter().for_each(|state| state.store(UNMOVED, Relaxed));
         }
         self.left.store(2 * half, Relaxed);
-        // Release by the shape word that follows (E4).
+        // Published by the Release store of the shape word that follows (E4).
         self.next.store(0, Relaxed);
     }
 }
 
-/// Gives a bucket free for another try when its move fails.
+/// Sets a bucket back to UNMOVED if its move fails.
 struct InFlight<'a>(&'a AtomicU8);
 
 impl InFlight<'_> {
     fn moved(self) {
-        // Release (E5): who sees MOVED sees the records at their new places.
+        // Release (E5): a thread that sees MOVED sees the records at their new places.
         self.0.store(MOVED, Release);
         std::mem::forget(self);
     }
@@ -89,7 +88,7 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        // Release (E5), as MOVED: who takes the bucket next sees what was done so far.
+        // Release (E5), as for MOVED: the next thread that takes the bucket sees what has been done so far.
         self.0.store(UNMOVED, Release);
     }
 }
@@ -103,12 +102,12 @@ struct Leaving<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// All slots of both yards.
+    /// Returns the number of slots in both yards.
     fn slots(&self) -> u64 {
         self.shape().buckets() * self.yards.slots()
     }
 
-    /// How many records the table takes before it doubles.
+    /// Returns the number of records at which the table doubles.
     pub(super) fn capacity(&self) -> u64 {
         (u128::from(self.slots()) * u128::from(self.max_load) / 1000) as u64
     }
@@ -117,38 +116,38 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.length.estimate(0) > self.capacity()
     }
 
-    /// Doubles the table when the load is over its threshold. An insert calls this when it is done and its front bucket
-    /// was full; that the table cannot grow is its problem only when it finds no slot.
+    /// Doubles the table if the load is over its threshold. An insert whose front bucket was full calls this at its
+    /// end. A failure to grow is ignored here: it matters only to an insert that finds no slot.
     #[cold]
     pub(super) fn grow_if_due(&self, hash: u64) {
         if !self.is_due_by(hash) {
             return;
         }
-        // Somebody who holds it is doubling already.
+        // A thread that holds the mutex is already doubling.
         if let Ok(_structure) = self.structure.try_lock()
             && self.is_due()
         {
-            // The records that are there have their slots; the next insert tries again.
+            // The present records keep their slots; the next insert tries again.
             let _ = self.double();
         }
     }
 
-    /// Whether the insert of this hash is one of the few that look at the load, and that asks for a doubling.
+    /// Returns whether the insert of this hash is one of those that check the load, and the load requires a doubling.
     #[inline]
     pub(super) fn is_due_by(&self, hash: u64) -> bool {
         let one_in = self.shape().buckets().min(LOAD_CHECK_ONE_IN);
         hash >> 16 & (one_in - 1) == 0 && self.is_due()
     }
 
-    /// Doubles the table for an insert that found no slot; `false`: it cannot, or that would be no help, because few
-    /// slots are used (a crowd of equal hashes).
+    /// Doubles the table for an insert that found no slot. Returns `false` if that failed or would not help, because
+    /// few slots are used (many equal hashes).
     #[cold]
     pub(super) fn grow_in_need(&self) -> bool {
         let _structure = self.lock_structure();
         self.length.estimate(0) >= self.capacity() / 2 && self.double().is_ok()
     }
 
-    /// Doubles until there is room for so many records, and moves everything.
+    /// Doubles until there is room for `records` records, and moves all buckets.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
         self.pm.writable()?;
         let _structure = self.lock_structure();
@@ -161,14 +160,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.finish_doubling()
     }
 
-    /// The depth at which the table takes so many records; none is that large where it is more than [`MAX_DEPTH`].
+    /// Returns the depth at which the table holds `records` records, or more than [`MAX_DEPTH`] if no table is large
+    /// enough.
     pub(super) fn depth_for(&self, records: u64) -> u32 {
         let taken =
             |depth: u32| u128::from(self.yards.slots() << depth) * u128::from(self.max_load) / 1000;
         (0..=MAX_DEPTH).find(|&depth| taken(depth) >= records.into()).unwrap_or(MAX_DEPTH + 1)
     }
 
-    /// Fails when there is no room for the buckets of a depth, while there are those of another, before any is taken.
+    /// Fails if there is no room to grow from depth `present` to depth `depth`, before any space is taken.
     pub(super) fn check_room(&self, depth: u32, present: u32) -> Result<()> {
         let bucket_bytes = self.yards.slots() * SLOT_BYTES;
         if depth > self.max_depth.min(MAX_DEPTH) {
@@ -180,7 +180,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pm.check_room(buckets * bucket_bytes, buckets * dram_bytes as u64)
     }
 
-    /// The doubling step; the caller holds the structure's mutex.
+    /// Starts a doubling; the caller holds the structure's mutex.
     fn double(&self) -> Result<()> {
         self.finish_doubling()?;
         let shape = self.shape();
@@ -191,9 +191,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 needed_bytes: new.buckets() * self.yards.slots() * SLOT_BYTES,
             });
         }
-        // New slots are zero: empty.
+        // New slots are zero, which means empty.
         self.reserve_yards(new)?;
-        // Writers that saw the last doubling leave; they would take the states for theirs.
+        // Waits for writers that saw the last doubling: they would take the new states for those of their doubling.
         drop(self.close_gate()?);
         self.moves.start(shape.buckets());
         let _closed = self.close_gate()?;
@@ -203,7 +203,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Makes the arrays in DRAM as long as a shape needs them.
+    /// Extends the arrays in DRAM to the length that a shape needs.
     pub(super) fn reach(&self, shape: Shape) -> Result<()> {
         let buckets = 1 << shape.extent();
         let reached = self.front_lines.extend(buckets);
@@ -213,24 +213,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         reached.map_err(|source| Error::io(self.pm.path(), source))
     }
 
-    /// Makes the yards as long as a shape needs them.
+    /// Extends the yards to the length that a shape needs.
     pub(super) fn reserve_yards(&self, shape: Shape) -> Result<()> {
         self.reach(shape)?;
         for (region, bytes) in self.yard_bytes(shape) {
             self.pm.grow(region, bytes)?;
-            // A halving may have punched it.
+            // A halving may have punched this space.
             self.pm.reserve(region, 0, bytes)?;
         }
         Ok(())
     }
 
-    /// How long each yard must be.
+    /// Returns the length that each yard needs.
     pub(super) fn yard_bytes(&self, shape: Shape) -> [(&Region, u64); 2] {
         let [front, back] = self.yards.bucket_bytes();
         [(&self.front, front << shape.extent()), (&self.back, back << shape.extent())]
     }
 
-    /// Moves what is left of a doubling; the caller holds the structure's mutex.
+    /// Completes a doubling; the caller holds the structure's mutex.
     pub(super) fn finish_doubling(&self) -> Result<()> {
         let shape = self.shape();
         if !shape.is(Phase::Doubling) {
@@ -240,7 +240,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.move_both(shape, bucket)?;
         }
         let mut rounds = 0;
-        // Whoever moved the last bucket is about to say so.
+        // The thread that moved the last bucket is about to store the shape.
         while self.shape() == shape {
             self.pm.wait(rounds);
             rounds = rounds.saturating_add(1);
@@ -248,7 +248,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Begins to move what a doubling of a former session has left.
+    /// Resumes a doubling of an earlier session.
     pub(super) fn resume_doubling(&self, shape: Shape) {
         self.moves.start(shape.buckets() / 2);
     }
@@ -259,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.move_bucket(shape, Yard::Back, bucket)
     }
 
-    /// Sees to it that a key's buckets have been moved, and moves one more of each yard. Inside the gate.
+    /// Makes sure that a key's buckets have been moved, and moves one more of each yard. The caller is inside the gate.
     #[cold]
     pub(super) fn make_way(&self, shape: Shape, hash: u64) -> Result<()> {
         let half = shape.buckets() / 2;
@@ -276,15 +276,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Moves what belongs elsewhere out of one bucket, or waits until somebody else has.
+    /// Moves the records that belong elsewhere out of one bucket, or waits until another thread has done it.
     fn move_bucket(&self, shape: Shape, yard: Yard, bucket: u64) -> Result<()> {
         if let Err(Error::Forked) = self.pm.writable() {
-            // Scans come here, too: the files are the parent's, who moves by marks of its own.
+            // Scans also call this. In a forked child the files belong to the parent, which has its own move states.
             return Err(Error::Forked);
         }
         let state = &self.moves.states[yard as usize][bucket as usize];
         let mut rounds = 0;
-        // AcqRel: one thread moves; Acquire (E5) pairs with the Release in `moved`.
+        // AcqRel: only one thread moves the bucket; Acquire (E5) pairs with the Release in `moved`.
         while let Err(now) = state.compare_exchange(UNMOVED, IN_FLIGHT, AcqRel, Acquire) {
             if now == MOVED {
                 return Ok(());
@@ -293,16 +293,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             rounds = rounds.saturating_add(1);
         }
         let in_flight = InFlight(state);
-        // Scans come here, too.
+        // A child process cannot continue the parent's move.
         refuse_child(&self.pm)?;
         match yard {
             Yard::Front => self.move_front(shape, bucket)?,
             Yard::Back => self.move_back(shape, bucket)?,
         }
         in_flight.moved();
-        // AcqRel: the last one acts on what all have done.
+        // AcqRel: the thread that moves the last bucket sees what all others have done.
         if self.moves.left.fetch_sub(1, AcqRel) == 1 {
-            // P6: the doubling is over.
+            // P6: the doubling is finished.
             self.set_shape(shape.then(shape.depth(), Phase::Stable))?;
         }
         Ok(())
@@ -318,14 +318,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             used &= used - 1;
             let (source, target) =
                 (self.front_slot(bucket, number)?, self.front_slot(bucket + half, number)?);
-            // A key that cannot be read stays where it is, for `check` to find.
+            // A record whose key cannot be read stays in place, and `check` reports it.
             if let Some(hash) = self.hash_in(source)
                 && hash & half != 0
             {
                 leaving.push(Leaving { number, fingerprint: fingerprint(hash), source, target });
             }
         }
-        // Writers wait for the move before they lock, so these locks are free, or about to be.
+        // Writers wait for the move before they lock, so these locks are free or will be soon.
         let target = self.front_line(bucket + half);
         line.lock(&self.pm);
         target.lock(&self.pm);
@@ -367,13 +367,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The hash of a slot's record, if there is one that can be read.
+    /// Returns the hash of a slot's record, if there is one and it can be read.
     fn hash_in(&self, slot: &Slot) -> Option<u64> {
         let key = slot.key(&self.pm);
         (key != EMPTY_KEY).then(|| self.records.hash_of(&self.pm, key).ok()).flatten()
     }
 
-    /// Moves records of one bucket. Two fences.
+    /// Moves records out of one bucket. Two fences.
     fn move_all(
         &self,
         mut leaving: Vec<Leaving<'_>>,
@@ -389,24 +389,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 pm.flush_object(moved.target);
                 copied += 1;
             }
-            // A slot that holds the key was copied before a crash. One that holds another key is a fault in the file:
-            // its neighbour stays where it is, for `check` to find.
+            // A target slot with the same key was copied before a crash. A target slot with another key is damage in
+            // the file: the source record stays in place, and `check` reports it.
             there == EMPTY_KEY || there == key
         });
         if leaving.is_empty() {
             return;
         }
-        // P4: the copies are durable before the originals go.
+        // P4: the copies are durable before the originals are removed.
         pm.fence();
         leaving.iter().for_each(publish);
         for moved in &leaving {
             moved.source.empty(pm);
             pm.flush_object(moved.source);
         }
-        // P5: the originals are gone before the copies may change.
+        // P5: the originals are durably removed before the copies may change.
         pm.fence();
         leaving.iter().for_each(clear);
-        // Recovery has counted both copies.
+        // Recovery has counted both copies of a record that was copied before a crash.
         self.length.add(0, copied - leaving.len() as i64);
     }
 }

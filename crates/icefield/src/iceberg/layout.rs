@@ -1,4 +1,4 @@
-//! What lies where on the medium (§2, §6), and which bits of a hash say where a record belongs.
+//! The layout on the medium (§2, §6), and the hash bits that determine the buckets of a record.
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -10,16 +10,15 @@ use crate::pm::{Cell64, Cell128, Medium};
 pub(super) const EMPTY_KEY: u64 = 0;
 /// The key word of the side slot while it holds the record of the key whose word is [`EMPTY_KEY`].
 pub(super) const SIDE_KEY: u64 = 1;
-/// Bytes of a slot.
 pub(super) const SLOT_BYTES: u64 = 16;
-/// The most slots of a front bucket: one fingerprint line.
+/// Maximum number of slots in a front bucket: one fingerprint line.
 pub(super) const MAX_FRONT: u32 = 64;
-/// The most slots of a back bucket: one fingerprint word.
+/// Maximum number of slots in a back bucket: one fingerprint word.
 pub(super) const MAX_BACK: u32 = 8;
-/// 2^32 buckets in each yard hold 300 billion records.
+/// Maximum depth: 2^32 buckets in each yard hold 300 billion records.
 pub(super) const MAX_DEPTH: u32 = 32;
 
-/// One record: key word and value word, never in two lines.
+/// One record: key word and value word, both in one line.
 #[repr(transparent)]
 pub(super) struct Slot(Cell128);
 
@@ -27,7 +26,7 @@ pub(super) struct Slot(Cell128);
 unsafe impl Overlay for Slot {}
 
 impl Slot {
-    /// Key and value word of one moment, where the processor can ([`Cell128::loads_whole`]).
+    /// Loads both words as of one moment, if the processor can ([`Cell128::loads_whole`]).
     #[inline(always)]
     #[track_caller]
     pub(super) fn load(&self, pm: &impl Medium) -> [u64; 2] {
@@ -35,7 +34,6 @@ impl Slot {
         self.0.load(pm)
     }
 
-    /// The key word alone.
     #[inline(always)]
     #[track_caller]
     pub(super) fn key(&self, pm: &impl Medium) -> u64 {
@@ -43,7 +41,7 @@ impl Slot {
         self.0.load_word::<0>(pm, Acquire)
     }
 
-    /// The value word alone, for those who keep the record from changing.
+    /// Loads the value word. The caller makes sure that the record does not change.
     #[inline(always)]
     #[track_caller]
     pub(super) fn value(&self, pm: &impl Medium) -> u64 {
@@ -55,11 +53,11 @@ impl Slot {
     #[track_caller]
     pub(super) fn fill(&self, pm: &impl Medium, key: u64, value: u64) {
         self.set_value(pm, value);
-        // Release (E3): the value is there before the key, here and on the medium.
+        // Release (E3): the value is stored before the key, in memory and on the medium.
         self.0.store_word::<0>(pm, key, Release);
     }
 
-    /// Stores another word for the key that the slot has.
+    /// Replaces the key word by another word for the same key.
     #[track_caller]
     pub(super) fn set_key(&self, pm: &impl Medium, key: u64) {
         // Release (E3): as in `set_value`.
@@ -84,7 +82,7 @@ impl Slot {
 /// The table's root words, page 1 of `table.ice`.
 #[repr(C)]
 pub(super) struct Root {
-    /// [`Shape`]. The commit point of a doubling and of `clear`.
+    /// [`Shape`]. The commit point of a doubling, a halving and `clear`.
     pub(super) shape: Cell64,
     _reserved: [Cell64; 7],
     /// The record of the key whose word is [`EMPTY_KEY`].
@@ -96,7 +94,7 @@ pub(super) struct Root {
 unsafe impl Overlay for Root {}
 
 impl Root {
-    /// The shape word, if it is one.
+    /// Returns the stored shape, or `None` if the word is invalid.
     pub(super) fn stored_shape(&self, pm: &impl Medium) -> Option<Shape> {
         Shape::checked(self.shape.load(pm, Acquire))
     }
@@ -106,12 +104,12 @@ const _: () = assert!(size_of::<Slot>() as u64 == SLOT_BYTES && align_of::<Slot>
 const _: () = assert!(offset_of!(Root, side) == 64 && size_of::<Root>() == 128);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
 
-/// How large buckets are (Table 6). Everything but the default is for tests and ablations.
+/// The dimensions of buckets (Table 6). Only tests and ablations use anything but the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Yards {
-    /// Slots of a front bucket, 1 to 64.
+    /// Number of slots in a front bucket, 1 to 64.
     pub front: u32,
-    /// Slots of a back bucket, 1 to 8.
+    /// Number of slots in a back bucket, 1 to 8.
     pub back: u32,
 }
 
@@ -122,49 +120,49 @@ impl Default for Yards {
 }
 
 impl Yards {
-    /// Whether the fields are within their bounds.
+    /// Returns whether the fields are within their bounds.
     pub(super) fn is_valid(self) -> bool {
         (1..=MAX_FRONT).contains(&self.front) && (1..=MAX_BACK).contains(&self.back)
     }
 
-    /// Slots of a front and a back bucket together.
+    /// Returns the number of slots in a front and a back bucket together.
     #[inline]
     pub(super) fn slots(self) -> u64 {
         u64::from(self.front + self.back)
     }
 
-    /// Bytes of a bucket of each yard.
+    /// Returns the bytes of a front bucket and of a back bucket.
     pub(super) fn bucket_bytes(self) -> [u64; 2] {
         [self.front, self.back].map(|slots| u64::from(slots) * SLOT_BYTES)
     }
 }
 
-/// What the table as a whole is doing.
+/// The step that the table as a whole is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Every record is where its hash says.
+    /// Every record is in a bucket of its hash.
     Stable = 1,
-    /// Records of the upper half may still be in the lower one.
+    /// Records of the upper half may still be in the lower half.
     Doubling = 2,
-    /// Whatever slots hold, the table is empty.
+    /// The table is empty, whatever the slots hold.
     Clearing = 3,
-    /// Records may still be in a half of the yards above the buckets that there are.
+    /// Records may still be in the upper half of the yards, above the present buckets.
     Halving = 4,
 }
 
-/// How many buckets each yard has, what the table is doing, and how many steps have led here: one word.
+/// The number of buckets in each yard, the phase of the table, and the number of steps so far, in one word.
 ///
 /// ```text
 /// 63 number of the step 16 | 15 phase 8 | 7 depth 0
 /// ```
 ///
-/// Two to the depth are the buckets; when doubling: those that there will be. The number differs whenever anything else
-/// does: an unchanged word means that nothing happened.
+/// Each yard has two to the power of the depth buckets; during a doubling this is the number after it. The step number
+/// changes with every other change, so an unchanged word means that no step intervened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape(u64);
 
 impl Shape {
-    /// An empty table.
+    /// Returns the shape of an empty new table.
     pub(super) fn first(depth: u32) -> Self {
         Self(u64::from(depth) | (Phase::Stable as u64) << 8)
     }
@@ -174,14 +172,14 @@ impl Shape {
         self.0
     }
 
-    /// The shape of a word that [`Shape::word`] has given.
+    /// Converts a word that [`Shape::word`] has returned.
     #[inline(always)]
     pub(super) fn of(word: u64) -> Self {
         debug_assert!(Self::checked(word).is_some());
         Self(word)
     }
 
-    /// `None` for a word that no shape has.
+    /// Returns `None` for a word that is not a valid shape.
     pub(super) fn checked(word: u64) -> Option<Self> {
         let shape = Self(word);
         let possible = match (word >> 8) as u8 {
@@ -193,7 +191,7 @@ impl Shape {
         possible.then_some(shape)
     }
 
-    /// The step after this one.
+    /// Returns the next step.
     #[must_use]
     pub(super) fn then(self, depth: u32, phase: Phase) -> Self {
         Self(u64::from(depth) | (phase as u64) << 8 | ((self.0 >> 16) + 1) << 16)
@@ -218,7 +216,7 @@ impl Shape {
         (self.0 >> 8) as u8 == phase as u8
     }
 
-    /// The bucket that records of another one may still be in, while a doubling or halving moves them.
+    /// Returns the bucket that may still hold records of `bucket` while a doubling or halving moves them.
     pub(super) fn unfinished(self, bucket: u64) -> Option<u64> {
         match self.phase() {
             Phase::Doubling => bucket.checked_sub(self.buckets() / 2),
@@ -227,32 +225,32 @@ impl Shape {
         }
     }
 
-    /// Buckets in each yard.
+    /// Returns the number of buckets in each yard.
     #[inline(always)]
     pub(super) fn buckets(self) -> u64 {
         1 << (self.0 & 63)
     }
 
-    /// How deep the yards are that hold records.
+    /// Returns the depth of the yards, including buckets that a halving has not emptied yet.
     #[inline]
     pub(super) fn extent(self) -> u32 {
         self.depth() + u32::from(self.is(Phase::Halving))
     }
 
-    /// The front bucket of a hash (h0).
+    /// Returns the front bucket of a hash (h0).
     #[inline(always)]
     pub(super) fn front(self, hash: u64) -> u64 {
         hash & (self.buckets() - 1)
     }
 
-    /// The two back buckets of a hash (h1, h2).
+    /// Returns the two back buckets of a hash (h1, h2).
     #[inline(always)]
     pub(super) fn back(self, hash: u64) -> [u64; 2] {
         let words = back_words(hash);
         [words & (self.buckets() - 1), words >> 32 & (self.buckets() - 1)]
     }
 
-    /// The front bucket of a hash before this doubling or halving, if that is another one.
+    /// Returns the front bucket of a hash before this doubling or halving, if it is a different one.
     #[inline]
     pub(super) fn front_before(self, hash: u64) -> Option<u64> {
         if self.is(Phase::Stable) {
@@ -262,7 +260,7 @@ impl Shape {
         (before != self.front(hash)).then_some(before)
     }
 
-    /// The back buckets of a hash before this doubling or halving.
+    /// Returns the back buckets of a hash before this doubling or halving.
     #[inline]
     pub(super) fn back_before(self, hash: u64) -> [u64; 2] {
         let words = back_words(hash);
@@ -279,19 +277,19 @@ impl Shape {
     }
 }
 
-/// The bits that choose the back buckets, 32 for each: independent of the front bucket's. The lowest bits of the two
-/// differ, so that a hash has two different back buckets in every table of more than one, and a halving never joins
-/// them: which of the two a record is in says where it was in any larger table.
+/// Returns the bits that select the back buckets, 32 for each, independent of the front bucket's bits. The lowest bits
+/// of the two halves differ. So a hash has two different back buckets in every table with more than one, and a halving
+/// never joins them: the present back bucket of a record determines its bucket in any larger table.
 #[inline]
 fn back_words(hash: u64) -> u64 {
-    // The fraction of the square root of two: a number that nobody has chosen; odd.
+    // The fraction of the square root of two, an arbitrary odd number.
     let product = u128::from(hash ^ 0xBB67_AE85_84CA_A73B) * 0x6A09_E667_F3BC_C909;
     let words = product as u64 ^ (product >> 64) as u64;
     words & !(1 << 32) | (!words & 1) << 32
 }
 
-/// Whether a record with this hash in this back bucket of a table of this depth stands at or behind a place of the scan
-/// order.
+/// Returns whether a record with this hash, in this back bucket of a table of this depth, is at or after a place in
+/// scan order.
 pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> bool {
     let words = back_words(hash);
     [words & u64::from(u32::MAX), words >> 32]
@@ -299,20 +297,19 @@ pub(super) fn back_is_behind(hash: u64, bucket: u64, depth: u32, place: u64) -> 
         .any(|word| word & ((1 << depth) - 1) == bucket && scan_place(word) >= place)
 }
 
-/// Where a bucket stands in the order of scans, and the bucket that stands there: a doubling splits a place into
-/// neighbours.
+/// Returns the place of a bucket in scan order, and vice versa. A doubling splits a place into two neighbours.
 #[inline]
 pub(super) fn scan_place(bucket: u64) -> u64 {
     bucket.reverse_bits()
 }
 
-/// The one-byte hash by which buckets are searched. Its low seven bits are never all clear.
+/// Returns the one-byte hash by which buckets are searched. Its low seven bits are never all clear.
 #[inline(always)]
 pub(super) fn fingerprint(hash: u64) -> u8 {
     fingerprint_of((hash >> 56) as u8)
 }
 
-/// [`fingerprint`], of the hash's highest byte.
+/// Computes [`fingerprint`] from the hash's highest byte.
 #[inline(always)]
 pub(super) fn fingerprint_of(byte: u8) -> u8 {
     byte | u8::from(byte & 0x7F == 0)

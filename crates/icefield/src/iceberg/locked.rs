@@ -1,4 +1,4 @@
-//! A key's front bucket under its lock: how a single write is made.
+//! A single write under the lock of its key's front bucket.
 
 use super::core::{Core, Located, Place, Search};
 use super::fingerprints::FrontLine;
@@ -10,13 +10,14 @@ use crate::key::{Key, Value};
 use crate::pm::Medium;
 use crate::record::{Pin, Probe, Unlinked};
 
-/// Inside the gate: the table does not change its shape.
+/// A stay inside the gate: no step begins meanwhile, although a doubling may end.
 pub(super) struct Inside<'a> {
     pub(super) shape: Shape,
     _pass: Pass<'a>,
 }
 
-/// A key's front bucket, locked: the key's record does not come, go or change meanwhile. Only inside the gate.
+/// A key's front bucket, locked: the key's record is not added, removed or changed meanwhile. Exists only inside the
+/// gate.
 pub(super) struct Locked<'a, K: ?Sized, V: ?Sized, M> {
     core: &'a Core<K, V, M>,
     shape: Shape,
@@ -31,14 +32,14 @@ impl<K: ?Sized, V: ?Sized, M> Drop for Locked<'_, K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Goes inside the gate.
+    /// Enters the gate.
     #[inline(always)]
     pub(super) fn enter(&self) -> Inside<'_> {
         let pass = self.gate.enter();
         Inside { shape: self.shape(), _pass: pass }
     }
 
-    /// Locks a key's front bucket, where it is for as long as the caller is inside.
+    /// Locks a key's front bucket, which stays the same while the caller is inside the gate.
     #[inline(always)]
     pub(super) fn lock(&self, inside: &Inside<'_>, hash: u64) -> Result<Locked<'_, K, V, M>> {
         let shape = inside.shape;
@@ -50,7 +51,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Locked { core: self, shape, line })
     }
 
-    /// What [`Core::lock`] gives, for a lock that the caller has taken.
+    /// Returns the same as [`Core::lock`] for a lock that the caller has taken.
     #[inline(always)]
     pub(super) fn locked<'a>(
         &'a self,
@@ -62,13 +63,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
-    /// Finds the key.
     #[inline(always)]
     pub(super) fn search(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<Search<'a>> {
         self.core.find_locked(isa, self.shape, self.line, probe)
     }
 
-    /// The key's place, if it has one.
+    /// Returns the slot of the key, if it is present.
     pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Located<'a>>> {
         Ok(match self.search(Native::default(), probe)? {
             Search::Found(found) => Some(found),
@@ -76,7 +76,8 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         })
     }
 
-    /// Inserts a record whose key is absent; tells whether its front bucket had no room. One line, one flush, one fence.
+    /// Inserts a record whose key is absent. Returns whether its front bucket had no room. One line, one flush, one
+    /// fence.
     #[inline(always)]
     pub(super) fn insert(&self, probe: &Probe<'_>, record: Unlinked, room: u64) -> Result<bool> {
         if room == 0 {
@@ -85,7 +86,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         let core = self.core;
         let (at, slot) = core.claim_front(self.shape, probe.hash, room)?;
         slot.fill(&core.pm, record.key, record.value);
-        // P2, commit point: from here on a crash keeps the record.
+        // P2, commit point: from here on the record survives a crash.
         core.pm.persist(slot);
         self.line.publish(at.slot(), fingerprint(probe.hash));
         Ok(false)
@@ -102,7 +103,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         Ok(claimed.place != Place::Side)
     }
 
-    /// Replaces the value word of a record; returns the former one. One line, one flush, one fence.
+    /// Replaces the value word of a record and returns the former one. One line, one flush, one fence.
     #[inline]
     pub(super) fn replace(&self, found: &Located<'_>, value: u64) -> u64 {
         let pm = &self.core.pm;
@@ -113,13 +114,13 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Locked<'a, K, V, M> {
         before
     }
 
-    /// Takes a record out; returns its value word. One line, one flush, one fence.
+    /// Removes a record and returns its value word. One line, one flush, one fence.
     #[inline]
     pub(super) fn remove(&self, found: &Located<'_>, hash: u64, pin: &Pin<'_>) -> u64 {
         let core = self.core;
         let (key, value) = (found.slot.key(&core.pm), found.slot.value(&core.pm));
         found.slot.empty(&core.pm);
-        // P2, commit point: from here on a crash keeps the record away.
+        // P2, commit point: from here on the removal survives a crash.
         core.pm.persist(found.slot);
         core.release(found.place, hash);
         core.records.retire_key(pin, key);

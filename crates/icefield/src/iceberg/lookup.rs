@@ -1,4 +1,4 @@
-//! How a key is found without a lock (§5.1).
+//! Lookup of a key without a lock (§5.1).
 
 use super::core::{Core, place_of};
 use super::fingerprints::{FrontLine, candidates_back};
@@ -10,13 +10,13 @@ use crate::pm::Medium;
 use crate::record::{Pin, Probe};
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The value word of a key, without a lock. Good while the pin lasts.
+    /// Returns the value word of a key, without a lock. Valid while the pin is held.
     #[inline]
     pub(super) fn lookup(&self, pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
         self.lookup_on(Native::default(), pin, probe)
     }
 
-    /// [`Core::lookup`], with `isa`.
+    /// Computes [`Core::lookup`] with `isa`.
     #[inline(always)]
     pub(super) fn lookup_on(
         &self,
@@ -30,8 +30,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The usual answers, in a few instructions and without waiting: nothing changes the table's shape, the front bucket
-    /// is not locked, the overflow list is empty. `None`: it takes [`Core::lookup_slowly`].
+    /// Handles the common cases in a few instructions and without waiting: the shape is stable, the front bucket is not
+    /// locked, the overflow list is empty. `None` means that [`Core::lookup_slowly`] must decide.
     #[inline(always)]
     pub(super) fn lookup_quickly(&self, isa: impl Isa, probe: &Probe<'_>) -> Option<Option<u64>> {
         let shape = self.shape();
@@ -47,14 +47,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         self.pm.beside();
-        // The last looks, as in `lookup_slowly`.
+        // The last checks, as in `lookup_slowly`.
         let is_last = !self.front_line(bucket).is_locked() && self.shape() == shape;
         is_last.then_some(found)
     }
 
-    /// The value word of a key that is in one of two slots of the yards, whichever they are and whatever led there: in a
-    /// table whose shape is stable a key is in one slot at most, wherever that is (I2, I4), so it needs no fingerprint.
-    /// `None`: it takes [`Core::lookup_on`], as it always does where keys are not words.
+    /// Returns the value word of a key that is in one of two slots of the yards; the slots may be any guess. While the
+    /// shape is stable a key is in at most one slot, wherever that is (I2, I4), so no fingerprint is needed. `None`
+    /// means that [`Core::lookup_on`] must decide, which is always the case if keys are not words.
     #[inline(always)]
     pub(super) fn lookup_in(&self, slots: [&Slot; 2], hash: u64, key: u64) -> Option<u64> {
         let shape = self.shape();
@@ -73,7 +73,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let [now, value] = slot.load(&self.pm);
         self.pm.beside();
-        // The last looks, as in `lookup_slowly`: only who holds the lock of this line changes a slot with this key.
+        // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.
         let line = self.front_line(shape.front(hash));
         if now == key && !line.is_locked() && self.shape() == shape {
             return Some(value);
@@ -82,7 +82,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         None
     }
 
-    /// [`Core::lookup`] in all cases.
+    /// Computes [`Core::lookup`] in all cases.
     #[inline(never)]
     fn lookup_slowly(&self, _pin: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<u64>> {
         self.pm.forget_reads();
@@ -94,8 +94,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let line = self.front_line(shape.front(probe.hash));
             let found = if self.loads_whole {
                 let found = self.search(shape, probe);
-                // Whoever changed what was loaded had set the lock bit before: clear, it says that the change is
-                // durable. A miss is an answer, too.
+                // A writer sets the lock bit before it changes a slot. If the bit is clear, the loaded words are
+                // durable. This holds for misses as well.
                 self.wait_unlocked(line);
                 found
             } else {
@@ -104,7 +104,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 line.unlock();
                 found
             };
-            // Hits, misses and faults alike count only when no step came between.
+            // Hits, misses and errors alike are valid only if no step intervened.
             if self.shape() == shape {
                 return found;
             }
@@ -112,7 +112,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Returns when the lock bit of a front bucket has been seen clear.
+    /// Waits until the lock bit of a front bucket is clear.
     #[inline(always)]
     pub(super) fn wait_unlocked(&self, line: FrontLine<'_>) {
         self.pm.beside();
@@ -123,7 +123,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Looks wherever the key may be; where a doubling or halving may be moving it, at its old place first.
+    /// Searches all places of the key; where a doubling or halving may be moving the key, its old place first.
     #[inline(always)]
     fn search(&self, shape: Shape, probe: &Probe<'_>) -> Result<Option<u64>> {
         let isa = Native::default();
@@ -176,7 +176,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// The value word of a slot that changes under the key's own lock only, if it holds the key.
+    /// Returns the value word of a slot that changes only under the key's own lock, if the slot holds the key.
     #[inline(always)]
     fn read_own(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
         let [key, value] = slot.load(&self.pm);
@@ -198,9 +198,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// The value word of a slot that another lock's holder may be changing, or a move, if it holds the key. What they
-    /// have not made durable yet decides nothing: whatever the slot holds then, it is not the key, or the key is
-    /// elsewhere.
+    /// Returns the value word of a slot, if it holds the key. The holder of another key's lock, or a move, may be
+    /// changing the slot. Words that are not durable yet do not affect the result: in that case the slot does not hold
+    /// the key, or the key is in another place.
     #[inline(always)]
     fn read_shared(&self, slot: &Slot, probe: &Probe<'_>) -> Result<Option<u64>> {
         let key = self.pm.peek(|| slot.key(&self.pm));

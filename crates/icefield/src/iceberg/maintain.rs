@@ -1,4 +1,4 @@
-//! Looking after a table: `check`, `salvage`, `backup`, `stats`.
+//! Maintenance of a table: `check`, `salvage`, `backup`, `stats`.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::record::Probe;
 use crate::record::engine::Engine;
 use crate::table::{Arg, BackupReport, CheckReport, SalvageReport, Stats};
 
-/// What `check` gathers over all slots.
+/// Results of `check` over all slots.
 #[derive(Default)]
 struct Findings {
     report: CheckReport,
@@ -28,7 +28,7 @@ struct Findings {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Every slot of the table, used or not.
+    /// Returns every slot of the table, used or not.
     fn places(&self, shape: Shape) -> impl Iterator<Item = Place> + use<K, V, M> {
         let (front, back) = (self.yards.front, self.yards.back);
         let in_front = (0..shape.buckets()).flat_map(move |bucket| {
@@ -40,7 +40,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         std::iter::once(Place::Side).chain(in_front).chain(in_back).chain(in_overflow)
     }
 
-    /// Key and value word of a slot, if it holds a record.
+    /// Returns the key and value word of a slot, if it holds a record.
     fn words(&self, place: Place) -> Result<Option<(u64, u64)>> {
         let slot = self.slot(place)?;
         let key = slot.key(&self.pm);
@@ -53,7 +53,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Some((key, slot.value(&self.pm))))
     }
 
-    /// The byte of a slot in the DRAM beside the yards, and what it should be for a record with this hash.
+    /// Returns the fingerprint byte of a slot, and the byte that a record with this hash should have.
     fn bytes(&self, place: Place, hash: Option<u64>) -> (u8, u8) {
         let wanted = hash.map_or(0, fingerprint);
         match place {
@@ -66,7 +66,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether a record with this hash may be there.
+    /// Returns whether a record with this hash may be in this place.
     fn is_home(&self, shape: Shape, place: Place, hash: u64) -> bool {
         match place {
             Place::Front(at) => shape.front(hash) == at.bucket(),
@@ -75,7 +75,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// All places that hold the key, as far as reads find them.
+    /// Returns all places where reads would find the key.
     fn places_of(&self, shape: Shape, probe: &Probe<'_>) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         let holds = |slot: &Slot| {
@@ -141,7 +141,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Ok(findings.report)
     }
 
-    /// I1: the shape fits the files, and is that of a table at rest.
+    /// I1: the files are long enough for the shape, and no step is in progress.
     fn check_shape(&self, shape: Shape, findings: &mut Findings) -> Result<()> {
         let core = &self.core;
         let stored = core.root()?.shape.load(&core.pm, std::sync::atomic::Ordering::Acquire);
@@ -160,7 +160,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Ok(())
     }
 
-    /// I2, I3, I4 for one slot.
+    /// Checks I2, I3 and I4 for one slot.
     fn check_slot(&self, shape: Shape, place: Place, findings: &mut Findings) -> Result<()> {
         let core = &self.core;
         let Some((key, value)) = core.words(place)? else {
@@ -204,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Ok(())
     }
 
-    /// I5: an overflow slot that holds no record is free, and no other is.
+    /// I5: exactly the overflow slots without a record are free.
     fn check_overflow(&self, findings: &mut Findings) {
         let free = self.core.overflow.free_slots();
         for pair in free.windows(2).filter(|pair| pair[0] == pair[1]) {
@@ -250,7 +250,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
         let core = &self.core;
-        // The parent moves records while the child reads them.
+        // A forked child cannot read safely: the parent moves records meanwhile.
         refuse_child(&core.pm)?;
         let (_, identity) = superblock::read(&core.pm)?;
         let rescued = IcebergOptions::<K, V>::default()
@@ -271,7 +271,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
                     continue;
                 }
             };
-            // While the table doubles, half of the records are still elsewhere.
+            // During a doubling, records may still be in their former buckets.
             let anywhere = shape.is(Phase::Doubling);
             let is_home = |hash| match anywhere || core.is_home(shape, place, hash) {
                 true => Ok(()),
@@ -315,14 +315,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Owner for Iceberg<K, V, M> {
         if let Some(value) = core.records.relinked(slot.value(&core.pm), false, blob, copy) {
             slot.set_value(&core.pm, value);
         }
-        // P14, commit point: the copy was durable before.
+        // P14, commit point: the copy was made durable before.
         core.pm.persist(slot);
         core.pm.writable().map(|()| true)
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The slot of a record with this hash that refers to the blob; under the lock of the hash.
+    /// Returns the slot of a record with this hash that refers to the blob. The caller holds the lock of the hash.
     fn referring(&self, shape: Shape, hash: u64, blob: BlobRef) -> Result<Option<&Slot>> {
         let refers = |slot: &Slot| {
             let [key, value] = self.pm.peek(|| [slot.key(&self.pm), slot.value(&self.pm)]);

@@ -12,7 +12,7 @@ use crate::record::{Pin, Probe, Records, Unlinked};
 use crate::{Error, Result};
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// The key's place, if it still has the value word `before`.
+    /// Returns the key's slot, if the value word is still `before`.
     fn still<'a>(
         &self,
         locked: &Locked<'a, K, V, M>,
@@ -23,8 +23,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         Ok(found.filter(|found| before == found.slot.value(&self.core.pm)))
     }
 
-    /// Links a prepared record; tells whether it is a new one for which its front bucket had no room. The caller counts
-    /// it, inside.
+    /// Links a prepared record. The second result is whether a new record found no room in its front bucket. The caller
+    /// counts the record before it leaves the gate.
     #[inline(always)]
     pub(super) fn try_write(
         &self,
@@ -56,7 +56,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         })
     }
 
-    /// Removes a key; its former value word is good while `pin` lasts. The caller counts that, inside.
+    /// Removes a key and returns its former value word, which is valid while `pin` is held. The caller counts the
+    /// removal before it leaves the gate.
     #[inline(always)]
     pub(super) fn try_remove(
         &self,
@@ -90,8 +91,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         self.core.corrupt(&self.core.front, 0, detail)
     }
 
-    /// At once, and in few instructions and stores: the processor can do it while the fence of the caller's last write
-    /// still waits, as long as its queues have room for all that lies between.
+    /// Fetches everything together and in few instructions and stores. The processor can then run them while the fence
+    /// of the caller's previous write is pending, as long as its queues have room for everything in between.
     #[inline(never)]
     fn look_ahead(&self, hash: u64, mode: Option<Mode>) {
         self.core.fetch_for_write(Native::default(), hash, mode);
@@ -102,8 +103,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
         self.core.lookup(pin, probe)
     }
 
-    /// A read waits for the writer that holds the key's front bucket, and that may be waiting for one that the caller
-    /// holds.
+    /// Does not wait: the writer that holds the key's front bucket may itself wait for a bucket that the caller holds.
     #[inline]
     fn find_word_at_once(&self, _: &Pin<'_>, probe: &Probe<'_>) -> Result<Option<Option<u64>>> {
         let found = self.core.lookup_quickly(Native::default(), probe);
@@ -137,7 +137,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
                     }
                     return Ok(wrote);
                 }
-                // Every slot that the record could take is taken, and the overflow yard cannot grow.
+                // Every slot that the record could use is taken, and the overflow yard cannot grow.
                 Err(error @ Error::NoSpace { .. }) => {
                     if !core.grow_in_need() {
                         return Err(error);
@@ -188,7 +188,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Engine<K, V> for Iceberg<K, 
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// Empties the table by one durable store, then every slot. Writers wait; reads find nothing from the store on.
+    /// Empties the table by one durable store, then empties every slot. Writers wait; reads find nothing after the
+    /// store.
     pub(super) fn clear_all(&self) -> Result<()> {
         let core = &self.core;
         core.pm.writable()?;
@@ -196,7 +197,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
         let _structure = core.lock_structure();
         let _closed = core.close_gate()?;
         let shape = core.shape();
-        // P7, commit point: from here on a crash leaves an empty table.
+        // P7, commit point: from here on the table is empty after a crash.
         core.set_shape(shape.then(shape.depth(), Phase::Clearing))?;
         core.length.start(0);
         core.wipe(shape, |key, value| {

@@ -1,4 +1,4 @@
-//! Making and opening tables.
+//! Creates and opens tables.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -26,15 +26,14 @@ use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
 use crate::{Error, Result};
 
-/// The design's name.
 const DESIGN: &str = "iceberg";
-/// The overflow yard is for some records in a million, and for crowds of equal hashes: a part of the address space is
-/// plenty.
+/// The overflow yard is for some records in a million, and for many equal hashes: this part of the address space is
+/// ample.
 const OVERFLOW_SHARE: u64 = 64;
-/// A table doubles when so many of a thousand slots are used (§4).
+/// Used slots per thousand at which a table doubles (§4).
 const MAX_LOAD: u32 = 850;
 
-/// How an IcebergHT table is made or opened: a builder, from [`Iceberg::options`].
+/// Options for creating or opening an IcebergHT table: a builder, returned by [`Iceberg::options`].
 ///
 /// ```
 /// use icefield::{Iceberg, Durability};
@@ -88,9 +87,9 @@ common_options! {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
-    /// The part of its slots that a table uses before it doubles: above 0, at most 1; 0.85 by default (§4). Not kept in
-    /// the table: each opening may choose anew. Tables that are told how many records to expect may well be filled to
-    /// 0.95, at which one read in six looks into the back yard.
+    /// Sets the load at which a table doubles, as a part of its slots: above 0, at most 1; 0.85 by default (§4). The
+    /// table does not store it: each opening may choose another value. If the number of records is known in advance,
+    /// 0.95 is a reasonable value; one read in six then searches the back yard.
     ///
     /// ```
     /// let dense = icefield::Iceberg::<u64, u64>::options().max_load(0.95).capacity(1000).in_memory()?;
@@ -99,12 +98,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     /// ```
     #[must_use]
     pub fn max_load(mut self, part: f64) -> Self {
-        // Out of range becomes 0, which `validate` refuses.
+        // Values out of range become 0, which `validate` refuses.
         self.max_load = if part > 0.0 && part <= 1.0 { (part * 1000.0).ceil() as u32 } else { 0 };
         self
     }
 
-    /// How many threads recover a table when it is opened; as many as the machine has by default.
+    /// Sets the number of threads that recover a table when it is opened; by default the number of processors.
     ///
     /// ```
     /// use icefield::Iceberg;
@@ -121,7 +120,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         self
     }
 
-    /// The address space that the table reserves, in buckets, as a power of two; for tests of many tiny tables.
+    /// Sets the address space that the table reserves, as the maximum depth; for tests with many tiny tables.
     #[doc(hidden)]
     #[must_use]
     pub fn max_depth(mut self, depth: u32) -> Self {
@@ -129,7 +128,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         self
     }
 
-    /// How large a new table's buckets are (Table 6), for tests and measurements.
+    /// Sets the dimensions of a new table's buckets (Table 6), for tests and measurements.
     #[doc(hidden)]
     #[must_use]
     pub fn yards(mut self, yards: Yards) -> Self {
@@ -137,7 +136,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         self
     }
 
-    /// Makes a table on a medium.
+    /// Creates a table on a medium.
     ///
     /// # Errors
     /// As [`IcebergOptions::create`].
@@ -165,7 +164,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
                 detail: format!("{} records do not fit into max_bytes", self.common.capacity),
             });
         }
-        // None of the buckets is there, not even the first.
+        // No bucket exists yet, not even the first.
         core.check_room(depth, 0)?;
         let shape = Shape::first(depth);
         core.reserve_yards(shape)?;
@@ -200,7 +199,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         let (table, identity) = superblock::read(&pm)?;
         check_types::<K, V>(&pm, &identity, DESIGN)?;
         let opened = self.with_identity(&pm, &identity)?;
-        // A table that is larger than `max_bytes` opens all the same; it does not grow.
+        // A table that is larger than `max_bytes` can be opened, but does not grow.
         let depth = table.at::<Root>(ROOT_OFFSET).and_then(|root| root.stored_shape(&pm));
         let core = opened.core(pm, table.clone(), &identity, depth.map_or(0, Shape::extent))?;
         if let (Some(mending), Some(shape)) =
@@ -214,11 +213,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         core.reach(shape)?;
         core.shape.store(shape.word(), Release);
         if core.pm.writable().is_ok() {
-            // Somebody may have copied the files with holes.
+            // A copy of the files may have left holes.
             core.reserve_yards(shape)?;
         }
         let threads = opened.threads.unwrap_or_else(all_cores);
-        // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
+        // This precedes the start of the session: a crash here leaves only work that the next opening repeats.
         let resolved = core.recover(threads)?;
         let session = superblock::resume_session(&core.pm, &table, &identity)?;
         let recovery = report(session, resolved, started);
@@ -247,7 +246,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
         self.common.identity::<K, V>(DESIGN, [front, back, 0])
     }
 
-    /// The options with everything that the table itself decides.
+    /// Returns the options with the values that the table itself determines.
     fn with_identity(mut self, pm: &impl Medium, identity: &Identity) -> Result<Self> {
         let [front, back, _] = self.common.adopt(pm, identity)?;
         self.yards = Yards { front, back };
@@ -301,7 +300,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> IcebergOptions<K, V> {
     }
 }
 
-/// The shape word of an existing table; everything later computes by it, so the files must be long enough.
+/// Returns the shape word of an existing table, after checking that the files are long enough for it: all later code
+/// relies on it.
 fn stored_shape<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
 ) -> Result<Shape> {
@@ -318,12 +318,12 @@ fn stored_shape<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Iceberg<K, V, M> {
-    /// Ends the session: all that operations acknowledged is durable already, so only the record count and the clean
-    /// mark are written.
+    /// Ends the session. All acknowledged operations are already durable, so only the record count and the clean mark
+    /// are written.
     fn drop(&mut self) {
         if self.core.pm.writable().is_ok() {
             let records = self.core.length.estimate(0);
-            // A failure leaves the table unclean, which the next opening copes with.
+            // A failure leaves the table unclean; the next opening recovers it.
             let _ = superblock::end_session(&self.core.pm, &self.core.table, records);
         }
         self.core.pm.close();

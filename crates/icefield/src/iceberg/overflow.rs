@@ -1,8 +1,9 @@
-//! The overflow yard (§3.2, level 3): records for which neither yard has room.
+//! The overflow yard (§3.2, level 3): records that have no room in the other two yards.
 //!
-//! On the medium it is slots and nothing else; lists, free slots and emptiness are in DRAM, and recovery makes them
-//! from the slots. A list is that of some bits of the hash, whatever the size of the table: no doubling concerns it. So
-//! few records come here that a mutex for every walk is no loss; that a list is empty is seen without one.
+//! On the medium it consists only of slots. The lists, the free slots and the emptiness of lists are in DRAM, and
+//! recovery rebuilds them from the slots. Some bits of the hash select the list, independent of the size of the table,
+//! so doublings do not affect the lists. Because only few records come here, every walk takes a mutex; checking that a
+//! list is empty does not.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -14,19 +15,18 @@ use crate::Result;
 use crate::base::memory::{GrowingArray, ZeroedArray};
 use crate::pm::{Medium, Region};
 
-/// Lists. As many as a table of some gigabytes at 95 % fill has records here, a thousand times.
+/// Number of lists: about a thousand times the number of overflow records in a table of some gigabytes at 95 % load.
 const LISTS: usize = 1 << 16;
-/// Mutexes for them.
+/// Number of mutexes that guard the lists.
 const STRIPES: usize = 64;
-/// The yard grows by an eighth, but at least by so many bytes.
+/// The minimum growth of the yard, which otherwise grows by an eighth.
 const GROWTH_BYTES: u64 = 4096;
 
-/// The yard. See the module.
 pub(super) struct Overflow {
     region: Region,
-    /// For each list its first slot, plus one.
+    /// The first slot of each list, plus one.
     heads: ZeroedArray<AtomicU32>,
-    /// For each slot in a list: the next one plus one, and in the high half the upper half of its record's hash.
+    /// For each slot in a list: the next slot plus one, and in the high half the upper half of its record's hash.
     links: GrowingArray<AtomicU64>,
     walking: [Mutex<()>; STRIPES],
     free: Mutex<Free>,
@@ -36,12 +36,12 @@ pub(super) struct Overflow {
 #[derive(Default)]
 struct Free {
     slots: Vec<u32>,
-    /// Slots that the region has.
+    /// Number of slots that are listed, claimed or free; the region may be longer.
     end: u32,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Links are changed by single stores, and the free list is whole after any panic.
+    // Links are changed by single stores, and the free list is consistent after any panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,13 +49,13 @@ fn list_of(hash: u64) -> usize {
     hash as usize % LISTS
 }
 
-/// A link word: the hash's upper half, the next slot plus one.
+/// Returns a link word: the hash's upper half, the next slot plus one.
 fn link_word(hash: u64, next: u32) -> u64 {
     hash >> 32 << 32 | u64::from(next)
 }
 
 impl Overflow {
-    /// A yard without lists; [`Overflow::adopt`] makes them.
+    /// Creates a yard without lists; recovery fills them.
     pub(super) fn new(region: Region) -> io::Result<Self> {
         let most = (region.max_bytes() / SLOT_BYTES).min(u64::from(u32::MAX - 1)) as usize;
         let end = (region.len() / SLOT_BYTES).min(most as u64) as u32;
@@ -74,7 +74,6 @@ impl Overflow {
         &self.region
     }
 
-    /// How many slots there are.
     pub(super) fn slots(&self) -> u32 {
         lock(&self.free).end
     }
@@ -84,14 +83,14 @@ impl Overflow {
         self.region.at(u64::from(number) * SLOT_BYTES)
     }
 
-    /// Whether no record with this hash can be here.
+    /// Returns whether no record with this hash can be here.
     #[inline(always)]
     pub(super) fn is_empty(&self, hash: u64) -> bool {
         // Acquire (E2): pairs with the Release in `link`.
         self.heads[list_of(hash)].load(Acquire) == 0
     }
 
-    /// The first slot in the list of `hash` that `take` takes; it is shown those whose record may have the hash.
+    /// Calls `take` with the slots in the list of `hash` whose records may have the hash, until it returns a result.
     #[cold]
     pub(super) fn find<T>(
         &self,
@@ -114,7 +113,7 @@ impl Overflow {
         Ok(None)
     }
 
-    /// Takes a free slot.
+    /// Claims a free slot.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`].
@@ -135,7 +134,7 @@ impl Overflow {
         Ok(free.end - 1)
     }
 
-    /// Gives a slot back that is in no list.
+    /// Frees a slot that is in no list.
     pub(super) fn give_up(&self, slot: u32) {
         lock(&self.free).slots.push(slot);
     }
@@ -150,7 +149,7 @@ impl Overflow {
         head.store(slot + 1, Release);
     }
 
-    /// Takes a slot out of its list whose record is gone, durably, and gives it back.
+    /// Removes a slot from its list and frees it. The removal of its record is durable.
     pub(super) fn unlink(&self, slot: u32, hash: u64) {
         {
             let list = list_of(hash);
@@ -175,27 +174,27 @@ impl Overflow {
         self.give_up(slot);
     }
 
-    /// Forgets all lists: every slot is free. For `clear`, while nobody writes.
+    /// Removes all lists, which makes every slot free. For `clear`, while writers are excluded.
     pub(super) fn forget(&self) {
         let mut free = lock(&self.free);
         for (list, head) in self.heads.iter().enumerate() {
             let _walking = lock(&self.walking[list % STRIPES]);
             if head.load(Relaxed) != 0 {
-                // Release: as where a list gets a record; an empty one publishes nothing.
+                // Release: as where a list gets a record; an empty list publishes nothing.
                 head.store(0, Release);
             }
         }
         free.slots = (0..free.end).rev().collect();
     }
 
-    /// The free slots, sorted. For `check`.
+    /// Returns the free slots, sorted, for `check`.
     pub(super) fn free_slots(&self) -> Vec<u32> {
         let mut slots = lock(&self.free).slots.clone();
         slots.sort_unstable();
         slots
     }
 
-    /// Bytes of DRAM that have been touched, about.
+    /// Returns the approximate DRAM in use.
     pub(super) fn dram_bytes(&self) -> u64 {
         let slots = u64::from(self.slots());
         let touched = (slots * 4096).min(LISTS as u64 * 4);

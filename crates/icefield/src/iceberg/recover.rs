@@ -1,8 +1,8 @@
-//! Recovery (§6): one pass over all slots makes the DRAM anew, on several threads; then an interrupted step is
-//! finished.
+//! Recovery (§6): one pass over all slots rebuilds the DRAM, on several threads; then an interrupted step is finished.
 //!
-//! What it stores on the medium only repeats what may have been done, so that crashes inside it change nothing. A session
-//! that only reads leaves the step where it is, for it would copy the whole table: reads look at both places of a record.
+//! Stores to the medium only repeat steps that may already have been done, so a crash during recovery changes nothing.
+//! A session that only reads does not finish the step, because that would copy the whole table into private memory: its
+//! reads search both places of a record instead.
 
 use std::array;
 use std::ops::Range;
@@ -16,13 +16,13 @@ use crate::key::{Key, Value};
 use crate::pm::{Medium, Region};
 use crate::{Error, Result};
 
-/// Buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
+/// Number of buckets that a thread takes at a time. Smaller tables are recovered on the calling thread.
 const BUCKETS_AT_A_TIME: u64 = 1024;
 
-/// The fingerprint of a slot whose key cannot be read: taken, and found by nobody but `check`.
+/// The fingerprint of a slot whose key cannot be read: the slot is taken, and only `check` finds it.
 pub(super) const UNREADABLE: u8 = 1;
 
-/// The pass over some buckets, for whichever instruction set there is.
+/// The pass over some buckets, compiled for each instruction set.
 struct Adoption<'a, K: ?Sized, V: ?Sized, M> {
     core: &'a Core<K, V, M>,
     buckets: Range<u64>,
@@ -42,7 +42,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Kernel for Adoption<'_, K, V
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Makes the table usable; tells how many unfinished steps there were.
+    /// Makes the table usable and returns the number of unfinished steps.
     pub(super) fn recover(&self, threads: usize) -> Result<u64> {
         let shape = self.shape();
         if shape.is(Phase::Clearing) {
@@ -70,9 +70,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(1)
     }
 
-    /// Whether the files are mapped privately: whatever is stored there costs memory that the kernel cannot drop.
+    /// Returns whether the files are mapped privately, so that each store costs memory that the kernel cannot drop.
     pub(super) fn only_reads(&self) -> bool {
-        // In a forked child of a reader, `writable` says `Forked`.
+        // In a forked child of a reader, `writable` returns `Forked`.
         self.pm.is_private() || matches!(self.pm.writable(), Err(Error::ReadOnly))
     }
 
@@ -81,7 +81,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.set_shape(shape.then(shape.depth(), Phase::Stable))
     }
 
-    /// Leaves a doubling or halving where a crash has stopped it: lookups and scans look at both places of a record.
+    /// Leaves an interrupted doubling or halving unfinished: lookups and scans search both places of a record.
     fn leave_unfinished(&self, shape: Shape) -> Result<()> {
         let mut twice = 0;
         for bucket in 0..shape.buckets() {
@@ -93,7 +93,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 twice += u64::from(self.back_keys(other)?.any(|there| there == key));
             }
         }
-        // Relaxed: the table is the caller's alone.
+        // Relaxed: only the caller can access the table.
         self.moves.twice.store(twice, Relaxed);
         self.length.add(0, -(twice as i64));
         if shape.is(Phase::Doubling) {
@@ -110,7 +110,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.keys_in(&self.back, bucket * self.yards.bucket_bytes()[1], self.yards.back)
     }
 
-    /// The key words of a bucket.
     fn keys_in(
         &self,
         region: &Region,
@@ -123,10 +122,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(slots.iter().map(|slot| slot.key(&self.pm)).filter(|&key| key != EMPTY_KEY))
     }
 
-    /// Ends a step that has not come to its end, also one that a session left because it only reads. The caller holds
-    /// the structure's mutex.
+    /// Finishes a step in progress, including one that a session has left because it only reads. The caller holds the
+    /// structure's mutex.
     pub(super) fn finish_step(&self) -> Result<()> {
-        // Relaxed: under the mutex. The moves count a record that is at both places twice, and then once.
+        // Relaxed: under the mutex. A record that is in both places is counted twice here; finishing the step subtracts
+        // one.
         self.length.add(0, self.moves.twice.swap(0, Relaxed) as i64);
         let shape = self.shape();
         match shape.phase() {
@@ -137,7 +137,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Calls `visit` with all buckets, some at a time, and counts the records that it tells of.
+    /// Calls `visit` with ranges that together cover all buckets, and adds up the records that it returns.
     fn for_all_buckets(
         &self,
         buckets: u64,
@@ -158,7 +158,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             .map(drop)
     }
 
-    /// Gives the records of one bucket of each yard their fingerprints; tells how many there are.
+    /// Stores the fingerprints of the records of one bucket of each yard, and returns the number of records.
     #[inline(always)]
     fn adopt_buckets(&self, bucket: u64) -> Result<i64> {
         let [front, back] = self.yards.bucket_bytes();
@@ -170,7 +170,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(in_front + in_back)
     }
 
-    /// The fingerprints for the slots of a bucket, and how many records are known.
+    /// Returns the fingerprints for the slots of a bucket, and the number of readable records.
     #[inline(always)]
     fn bytes_for(&self, region: &Region, offset: u64, slots: u32) -> Result<([u64; 8], i64)> {
         let slots: &[Slot] = region
@@ -183,8 +183,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// [`Core::bytes_for`] where keys are words: without a branch for a slot, and in two passes, of which the first works
-    /// on several slots at once because no step waits for another's, and the second is one of vectors.
+    /// Computes [`Core::bytes_for`] if keys are words. It has no branch per slot and two passes: the steps of the first
+    /// pass are independent, so the processor overlaps them; the second pass uses vectors.
     #[inline(always)]
     fn bytes_for_words(&self, slots: &[Slot]) -> ([u64; 8], i64) {
         let hash = self.records.hash;
@@ -204,7 +204,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         (words, used.into_iter().map(i64::from).sum())
     }
 
-    /// [`Core::bytes_for`] where keys are references.
+    /// Computes [`Core::bytes_for`] if keys are references.
     fn bytes_for_references(&self, slots: &[Slot]) -> ([u64; 8], i64) {
         let (mut words, mut records) = ([0; 8], 0);
         for (number, slot) in slots.iter().enumerate() {
@@ -238,8 +238,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Empties every slot, showing the words of each record to `gone`; then forgets the DRAM. While nobody writes,
-    /// after the shape says that the table is empty.
+    /// Empties every slot, calling `gone` with the words of each record, and resets the DRAM. The caller excludes
+    /// writers, and the shape is already that of an empty table.
     pub(super) fn wipe(&self, shape: Shape, mut gone: impl FnMut(u64, u64)) -> Result<()> {
         let pm = &self.pm;
         let [front, back] = self.yards.bucket_bytes();
@@ -257,7 +257,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         self.wipe_slot(&self.root()?.side, &mut gone);
-        // P8: no slot brings a record back once the shape is stable.
+        // P8: no slot restores a record once the shape is stable.
         pm.fence();
         for bucket in 0..shape.buckets() {
             self.front_line(bucket).forget();

@@ -1,10 +1,10 @@
-//! Iteration: the front yard's buckets, then the back yard's, each in the order of their reversed numbers, then the
+//! Iteration: the front yard's buckets, then the back yard's, each in the order of their bit-reversed numbers, then the
 //! overflow yard's slots.
 //!
-//! A record never changes its level while the table is open, and a doubling splits a bucket into two that are
-//! neighbours in that order, a halving joins two, so a cursor stays good across both. Each record is read as *get*
-//! reads it: without a lock, and durable when it is shown. Before it reads a bucket, a scan moves what a doubling has
-//! not moved yet; a session that only reads looks at both places instead.
+//! A record never changes its level while the table is open. A doubling splits a bucket into two that are neighbours in
+//! that order, and a halving joins two, so a cursor stays valid across both. Each record is read as in *get*: without a
+//! lock, and durable when it is returned. Before a scan reads a bucket, it completes the bucket's move if a doubling is
+//! in progress; a session that only reads searches both places instead.
 
 use super::Iceberg;
 use super::core::Core;
@@ -16,10 +16,10 @@ use crate::record::engine::Engine;
 use crate::table::{Cursor, OnDamage, Page};
 use crate::{Error, Result};
 
-/// Where a scan is. As a word: the yard in the two highest bits, then the highest bits of the place.
+/// The position of a scan. As a word: the yard in the two highest bits, then the highest bits of the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// The front bucket at this place of the scan order, and the side slot before the first.
+    /// The front bucket at this place in scan order; the first place includes the side slot.
     Front(u64),
     /// The back bucket at this place.
     Back(u64),
@@ -27,7 +27,7 @@ enum Position {
     Overflow(u64),
 }
 
-/// Bits of a place that a cursor does not keep: buckets have at most 2^32.
+/// Number of low bits of a place that a cursor does not store; a table has at most 2^32 buckets.
 const PLACE_SHIFT: u32 = 2;
 
 impl Position {
@@ -51,20 +51,20 @@ impl Position {
     }
 }
 
-/// Overflow slots that are read at a time.
+/// Number of overflow slots that are read at a time.
 const OVERFLOW_AT_A_TIME: u64 = 64;
 
-/// The place after those of a bucket, if there is one.
+/// Returns the first place after those of a bucket, if there is one.
 fn next_place(place: u64, depth: u32) -> Option<u64> {
     let width = 1_u64.checked_shl(64 - depth)?;
     (place & !(width - 1)).checked_add(width)
 }
 
-/// Words of records.
+/// Key and value words of records.
 type Entries = Vec<(u64, u64)>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
-    /// About `n` records from `cursor` on; those that are damaged go to `damaged`.
+    /// Returns about `n` records from `cursor` on; damaged records go to `damaged`.
     pub(super) fn scan_page(
         &self,
         cursor: Cursor,
@@ -91,7 +91,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Iceberg<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Reads what is at a position; tells the next one. No step comes between.
+    /// Reads the records at a position and returns the next position. No step can begin meanwhile.
     fn read_position(&self, position: Position, entries: &mut Entries) -> Result<Option<Position>> {
         let _pass = self.gate.enter();
         let shape = self.shape();
@@ -151,8 +151,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }))
     }
 
-    /// A halving may have joined the bucket at a cursor with some that have been read: keeps only the records that
-    /// `is_ahead` by their hash.
+    /// Keeps only the records that are not read yet, for which `is_ahead` returns true for their hash: a halving may
+    /// have joined the bucket at a cursor with buckets that the scan has read.
     fn drop_seen(
         &self,
         entries: &mut Entries,
@@ -171,8 +171,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         });
     }
 
-    /// The records of a bucket, each once, while a step is unfinished: some may be where the step has not taken them
-    /// from yet. `is_home` by a record's hash, and the bucket that it was read from.
+    /// Reads the records of a bucket, each once, while a step is unfinished: some may still be in their former bucket.
+    /// `is_home` gets the hash of a record and the bucket in which it was found.
     fn read_both(
         &self,
         shape: Shape,
@@ -186,7 +186,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let mut there = Entries::new();
             read(at, &mut there)?;
             for (key, value) in there {
-                // A key that cannot be read stays where it is.
+                // A record whose key cannot be read stays in its bucket.
                 let hash = self.records.hash_of(&self.pm, key);
                 let is_home = hash.map_or(at == bucket, |hash| is_home(hash, at));
                 if is_home && entries[begin..].iter().all(|&(seen, _)| seen != key) {
@@ -207,7 +207,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// All records of a front bucket.
+    /// Reads all records of a front bucket.
     fn read_front(&self, bucket: u64, entries: &mut Entries) -> Result<()> {
         let line = self.front_line(bucket);
         let mut used = self.front_mask() & !line.empty(self.front_mask());
@@ -228,7 +228,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.read_shared_slots(shape, slots.into_iter(), entries)
     }
 
-    /// The records of slots each of which changes under the lock of its own key.
+    /// Reads the records of slots that each change under the lock of their own key.
     fn read_shared_slots<'a>(
         &self,
         shape: Shape,
@@ -237,7 +237,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         for slot in slots {
             loop {
-                // Whose lock it is, if it is anybody's: nothing else is made of this look.
+                // This read only determines the lock of the slot.
                 let key = self.pm.peek(|| slot.key(&self.pm));
                 if key == EMPTY_KEY {
                     break;
@@ -261,11 +261,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Both words of a slot, durable, given the line with the lock under which they change.
+    /// Returns both words of a slot, durable. `line` has the lock under which they change.
     fn read_settled(&self, slot: &Slot, line: FrontLine<'_>) -> [u64; 2] {
         if self.loads_whole {
             let words = slot.load(&self.pm);
-            // As in `lookup`.
+            // As in `lookup_slowly`.
             self.wait_unlocked(line);
             return words;
         }

@@ -1,9 +1,9 @@
-//! Halving in place (§4): the records of the upper half of each yard go down to the buckets below them, and the space
-//! behind them back to the file system.
+//! Halving in place (§4): the records of the upper half of each yard move to the corresponding buckets of the lower
+//! half, and the space of the upper half is returned to the file system.
 //!
-//! The opposite of a doubling, but while the gate is closed: writers wait until all records are down, reads go on,
-//! looking at the upper bucket first. A table is halved only when every bucket has room for the one above it, so that
-//! no record changes its level and no scan sees one twice.
+//! This is the opposite of a doubling, but the gate is closed for all of it: writers wait until all records have moved.
+//! Reads continue and search the upper bucket first. A table is halved only if every lower bucket has room for the
+//! records of its upper one, so that no record changes its level and no scan returns one twice.
 
 use super::core::Core;
 use super::fingerprints::taken_back;
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// A record that goes down.
+/// A record that moves to the lower half.
 struct Falling<'a> {
     from: u32,
     to: u32,
@@ -22,7 +22,7 @@ struct Falling<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Halves the table for as long as its records fit.
+    /// Halves the table as long as its records fit.
     pub(super) fn shrink(&self) -> Result<()> {
         self.pm.writable()?;
         let _structure = self.lock_structure();
@@ -34,7 +34,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     /// Halves the table if its records fit; the caller holds the structure's mutex.
     fn halve(&self) -> Result<bool> {
         let shape = self.shape();
-        // Looked at twice, so that writers do not wait for a no.
+        // Checked once more under the closed gate. This first check spares writers a wait if the records do not fit.
         if shape.depth() == 0 || !self.fits_half(shape) {
             return Ok(false);
         }
@@ -57,7 +57,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
-    /// Whether every lower bucket has room for the one above it, and the load stays below the threshold.
+    /// Returns whether every lower bucket has room for its upper one, and the load stays below the threshold.
     fn fits_half(&self, shape: Shape) -> bool {
         let half = shape.buckets() / 2;
         let most = half * self.yards.slots() * u64::from(self.max_load) / 1000;
@@ -65,7 +65,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.yards.front - self.front_line(bucket).empty(self.front_mask()).count_ones()
         };
         let back = |bucket| taken_back(self.back_word(bucket).load());
-        // Both back buckets of every hash are the one of the smallest table: where a record was could not be told.
+        // In the smallest table both back buckets of every hash are the same, so the former bucket of a record would be
+        // unknown.
         let ambiguous = half == 1 && back(0) + back(1) > 0;
         self.length.estimate(0) <= most
             && !ambiguous
@@ -75,22 +76,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             })
     }
 
-    /// Takes all records down; nobody writes meanwhile.
+    /// Moves all records to the lower half. The caller excludes writers.
     pub(super) fn finish_halving(&self, shape: Shape) -> Result<()> {
         for bucket in 0..shape.buckets() {
             self.fold_front(shape, bucket)?;
             self.fold_back(shape, bucket)?;
         }
-        // P12: the originals are gone before the shape says that nobody looks there: a doubling finds empty slots.
+        // P12: the originals are durably removed before the shape becomes stable: a later doubling finds empty slots.
         self.pm.fence();
-        // P13: the halving is over.
+        // P13: the halving is finished.
         self.set_shape(shape.then(shape.depth(), Phase::Stable))
     }
 
     fn fold_front(&self, shape: Shape, bucket: u64) -> Result<()> {
         let upper = bucket + shape.buckets();
         let (line, above) = (self.front_line(bucket), self.front_line(upper));
-        // Only reads on processors that cannot load two words at once take it meanwhile.
+        // Meanwhile only reads on processors that cannot load two words at once take this lock.
         line.lock(&self.pm);
         let folded = self.fold(
             self.yards.front,
@@ -120,8 +121,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         )
     }
 
-    /// Takes the records of one bucket down: those whose byte is not 0 above to where it is 0 below. One fence; that
-    /// the originals have gone is flushed.
+    /// Moves the records of one bucket, which are the slots with a nonzero byte in `above`, to slots with a zero byte
+    /// in `below`. One fence; the removal of the originals is flushed but not fenced.
     fn fold<'a>(
         &'a self,
         slots: u32,
@@ -148,7 +149,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             let fingerprint = self.records.hash_of(pm, key).map_or(UNREADABLE, fingerprint);
             if present.contains(&key) {
-                // It was copied before a crash.
+                // This record was copied before a crash.
                 copies.push(Falling { from, to: 0, fingerprint, source });
                 continue;
             }
@@ -162,7 +163,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if fallen.is_empty() && copies.is_empty() {
             return Ok(());
         }
-        // P11: the copies are durable before the originals go.
+        // P11: the copies are durable before the originals are removed.
         pm.fence();
         fallen.iter().for_each(publish);
         for falling in fallen.iter().chain(&copies) {

@@ -7,7 +7,7 @@ use super::{Iceberg, IcebergOptions, Yards};
 use crate::pm::sim::{Sim, SimOptions};
 use crate::{Decision, Durability, Key, OnFailure, Op, Result, Value};
 
-/// Records that make a [`tiny`] table double several times.
+/// The number of records that makes a [`tiny`] table double several times.
 const RECORDS: u64 = 40;
 
 fn tiny<K: Key + ?Sized, V: Value + ?Sized>() -> IcebergOptions<K, V> {
@@ -15,7 +15,7 @@ fn tiny<K: Key + ?Sized, V: Value + ?Sized>() -> IcebergOptions<K, V> {
     options.blob_chunk_bytes(1 << 10).max_bytes(1 << 20).max_depth(6)
 }
 
-/// The same files, as another process would find them.
+/// Returns the same files as another process would find them.
 fn reopened(sim: &Sim) -> Sim {
     Sim::from_image(&sim.image(), SimOptions::default())
 }
@@ -54,7 +54,7 @@ fn words_come_and_go_on(sim: Sim) -> Result<()> {
     assert!(matches!(ops[..3], [Op::Get(0, Some(1)), Op::Remove(0, Some(1)), Op::Get(0, None)]));
     assert!(table.check()?.is_clean());
     let records = table.len()?;
-    // As a crash leaves it.
+    // The image is that of a crash.
     let image = reopened(&sim);
     drop(table);
     let table = tiny::<u64, u64>().threads(2).open_on(image)?;

@@ -1,11 +1,11 @@
-//! Batches of writes (the paper has none): windows of up to 32 operations that share one fence.
+//! Batches of writes (not in the paper): windows of up to 32 operations that share one fence.
 //!
-//! Each operation of a window locks its front bucket and decides what it will do. Only the first lock of a window is
-//! waited for; every other one is tried, and a failure closes the window: a thread never waits while it holds
-//! something, so no order of locking is needed. A batch of one kind tries them all before its window begins
-//! ([`Writer::take_locks`]); those that were free then are held, the others tried again in their turn. Nothing is stored to a slot before all of them are decided: then come
-//! the stores, their flushes, one fence (two when there are blobs, whose own is the first), and then fingerprints and
-//! unlocking. A second operation on a key of the window closes it.
+//! Each operation of a window locks its front bucket and decides what to do. The window waits only for its first lock.
+//! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
+//! lock order is needed. A batch of one kind of operation tries all locks before its window begins
+//! ([`Writer::take_locks`]); those that were free are held, the others are tried again in their turn. No slot is
+//! changed before all operations are decided. Then follow the stores, their flushes, one fence (blobs need another one
+//! before it), and finally the fingerprints and the unlocking. A second operation on a key of the window closes it.
 
 use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
@@ -20,37 +20,37 @@ use crate::record::engine::{Engine, Mode, Wrote};
 use crate::record::{Pin, Probe, Unlinked};
 use crate::{Error, Result};
 
-/// Operations that share a fence.
+/// Maximum number of operations that share a fence.
 pub(super) const WINDOW: usize = 32;
 
-/// What a window has in mind for a key.
+/// The change that a window makes for a key.
 #[derive(Clone, Copy)]
 enum Plan<'t> {
-    /// Nothing: the answer is known.
+    /// Changes nothing: the answer is known.
     Answer(Wrote),
-    /// The record for a claimed slot.
+    /// Fills a claimed slot.
     Insert(Located<'t>),
-    /// The record's value word for another one.
+    /// Replaces the value word of the record.
     Replace { found: Located<'t>, before: u64 },
-    /// The end of a record.
+    /// Removes the record.
     Remove { found: Located<'t>, key: u64, before: u64 },
 }
 
 /// An operation of the window.
 #[derive(Clone, Copy)]
 struct Staged<'t> {
-    /// Its number in the batch.
+    /// The index in the batch.
     index: usize,
     hash: u64,
-    /// The one with its lock.
+    /// The line with the lock of the key.
     line: FrontLine<'t>,
-    /// What a removal has none of.
+    /// `None` for a removal.
     record: Option<Unlinked>,
     plan: Plan<'t>,
 }
 
 impl Staged<'_> {
-    /// Records that it adds.
+    /// Returns the change in the number of records.
     fn growth(&self) -> i64 {
         match self.plan {
             Plan::Insert(_) => 1,
@@ -59,7 +59,7 @@ impl Staged<'_> {
         }
     }
 
-    /// The operation's answer once its window is committed.
+    /// Returns the operation's answer, valid once its window is committed.
     fn answer(&self) -> Wrote {
         match self.plan {
             Plan::Answer(wrote) => wrote,
@@ -69,7 +69,7 @@ impl Staged<'_> {
     }
 }
 
-/// A front bucket that the window holds.
+/// A front bucket whose lock the window holds.
 struct Held<'t> {
     bucket: u64,
     line: FrontLine<'t>,
@@ -83,12 +83,12 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Which buckets a window may hold: spares most searches.
+/// A small hash set of the buckets that a window may hold; avoids most searches.
 #[derive(Clone, Copy, Default)]
 struct Marks([u64; 4]);
 
 impl Marks {
-    /// Marks a bucket; says whether its mark was there.
+    /// Marks a bucket; returns whether it was already marked.
     #[inline]
     fn mark(&mut self, bucket: u64) -> bool {
         let (word, bit) = (&mut self.0[bucket as usize / 64 % 4], 1 << (bucket % 64));
@@ -105,36 +105,37 @@ fn record_of(write: Write) -> Option<Unlinked> {
     }
 }
 
-/// What became of an attempt to stage an operation.
+/// The result of an attempt to stage an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     /// It is in the window.
     Staged,
-    /// Not in this window: another thread holds its bucket, or its key is staged already.
+    /// Not possible in this window: another thread holds its bucket, or its key is staged already.
     Later,
 }
 
-/// The writes of a batch: the open window.
+/// The writes of a batch and the open window.
 pub(crate) struct Writer<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     table: &'t Iceberg<K, V, M>,
     pin: Pin<'t>,
     staged: Vec<Staged<'t>>,
-    /// Whether any of them changes anything that is not flushed yet.
+    /// Set if a staged operation has changes that are not flushed yet.
     changes: bool,
-    /// Whether anything has been flushed that no fence has followed.
+    /// Set if something has been flushed without a fence after it.
     flushed: bool,
     held: Vec<Held<'t>>,
-    /// So many operations of the window, the first ones, have their locks already, in their order.
+    /// The number of operations, from the first one on, whose locks `take_locks` has taken, in their order.
     ahead: usize,
     marks: Marks,
-    /// Reads of a mixed batch that the open window has let pass: other threads' reads of its buckets wait.
+    /// Reads of a mixed batch since the window opened. Their number is limited, because other threads' reads of its
+    /// buckets wait.
     reads: usize,
-    /// Inside the gate while anything is held, after `held` so that the locks go first.
+    /// Set while any lock is held; declared after `held` so that the locks are released first.
     inside: Option<Inside<'t>>,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M> {
-    /// Gives back what was claimed and prepared for operations that will not come to pass: a panic only leads here.
+    /// Releases what was claimed and prepared for operations that will not run. Only a panic leaves such operations.
     fn drop(&mut self) {
         for staged in self.staged.drain(..) {
             if let Plan::Insert(claimed) = staged.plan {
@@ -145,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Writer<'_, K, V, M>
     }
 }
 
-/// Gives back what was prepared for a write that will not come to pass.
+/// Releases what was prepared for a write that will not run.
 fn give_up<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
     core: &Core<K, V, M>,
     record: Option<Unlinked>,
@@ -172,8 +173,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
     }
 
-    /// The place in `held` of the front bucket of a key that the window has not staged, locked if that needs no
-    /// waiting, or is the first.
+    /// Returns the index in `held` of a key's front bucket. Returns `None` if the key is already staged, or if the lock
+    /// is not free. Waits only for the first lock of the window.
     #[inline]
     fn hold(&mut self, shape: Shape, hash: u64) -> Option<usize> {
         if self.staged.len() < self.ahead {
@@ -199,9 +200,10 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         Some(self.held.len() - 1)
     }
 
-    /// Takes the locks of the operations of a window that has not begun, the first ones, one right after the other:
-    /// nothing overlaps with a locked instruction, so with looks at buckets between them each would be waited for. Up to
-    /// a bucket that is locked already, and none during a doubling, when buckets are moved before they are locked.
+    /// Takes the locks of the first operations of a window that has not begun, one right after the other. A locked
+    /// instruction does not overlap with other accesses, so searches of buckets in between would have to wait for each
+    /// of them. Stops at the first lock that is not free. Takes none during a doubling, because buckets are moved
+    /// before they are locked.
     #[inline(always)]
     pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
         let (core, shape) = (&self.table.core, self.shape());
@@ -220,14 +222,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         self.ahead = self.held.len();
     }
 
-    /// The shape of the table as long as the window is open.
+    /// Enters the gate if necessary, and returns the shape that the table had then. No step begins while the window is
+    /// open.
     #[inline]
     fn shape(&mut self) -> Shape {
         let core = &self.table.core;
         self.inside.get_or_insert_with(|| core.enter()).shape
     }
 
-    /// Decides what an operation will do, and claims what it needs.
+    /// Decides on the plan of an operation and claims what it needs.
     #[inline(always)]
     fn stage(
         &mut self,
@@ -239,7 +242,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         let core = &self.table.core;
         let shape = self.shape();
         if shape.is(Phase::Doubling) {
-            // Whoever is moving a bucket waits for no lock that this thread can hold.
+            // A thread that is moving a bucket does not wait for any lock that this thread can hold.
             core.make_way(shape, probe.hash)?;
         }
         let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
@@ -277,7 +280,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         Ok(Attempt::Staged)
     }
 
-    /// Stores and flushes what the window changes; [`BatchWriter::commit`] follows.
+    /// Stores and flushes the changes of the window; [`BatchWriter::commit`] must follow.
     #[inline]
     pub(super) fn flush(&mut self) {
         if self.changes {
@@ -288,8 +291,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
     }
 
-    /// Makes all that was staged durable, then visible, and lets go of the locks. One fence, one more when there are
-    /// blobs; none when nothing changes.
+    /// Makes all staged operations durable and then visible, and releases the locks. One fence, two if there are blobs;
+    /// none if nothing changes.
     #[inline]
     fn commit_window(&mut self) {
         self.flush();
@@ -298,7 +301,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             // P2 for the whole window, commit point of each operation.
             core.pm.fence();
             self.staged.iter().for_each(|staged| self.show(staged));
-            // Inside the gate: `clear` counts anew while nobody is.
+            // Inside the gate: `clear` restarts the counter while no thread is inside.
             core.length.add(0, self.staged.iter().map(Staged::growth).sum());
             self.flushed = false;
         }
@@ -330,7 +333,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         core.pm.flush_object(slot);
     }
 
-    /// What follows once everything is durable: fingerprints, and blobs that nothing refers to any more.
+    /// Completes an operation after the fence: publishes fingerprints and retires unreferenced blobs.
     #[inline]
     fn show(&self, staged: &Staged<'_>) {
         let core = &self.table.core;
@@ -346,7 +349,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
     }
 
-    /// Whether the key is there, or will be; a guess.
+    /// Returns whether the key is present or will be; a guess.
     fn is_present(&self, isa: impl Isa, probe: &Probe<'_>) -> Result<bool> {
         if self.staged.iter().any(|staged| staged.hash == probe.hash) {
             return Ok(true);
@@ -356,7 +359,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
             let bucket = inside.shape.front(probe.hash);
             self.held.iter().find(|held| held.bucket == bucket).map(|held| (inside.shape, held))
         });
-        // A read would wait for a lock that the window has.
+        // A read would wait for a lock that the window holds.
         if let Some((shape, held)) = held {
             return Ok(matches!(core.find_locked(isa, shape, held.line, probe)?, Search::Found(_)));
         }
@@ -375,7 +378,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
     }
 
-    /// [`BatchWriter::run`], with `isa`.
+    /// Does the same as [`BatchWriter::run`] with `isa`.
     #[inline(always)]
     pub(super) fn run_on(
         &mut self,
@@ -399,7 +402,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         }
     }
 
-    /// Runs what the open window could not take: in the next one, or alone.
+    /// Runs a write that the open window has refused: in the next window, or alone.
     #[cold]
     fn run_later(
         &mut self,
@@ -417,7 +420,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         answer(index, self.table.write_alone(&self.pin, probe, write)?)
     }
 
-    /// Commits the window that has refused a write; gives up what was prepared for that when there is no use in it.
+    /// Commits the window that has refused a write. Releases what was prepared for the write if it cannot be tried
+    /// again.
     fn make_room(
         &mut self,
         refused: Result<Attempt>,
@@ -425,7 +429,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Writer<'t, K, V, M> {
         answer: &mut impl FnMut(usize, Wrote) -> Result<()>,
     ) -> Result<()> {
         let committed = match refused {
-            // What has no room here may find some alone, after a doubling.
+            // In another window, or alone after a doubling, there may be room for the record.
             Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
             Err(error) => Err(error),
         };

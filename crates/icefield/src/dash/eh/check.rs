@@ -1,4 +1,4 @@
-//! Whether the directory of extendible hashing is what it should be (I1).
+//! Checks the directory of extendible hashing (I1).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -12,7 +12,7 @@ use crate::dash::segment::Core;
 use crate::pm::Cell64;
 
 impl<A: Ablation> Eh<A> {
-    /// The segments of all entries, each once; what is wrong goes to `fault`.
+    /// Returns the segments of all entries, each once, and reports faults to `fault`.
     pub(super) fn check_entries<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -36,7 +36,7 @@ impl<A: Ablation> Eh<A> {
         Ok(segments)
     }
 
-    /// The segment of an entry, and how many entries it has from there on.
+    /// Returns the segment of an entry, and the number of entries that it should have from there on.
     fn check_entry<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -53,13 +53,13 @@ impl<A: Ablation> Eh<A> {
         let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
         let span = 1_usize << root.depth.saturating_sub(link.depth);
         let covered = entries.get(index..index + span).unwrap_or(&[]);
-        // I1: a segment of depth d fills the 2^(g-d) entries of its pattern, aligned, and no others.
+        // I1: a segment of depth d fills exactly the 2^(g-d) aligned entries of its pattern.
         let wrong = link.depth > root.depth
             || link.state != State::Stable
             || root.index(pattern) != index as u64
             || pattern & hashes_below(link.depth) != 0
             || covered.len() != span
-            // Relaxed: compared only.
+            // Relaxed: the entries are only compared.
             || covered.iter().any(|other| other.load(&core.pm, Relaxed) != entry);
         if wrong {
             let detail = format!(

@@ -1,4 +1,4 @@
-//! Extendible hashing grows: splits, and the directory's doubling (§4.7).
+//! Growth in extendible hashing: splits and the doubling of the directory (§4.7).
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -13,12 +13,13 @@ use crate::dash::segment::{Core, Segment};
 use crate::dash::split::MAX_CHAIN_TO_SPLIT;
 use crate::pm::Medium;
 
-/// A directory may have this many entries per segment; a split that needs a larger one lengthens a chain instead.
-/// Random hashes stay below 4; a crowd of equal hashes would double for ever.
+/// Maximum number of directory entries per segment; a split that needs a larger directory lengthens a chain instead.
+/// Random hashes stay below 4; many equal hashes would double the directory without end.
 const MAX_ENTRIES_PER_SEGMENT: u64 = 16;
 
 impl<A: Ablation> Eh<A> {
-    /// Makes the directory twice as large; the caller holds the entries' mutex. `false`: it would be out of proportion.
+    /// Doubles the directory; the caller holds the entries' mutex. Returns `false` if the directory would become too
+    /// large.
     fn double<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let pm = &core.pm;
         let old = self.root();
@@ -31,7 +32,7 @@ impl<A: Ablation> Eh<A> {
         let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
         for (index, entry) in from.iter().enumerate() {
             let entry = entry.load(pm, Relaxed);
-            // Release (E4), as every entry; nobody looks here before P12.
+            // Release (E4), as for every entry; no thread reads these before P12.
             to[2 * index].store(pm, entry, Release);
             to[2 * index + 1].store(pm, entry, Release);
         }
@@ -43,7 +44,8 @@ impl<A: Ablation> Eh<A> {
         Ok(true)
     }
 
-    /// Splits a locked segment. `false`: the directory may not grow that far, or the segment's chain is too long.
+    /// Splits a locked segment. Returns `false` if the directory may not grow that far, or the segment's chain is too
+    /// long.
     pub(super) fn split<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -54,7 +56,7 @@ impl<A: Ablation> Eh<A> {
         if chained > MAX_CHAIN_TO_SPLIT {
             return Ok(false);
         }
-        // One split at a time may need chained buckets, so that the few intents suffice.
+        // Only one split at a time may allocate chained buckets, so that the allocator's few intents suffice.
         let _alone = (chained > 0)
             .then(|| core.chained_split.lock().unwrap_or_else(PoisonError::into_inner));
         let link = core.link(segment.id)?;
@@ -69,7 +71,7 @@ impl<A: Ablation> Eh<A> {
         Ok(true)
     }
 
-    /// Splits until no segment that covers `hash` is shallower than `depth`.
+    /// Splits until every segment that covers `hash` has at least depth `depth`.
     pub(super) fn deepen<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let _structure = self.base.shared();
         loop {

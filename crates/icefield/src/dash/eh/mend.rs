@@ -1,5 +1,5 @@
-//! Rebuilds the directory of a damaged table that is opened for salvage from the headers of its segments, and lost headers
-//! from the directory.
+//! Repairs a damaged table that is opened for salvage: rebuilds the directory from the headers of its segments, and
+//! lost headers from the directory.
 
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -11,20 +11,20 @@ use crate::Result;
 use crate::pm::Cell64;
 use crate::record::mending::Mending;
 
-/// A segment by its header.
+/// A segment as its header describes it.
 #[derive(Clone, Copy)]
 struct Claim {
     /// The number of bits of `pattern` that its hashes share.
     depth: u32,
     pattern: u64,
-    /// Another segment has its records as well.
+    /// Set if another segment has its records as well.
     leaves: bool,
     id: u32,
 }
 
 impl<A: Ablation> Eh<A> {
-    /// Stores the entries that lead nowhere anew, by what the segments say of themselves. Of several that claim a hash
-    /// the one with the fewest bits has it: until its split is over it holds the records of the others.
+    /// Stores invalid entries again, according to the headers of the segments. If several segments claim a hash, the
+    /// one with the fewest bits gets it: until its split is finished it holds the records of the others.
     pub(super) fn mend_entries<T: Kinds>(core: &Core<T>, mending: &Mending) -> Result<()> {
         let (pm, words) = (&core.pm, core.root()?);
         words.segments.forget(pm);
@@ -33,7 +33,7 @@ impl<A: Ablation> Eh<A> {
         words.segments.bound(pm, segments);
         let root = RootWord::unpack(words.directory.load(pm, Acquire));
         if root.depth > MAX_DEPTH {
-            // The opening refuses it.
+            // Opening the table reports this error.
             return Ok(());
         }
         let eh = Self::map(pm, root)?;
@@ -58,14 +58,14 @@ impl<A: Ablation> Eh<A> {
         }
         let mut mended = 0;
         for (index, (entry, made)) in entries.iter().zip(made).enumerate() {
-            // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
+            // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
             let hash = (index as u64) << 1 << (63 - root.depth);
             let named = segment_of(entry.load(pm, Relaxed));
             let is_right = named.is_some_and(|id| match core.claim(id) {
                 Some(claim) => {
                     claim.depth <= root.depth && hash & !hashes_below(claim.depth) == claim.pattern
                 }
-                // Its header is lost, so nothing contradicts the entry.
+                // The header is lost, so nothing contradicts the entry.
                 None => {
                     u64::from(id) < segments
                         && !former.contains(&id.into())
@@ -85,7 +85,7 @@ impl<A: Ablation> Eh<A> {
         Self::mend_headers(core, root, entries, mending)
     }
 
-    /// Makes headers for the segments that have none, by the entries that lead to them.
+    /// Makes headers for segments without one, according to the entries that name them.
     fn mend_headers<T: Kinds>(
         core: &Core<T>,
         root: RootWord,
@@ -99,9 +99,9 @@ impl<A: Ablation> Eh<A> {
             let (first, len) = (index, run.len());
             index += len;
             let Some(id) = run[0].filter(|&id| core.has_no_header(id)) else { continue };
-            // Others would be no prefix.
+            // Other runs of entries do not correspond to a prefix.
             if len.is_power_of_two() && first % len == 0 {
-                // Bit 63 goes to index bit depth - 1; in two shifts because depth 0 would shift by 64.
+                // Bit 63 becomes index bit depth - 1. Two shifts, because depth 0 would need a shift by 64.
                 let pattern = (first as u64) << 1 << (63 - root.depth);
                 made.push(core.mend_header(id, pattern, root.depth - len.ilog2(), 0)?);
             }
@@ -111,11 +111,11 @@ impl<A: Ablation> Eh<A> {
 }
 
 impl<T: Kinds> Core<T> {
-    /// Reads a segment's header; `None` when the segment is free, or the header damaged or missing.
+    /// Reads a segment's header. Returns `None` if the segment is free, or the header damaged or missing.
     fn claim(&self, id: u32) -> Option<Claim> {
         let header = self.header(id).ok()?;
         let link = Link::unpack(header.link.load(&self.pm, Acquire))?;
-        // Merged with its neighbour, it has one bit less.
+        // An absorbing segment has been merged with its neighbour: one bit less.
         let depth = match link.state {
             State::Free => return None,
             State::Absorbing => link.depth.saturating_sub(1),

@@ -1,4 +1,4 @@
-//! Extendible hashing in reverse: merges, halving, space given back (§4.7).
+//! Shrinking in extendible hashing: merges, halving of the directory, return of space (§4.7).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -13,11 +13,11 @@ use crate::dash::segment::Core;
 use crate::pm::Medium;
 use crate::record::Pin;
 
-/// What the file system gives space back by, at least.
+/// The smallest unit of space that a file system frees.
 const PAGE: u64 = 4096;
 
 impl<A: Ablation> Eh<A> {
-    /// Merges the segment of a hash with its neighbour, if both are of the same depth and hold little enough.
+    /// Merges the segment of a hash with its neighbour, if both have the same depth and few enough records.
     pub(super) fn merge<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -26,10 +26,10 @@ impl<A: Ablation> Eh<A> {
         percent: u64,
     ) -> Result<bool> {
         let _structure = self.base.shared();
-        // First looks are peeks: links and records are looked at again under the locks.
+        // The first checks read through `peek`: links and records are checked again under the locks.
         let glance = |segment| core.pm.peek(|| core.link(segment));
         let depth = glance(self.ready(core, hash)?.segment)?.depth;
-        // In two shifts, for a shift by 64 is none.
+        // A segment of depth 0 has no neighbour.
         let Some(bit) = depth.checked_sub(1).map(split_bit) else { return Ok(false) };
         if 1 << depth <= self.base.floor() {
             return Ok(false);
@@ -37,14 +37,14 @@ impl<A: Ablation> Eh<A> {
         let pattern = hash & !(hashes_below(depth) | bit);
         let [left, right] = [self.ready(core, pattern)?, self.ready(core, pattern | bit)?];
         let ids = [left.segment, right.segment];
-        // The same one twice: another thread was faster.
+        // Both are the same segment if another thread has merged them meanwhile.
         if ids[0] == ids[1]
             || glance(ids[1])?.depth != depth
             || !core.pm.peek(|| core.fit_in_one(ids, percent))?
         {
             return Ok(false);
         }
-        // Always leftmost first, so that nobody waits in a circle.
+        // All merges lock the left segment first, which prevents deadlock.
         let [left_held, right_held] = [core.hold(ids[0])?, core.hold(ids[1])?];
         let links = [core.link(ids[0])?, core.link(ids[1])?];
         let fits = self.is_current(core, pattern, left)
@@ -55,7 +55,7 @@ impl<A: Ablation> Eh<A> {
             return Ok(false);
         }
         core.limbo.enter(pin, ids[1]);
-        // P23: who comes after a crash looks at the left one first.
+        // P23: after a crash, recovery of the right segment recovers the left one first.
         core.set_link(ids[1], State::Leaving, depth, links[1].side)?;
         let merged = core.merge(&left_held, &right_held, || {
             // P24, commit point of the merge: from here on it is rolled forward.
@@ -68,7 +68,7 @@ impl<A: Ablation> Eh<A> {
         Ok(merged)
     }
 
-    /// Rolls a merge forward.
+    /// Finishes a merge that has been committed.
     pub(super) fn roll_forward<T: Kinds>(&self, core: &Core<T>, segment: u32) -> Result<()> {
         let link = core.link(segment)?;
         let (State::Absorbing, Some(right)) = (link.state, link.side) else { return Ok(()) };
@@ -78,13 +78,13 @@ impl<A: Ablation> Eh<A> {
         core.mark_away(right);
         let words = &core.root()?.segments;
         core.segment_blocks.free(&core.pm, words, &SegmentBlocks(core), (right, segment), || {
-            // P25: the fence of the freeing's intents has made the entries durable. P26: the merge is over.
+            // P25: the fence of the allocator's intents has made the entries durable. P26: the merge is finished.
             core.set_link(segment, State::Stable, link.depth, side)
         })
     }
 
-    /// Halves the directory if no segment needs it as long as it is. Nobody splits or merges meanwhile; somebody who
-    /// does now is not waited for.
+    /// Halves the directory if no segment needs its present depth. Excludes splits and merges meanwhile; returns
+    /// `false` without waiting if one is in progress.
     pub(super) fn halve<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let Some(_alone) = self.base.try_alone() else { return Ok(false) };
         let pm = &core.pm;
@@ -95,7 +95,7 @@ impl<A: Ablation> Eh<A> {
         let new = RootWord { depth: old.depth - 1, ..old };
         let (from, to) = (self.entries(pm, old)?, self.entries(pm, new)?);
         let _entries = self.lock_entries();
-        // A split that a crash interrupted may not be in the directory yet.
+        // An interrupted split may not be in the directory yet.
         let is_deep = |entry: u64| {
             let link = segment_of(entry).map(|id| core.link(id));
             link.is_none_or(|link| {
@@ -108,7 +108,7 @@ impl<A: Ablation> Eh<A> {
             let [one, other] = [0, 1].map(|which| from[2 * pair + which].load(pm, Relaxed));
             one != other || is_deep(one)
         };
-        // Most probably the pair that differed last still does.
+        // The pair that differed last time probably still does.
         let last = self.deep.load(Relaxed).min(to.len() - 1);
         if let Some(pair) = std::iter::once(last).chain(0..to.len()).find(|&pair| differ(pair)) {
             self.deep.store(pair, Relaxed);
@@ -126,12 +126,13 @@ impl<A: Ablation> Eh<A> {
     }
 }
 
-/// Punches what segments that are free and that nobody is on the way to leave of their pages.
+/// Punches the pages of free segments that no operation can access any more.
 pub(super) fn give_back<T: Kinds>(core: &Core<T>) -> Result<()> {
     let bytes = core.geometry.segment_bytes();
     for id in core.limbo.leave() {
         let Some(_mark) = core.take_away(id) else { continue };
-        // Freed neighbours share a page with it.
+        // The segment shares pages with its neighbours; the shared parts are punched if the neighbours are free as
+        // well.
         let [before, after] = [id.checked_sub(1), id.checked_add(1)]
             .map(|neighbour| neighbour.and_then(|neighbour| core.take_away(neighbour)));
         let start = u64::from(id) * bytes;

@@ -1,4 +1,4 @@
-//! Splits that are due: linear hashing leaves them to whoever first needs the new segment (§5.3).
+//! Due splits: in linear hashing the first thread that needs the new segment performs the split (§5.3).
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -12,14 +12,14 @@ use crate::dash::recover::touch;
 use crate::dash::segment::Core;
 
 impl Lh {
-    /// Does the next split that is due of the segment of a hash, which has `depth` bits.
+    /// Performs the next due split of a hash's segment, which has `depth` bits.
     pub(super) fn catch_up<T: Kinds>(&self, core: &Core<T>, hash: u64, depth: u32) -> Result<()> {
         let extent = self.extent();
         let child = extent::child(extent.index(hash), depth);
         touch(core, self, self.id(extent, child)).map(|_| ())
     }
 
-    /// The link word of a segment that has been touched, checked against what its number says.
+    /// Returns the link word of a segment that has been touched, after checking it against the segment's number.
     fn link<T: Kinds>(&self, core: &Core<T>, extent: Extent, index: u64) -> Result<Link> {
         let id = self.id(extent, index);
         let (link, pattern) = (core.link(id)?, core.header(id)?.pattern.load(&core.pm, Acquire));
@@ -36,7 +36,8 @@ impl Lh {
         Ok(link)
     }
 
-    /// Splits the source of segment `index` if it has exactly the depth at which that is due.
+    /// Splits the source of segment `index` if it has exactly the depth at which that split is due. Returns whether it
+    /// did.
     fn give_birth<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -56,7 +57,7 @@ impl Lh {
         Ok(true)
     }
 
-    /// Makes a segment by the split that is due, unless it has been made before.
+    /// Makes a segment by the split that is due, unless it has already been made.
     pub(super) fn make_if_due<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -83,7 +84,7 @@ impl Lh {
                 return Ok(Standing::Due);
             }
             if depth < due {
-                // Another split of the source comes first.
+                // An earlier split of the source is due first.
                 touch(core, self, self.id(extent, extent::child(source, depth)))?;
             } else if self.give_birth(core, extent, index, fresh)? {
                 return Ok(Standing::Born);

@@ -1,4 +1,4 @@
-//! Linear hashing grows: expansions, and the arrays of segments that they need (§5.1, §5.2).
+//! Growth in linear hashing: expansions, and the arrays of segments that they need (§5.1, §5.2).
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Release;
@@ -16,8 +16,8 @@ use crate::dash::split::MAX_CHAIN_TO_SPLIT;
 use crate::pm::Medium;
 
 impl Lh {
-    /// Makes sure that an array is there, before its first segment is. An entry stays when its array goes, and means
-    /// nothing then.
+    /// Makes sure that an array exists before its first segment is added. When an array is removed, its entry stays and
+    /// is ignored.
     fn provide<T: Kinds>(&self, core: &Core<T>, extent: Extent, array: u64) -> Result<()> {
         let (pm, parity) = (&core.pm, extent.parity());
         let place = self.arrays.place(array, parity);
@@ -26,13 +26,13 @@ impl Lh {
         let bytes = core.geometry.segment_bytes();
         pm.grow(&core.segments, end * bytes)?;
         core.reach()?;
-        // It may have been there before, and have been given back.
+        // The array may have existed before, and its space may have been returned.
         pm.reserve(&core.segments, place * bytes, (end - place) * bytes)?;
         if self.base.entry(pm, parity, array) == Some(place as u32) {
             return Ok(());
         }
         for entry in self.base.entries(pm, parity, array..array + 1)? {
-            // Release (E4): the array behind the entry is there.
+            // Release (E4): the array that the entry names exists.
             entry.store(pm, entry_of(place as u32), Release);
             // P13: the entry is durable before the root word counts a segment of the array.
             pm.persist(entry);
@@ -40,12 +40,13 @@ impl Lh {
         Ok(())
     }
 
-    /// Adds a segment; its split is due from then on. `false`: there may be no more.
+    /// Adds a segment, whose split is due from then on. Returns `false` if the table has the maximum number of
+    /// segments.
     pub(super) fn expand<T: Kinds>(&self, core: &Core<T>) -> Result<bool> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.extent();
         let Some(new) = old.grown() else { return Ok(false) };
-        // After a crash the source may still look as if the new segment were there (`is_merged`).
+        // After a crash the source's link word may still belong to a contraction of the same segment (`is_merged`).
         touch(core, self, self.id(old, extent::source(old.count())))?;
         let (array, within) = self.arrays.array_of(old.count());
         if within == 0 {
@@ -56,7 +57,7 @@ impl Lh {
         Ok(true)
     }
 
-    /// Whether the table shall grow now that a segment is about to get a chained bucket.
+    /// Returns whether the table should grow, now that a segment is about to get a chained bucket.
     pub(super) fn shall_expand<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -66,7 +67,7 @@ impl Lh {
         let segments = self.extent().count();
         Ok(match self.expansion {
             Expansion::ChainedBucket => {
-                // A crowd of equal hashes would have the table grow for ever.
+                // Without this condition many equal hashes would make the table grow without end.
                 let chained = core.chain_blocks.used(&core.pm, &core.root()?.chains);
                 chained <= segments / 2
                     || core.chain(segment.id).take(MAX_CHAIN_TO_SPLIT + 1).count()
@@ -79,7 +80,6 @@ impl Lh {
         })
     }
 
-    /// Makes all segments of an empty table.
     pub(super) fn lay_out<T: Kinds>(&self, core: &Core<T>, extent: Extent) -> Result<()> {
         for array in 0..self.arrays.arrays_for(extent.count()) {
             self.provide(core, extent, array)?;

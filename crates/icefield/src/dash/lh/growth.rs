@@ -1,8 +1,9 @@
-//! What a table with linear hashing is told when it is made.
+//! The options of a new table with linear hashing.
 
 use crate::dash::arrays::Arrays;
 
-/// What makes a table with linear hashing grow by a segment. Either way a segment without room gets a chained bucket.
+/// The condition for a table with linear hashing to grow by a segment. In either case a segment without room gets a
+/// chained bucket.
 ///
 /// ```
 /// use icefield::{DashLh, Expansion};
@@ -11,17 +12,17 @@ use crate::dash::arrays::Arrays;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expansion {
-    /// Each chained bucket that a segment gets (§5.1).
+    /// A segment needs a chained bucket (§5.1).
     #[default]
     ChainedBucket,
-    /// A segment without room in a table whose slots are fuller than this.
+    /// A segment has no room, and the table's slots are filled to more than this percentage.
     Load {
-        /// 1 to 100.
+        /// From 1 to 100.
         percent: u8,
     },
 }
 
-/// How a table with linear hashing grows.
+/// The growth parameters of a table with linear hashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
     pub(in crate::dash) first_array: u32,
@@ -36,23 +37,23 @@ impl Default for Growth {
 }
 
 impl Growth {
-    /// The shape of the directory.
+    /// Returns the shape of the directory, or `None` if the parameters are invalid.
     pub(super) fn arrays(self) -> Option<Arrays> {
         Arrays::new(self.first_array.into(), self.stride.into())
     }
 
-    /// As superblock parameters.
+    /// Returns the superblock parameters.
     pub(super) fn params(self) -> [u64; 3] {
         let load = match self.expansion {
             Expansion::ChainedBucket => 0,
-            // Not possible, and not to be taken for the other way.
+            // An invalid value must not be stored as 0, which selects the other condition.
             Expansion::Load { percent: 0 } => u64::MAX,
             Expansion::Load { percent } => percent.into(),
         };
         [self.first_array.into(), self.stride.into(), load]
     }
 
-    /// What superblock parameters stand for, if it is possible.
+    /// Returns the growth in superblock parameters, or `None` if they are invalid.
     pub(super) fn from_params([first_array, stride, load]: [u64; 3]) -> Option<Self> {
         let expansion = match load {
             0 => Expansion::ChainedBucket,

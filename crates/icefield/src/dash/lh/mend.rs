@@ -1,5 +1,5 @@
-//! Rebuilds lost parts of a damaged table that is opened for salvage. The root word gives the places of its arrays; the
-//! records of a segment give its depth.
+//! Repairs a damaged table that is opened for salvage. The root word gives the places of the arrays; the records of a
+//! segment determine its depth.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,7 +21,7 @@ impl Lh {
         let extent = Extent::unpack(core.root()?.directory.load(&core.pm, Acquire));
         let lh = Self::map(&core.pm, growth, extent)?;
         if !extent.is_possible(lh.arrays.first_bits()) {
-            // The opening refuses it.
+            // Opening the table reports this error.
             return Ok(());
         }
         let parity = extent.parity();
@@ -38,7 +38,7 @@ impl Lh {
         lh.mend_headers(core, extent, mending)
     }
 
-    /// Makes headers for segments that have none, except those whose split is still due.
+    /// Makes headers for segments without one, except those whose split is still due.
     fn mend_headers<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -55,7 +55,7 @@ impl Lh {
             if index >= self.arrays.first() {
                 least = extent::birth_depth(index);
                 let source = core.link(self.id(extent, extent::source(index)));
-                // The depth is stored at the end of a split, after its commit point.
+                // The final depth is stored at the end of a split, after its commit point.
                 let depth = |link: Link| link.depth + u32::from(link.state == State::Splitting);
                 if source.map_or(0, depth) < least {
                     continue;

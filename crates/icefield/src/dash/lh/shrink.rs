@@ -1,4 +1,4 @@
-//! Linear hashing in reverse: contraction, arrays given back.
+//! Shrinking in linear hashing: contraction, return of the space of arrays.
 
 use std::sync::PoisonError;
 
@@ -13,7 +13,7 @@ use crate::pm::Medium;
 use crate::record::Pin;
 
 impl Lh {
-    /// Merges the last segment into the one that it was split off from, if both hold little enough.
+    /// Merges the last segment into the one that it was split off from, if both have few enough records.
     pub(super) fn contract<T: Kinds>(
         &self,
         core: &Core<T>,
@@ -27,8 +27,8 @@ impl Lh {
         let Some(new) = old.shrunk(least) else { return Ok(false) };
         let last = new.count();
         let ids = [extent::source(last), last].map(|index| self.id(old, index));
-        // Does the split if it is still due: the last segment cannot be the source of another. A peek: the records are
-        // counted again under the locks.
+        // Performs the split if it is still due. The last segment cannot be the source of another. Read through `peek`:
+        // the records are counted again under the locks.
         if !touch(core, self, ids[1])? || !core.pm.peek(|| core.fit_in_one(ids, percent))? {
             return Ok(false);
         }
@@ -41,30 +41,30 @@ impl Lh {
             return Ok(false);
         }
         let merged = core.merge(&left, &right, || {
-            // P24, commit point of the merge: P12 of the contraction.
+            // P24, commit point of the merge; also P12 of the contraction.
             self.base.set_word(core, new.pack())?;
             core.mark_away(ids[1]);
-            // P26: the merge is over.
+            // P26: the merge is finished.
             core.set_link(ids[0], State::Stable, depth - 1, links[1].side)
         })?;
         if merged {
             self.contractions.add(1);
             let (array, within) = self.arrays.array_of(last);
             if within == 0 {
-                // Its space goes back once nobody can be on the way there.
+                // Its space is returned once no operation can access it.
                 core.limbo.enter(pin, array as u32);
             }
         }
         Ok(merged)
     }
 
-    /// Punches arrays that are not there any more and that nobody is on the way to.
+    /// Punches removed arrays that no operation can access any more.
     pub(super) fn punch_arrays<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = core.geometry.segment_bytes();
         for array in core.limbo.leave() {
             let (space, array, parity) = (array, u64::from(array), self.extent().parity());
-            // It may be back already, or have been, and be waited for again.
+            // Skips an array that exists again, or that was added and freed again and is still waiting.
             if array > 0
                 && self.arrays.start(array) >= self.extent().count()
                 && !core.limbo.waits(space)
