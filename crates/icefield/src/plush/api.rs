@@ -80,11 +80,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.shrink()
     }
 
-    /// [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads see the
-    /// record at once. After an earlier crash each key has one of the values written since, or the one it had.
-    /// Batches of many callers share a sync, which a background thread of the table runs. The write itself happens in
-    /// the call, before the future is polled. About once in some hundred calls it waits for a sync all the same,
-    /// because its part of the table is full.
+    /// Does a [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads
+    /// see the record at once. After an earlier crash each key has one of the values written since, or the one it
+    /// had. Batches of many callers share a sync, which a background thread of the table runs. The write itself
+    /// happens in the call, before the future is polled. About once in some hundred calls it waits for a sync all the
+    /// same, because its part of the table is full.
     ///
     /// Where a write to the medium costs next to nothing, the future is ready at once.
     ///
@@ -116,7 +116,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         }
     }
 
-    /// Resolves when everything is durable that was acknowledged before this call, in whatever
+    /// Returns a future that resolves when everything is durable that was acknowledged before this call, in whatever
     /// [`SyncMode`](crate::SyncMode): the form of [`sync`](Self::sync) for callers that must not block. Requests a
     /// sync, which a background thread of the table runs; callers share it. Records that were put without a log
     /// become durable by a [`checkpoint`](Self::checkpoint) only.

@@ -291,7 +291,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let mut records = 0;
         for sample in 0..samples {
             let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
-            // A peek: the number only decides about space.
+            // A peek: the number decides only about space.
             self.pm.peek(|| {
                 for _ in 0..COUNTED {
                     let Some(entry) = next else { break };

@@ -63,7 +63,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let room = match attempt {
             0 => self.lend_space()? || self.make_room_below(hash)? || self.make_room_anywhere()?,
-            // The failed write may have left copies in the levels. Dropping them looked like room the first time.
+            // The first attempt may only have dropped copies that the failed write had left in the levels.
             1 => self.make_room_anywhere()?,
             // The space of chunks that were collected, once their readers have left.
             2 => self.lend_space()?,

@@ -107,7 +107,7 @@ common_options! {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
-    /// The most DRAM that a table's root and filters may take, in bytes; 256 MiB by default.
+    /// Sets the most DRAM that a table's root and filters may take, in bytes; 256 MiB by default.
     ///
     /// The root is sized for [`capacity`](Self::capacity) when the table is created, and keeps its size. It holds an
     /// eighth to a quarter of the capacity, or half as much where its recovery logs would take more than 64 MiB, at
@@ -126,7 +126,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// When writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default.
+    /// Sets when writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default.
     ///
     /// The other modes weaken the guarantee of a returned call and of a value that was read: after a crash each key
     /// has one of the values that it has had since the last [`sync`](Plush::sync), or had at that time. Everything
@@ -150,7 +150,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// The number of levels, from the first on, whose filters are in DRAM as well (§6.5). The default is 1 for a
+    /// Sets the number of levels, from the first on, whose filters are in DRAM as well (§6.5). The default is 1 for a
     /// table created with a [`capacity`](Self::capacity) that its level 1 holds, and 2 for others.
     ///
     /// A read then accesses the medium only where a filter contains its key. The filters take a byte and a half for
@@ -169,8 +169,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// The number of levels, from the first on, of which a new table gets all buckets at once (§6.5); 0 by default.
-    /// Writes then allocate only below these levels. No space is lost once the levels have been full.
+    /// Sets the number of levels, from the first on, of which a new table gets all buckets at once (§6.5); 0 by
+    /// default. Writes then allocate only below these levels. No space is lost once the levels have been full.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().preallocate(1).in_memory()?;
@@ -183,15 +183,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// The property that places the records of a new table next to one another; [`Partition::Hash`] by default.
+    /// Sets the property that places the records of a new table next to one another; [`Partition::Hash`] by default.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = partition;
         self
     }
 
-    /// The keys between which those of a new, range-partitioned table are expected, mostly evenly; by default the
-    /// range of the type, and for bytes that of the first eight.
+    /// Sets the keys between which those of a new, range-partitioned table are expected, mostly evenly; by default
+    /// the range of the type, and for bytes that of the first eight.
     ///
     /// Other keys are possible; they belong to the first or the last part of the table. Where keys crowd, as small
     /// numbers do among all `u64`s, or addresses with a common prefix, that part of the table is split by keys. It
@@ -220,7 +220,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// The first log epoch of a new table's entries, for tests of the counter's wrap-around.
+    /// Sets the first log epoch of a new table's entries, for tests of the counter's wrap-around.
     #[doc(hidden)]
     #[must_use]
     pub fn first_epoch(mut self, bits: u64) -> Self {
@@ -228,7 +228,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// The sizes of a new table's parts, for tests and measurements.
+    /// Sets the sizes of a new table's parts, for tests and measurements.
     #[doc(hidden)]
     #[must_use]
     pub fn shape(mut self, shape: Shape) -> Self {

@@ -3,7 +3,7 @@
 //! Records are appended to a chunk until it is full; then the chunk does not change any more. To find the needed
 //! records of a chunk, the collection looks up their keys, and moves these records (`collect`). A reference contains
 //! the chunk's epoch, which is incremented when the chunk is freed: older references into the chunk are then invalid.
-//! A record that is longer than a chunk has chunks of its own.
+//! A record that is longer than a chunk gets a run of chunks for itself.
 //!
 //! A record holds its key as well as its value, also when it replaces another one: a search compares the key of the
 //! newest record, and the collection of a chunk finds the owner of a record by the key next to it. If a record
@@ -65,7 +65,7 @@ pub(super) struct PayloadLog {
     region: Region,
     map: Region,
     chunk_bytes: u64,
-    /// Whether reads verify checksums.
+    /// `true` if reads verify checksums.
     verifies: bool,
     reclaimer: Arc<Reclaimer>,
     chunks: Chunks,
@@ -130,7 +130,7 @@ impl Seal {
     }
 }
 
-/// The checksum of a record at its place.
+/// Computes the checksum of a record at its place.
 pub fn checksum(word: u64, hash: u64, lengths: u64, content: &[u8]) -> u64 {
     let seal = Seal::new();
     seal.of_content(content) ^ seal.of_place(word, lengths).wrapping_add(hash)

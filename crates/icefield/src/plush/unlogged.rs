@@ -74,7 +74,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// [`put`](Self::put) without a log (§5.7): the record is durable after the next
+    /// Does a [`put`](Self::put) without a log (§5.7): the record is durable after the next
     /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After an earlier crash
     /// each key has one of the values that it has had since the last of these, or the one it had then. Reads see the
     /// record at once.
@@ -117,7 +117,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.core.checkpoint(threads)
     }
 
-    /// [`put_unlogged`](Self::put_unlogged) of each record, then a [`checkpoint`](Self::checkpoint) (§5.7).
+    /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
     ///
     /// # Errors
     /// As these; records before the failure may be there.
