@@ -260,8 +260,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Adds records to the filter of a level's entry that come to the entry that continues it, behind `size` others.
-    /// Flushed.
+    /// Adds records that a continuing entry receives, behind `size` others, to the filter of the first entry of its
+    /// chain. Flushed.
     pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<K, V>]) {
         let mut filter = self.filter_of(first);
         for (at, moving) in (size..).zip(records) {

@@ -29,8 +29,8 @@
 //!   are in the slots, like words (`words`): a bucket stores the first words of its keys side by side, and a search
 //!   reads only these of records with other keys. In a table created with a capacity, level 1 is large enough for it,
 //!   and its files have their full length from the start: a root entry has up to 16 entries there, and no record
-//!   moves twice before the table outgrows its capacity. In other tables level 1 is as wide as the root, which makes
-//!   migrations to it cheap.
+//!   moves twice before the table outgrows its capacity. In other tables, and on disks, level 1 is as wide as the
+//!   root, which makes migrations to it cheap.
 //! - §4.1 filters (`filter`): bit-sliced, so that a search reads one line of a filter. The search checks *all*
 //!   buckets that the filter names, newest first (Listing 3 checks one: a false positive would hide the key). Rows
 //!   are rotated by the hash, so that all buckets of an entry share the bits of a line.
@@ -189,8 +189,8 @@
 //! entry that are in level 1 before the last portion stores the epoch there (P7) are replayed as well. So are records
 //! that an entry has merged in a compaction (P10): they stay in their source until P8, and in the log until P7.
 //! Recovery replays, for each log, the records that have not arrived in level 1. While records of a root entry depart
-//! to several entries, these are the records whose target has not stored the epoch yet, and the records that came
-//! meanwhile. There are never more of them than a root entry has room for.
+//! to several entries, these are the records whose target has not stored the epoch yet, and the records written since
+//! the departure began. There are never more of them than a root entry has room for.
 //!
 //! A split is a compaction: the journal also holds the new number of records of the new leaf, whose records were made
 //! durable before (P6). Records that arrive in leaves are durable there before the epoch is stored for the log (P7).
@@ -198,10 +198,11 @@
 //! On disks a fence is a sync, and a failed sync is final: nothing that relies on it is stored any more, and the
 //! operation fails. There P0 shares the sync of P2: a crash may leave a log record without its payload. The payload's
 //! checksum detects this, and opening turns the record into a hole. In the relaxed modes, and with `put_async`, only
-//! P2 comes later: acknowledged records are visible before they are durable. Before a step that takes away durable
-//! data which such records have replaced, or that makes references to their payloads durable, the table settles them:
-//! R1 a log's chunk is begun anew (P1), R2 payloads move to a level (P6), R3 a payload chunk is freed, R4 the session
-//! ends. So for each key a crash loses only the newest values since the last sync.
+//! P2 comes later: acknowledged records are visible before they are durable. The table settles such records before
+//! each step that relies on their durability, because it overwrites or removes older durable data or makes references
+//! to payloads durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to a level (P6), R3 a
+//! payload chunk is freed, R4 the session ends. So for each key a crash loses only the newest values since the last
+//! sync.
 //!
 //! # 8. Progress
 //!
@@ -234,12 +235,13 @@
 //!
 //! # 9. Costs
 //!
-//! The table counts lines of the medium written, flushes and fences, without migrations; records consist of two words
-//! unless *w* words are given. With migrations, media writes of two-word records are at most 16 (3 moves + 1.6) bytes
-//! a record (§6.1), where moves is the average number of moves of a record. This holds for a table created for its
-//! number of records, with eight entries of level 1 for each root entry, and for a table created without a capacity,
-//! up to three levels; with four levels the factor is 3.02 instead of 3. With sixteen entries for each root entry
-//! (beyond 8 M records, where the logs would be too long with eight) it is 3.6 to 3.9, which no test asserts.
+//! The table below lists lines of the medium read and written, flushes and fences, without migrations. Records
+//! consist of two words, unless *w* words are given. With migrations, media writes of two-word records are at most 16
+//! (3 moves + 1.6) bytes a record (§6.1), where moves is the average number of moves of a record. This holds for a
+//! table created for its number of records, with eight entries of level 1 for each root entry, and for a table
+//! created without a capacity, up to three levels; with four levels the factor is 3.02 instead of 3. With sixteen
+//! entries for each root entry (beyond 8 M records, where the logs would be too long with eight) it is 3.6 to 3.9,
+//! which no test asserts.
 //!
 //! A filter in DRAM takes 384 bytes an entry and saves every read the filter line of its level; opening reads seven
 //! lines of every such entry for it. After a crash opening also samples 64 entries a level for `len_estimate`, 128

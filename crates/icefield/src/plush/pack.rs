@@ -58,7 +58,7 @@ struct AllUsed {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Packs all blocks, after removing the last level if it goes. No other thread writes.
+    /// Packs all blocks; with `Last::Goes`, first removes the last level. No other thread writes.
     pub(super) fn pack(&self, last: Last) -> Result<()> {
         let words = self.root_words()?;
         let phase = Phase::unpack(words.phase.load(&self.pm, Acquire));
