@@ -301,7 +301,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Replaces the records of an entry by some of them. With `split`, another leaf has the others from then on.
+    /// Replaces the records of an entry by `records`. With `split`, another leaf has the others from then on.
     pub(super) fn rewrite(
         &self,
         held: &Held<'_, M>,

@@ -65,7 +65,7 @@ struct Filling {
     /// Records of the chunk that were handed out.
     handed_out: u32,
     chunk: u32,
-    /// Whether records of this turn have the flag bit set.
+    /// `true` if records of this turn have the flag bit set.
     flag: bool,
     /// The lower bits of the turn, so that the word never repeats while a thread holds an old copy of it.
     low_turn: u64,
