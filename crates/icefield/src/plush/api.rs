@@ -66,8 +66,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     /// writers wait while blocks move to the front of their files. Readers are not blocked.
     ///
     /// # Errors
-    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; [`crate::Error::NoSpace`] when
-    /// there is no room to move the records of one payload chunk.
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; [`crate::Error::NoSpace`]
+    /// when the records of a payload chunk cannot be moved for lack of space.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;

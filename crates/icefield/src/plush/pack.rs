@@ -17,7 +17,7 @@ use crate::pm::alloc::Allocator;
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Cell64, Medium, Region};
 
-/// What happens to the last level.
+/// The treatment of the last level by a packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     Stays,
