@@ -1,18 +1,20 @@
-//! Migrating ahead (past the paper): in steps, while the root entry above still has room, so that no write waits for a
-//! whole cascade of migrations, nor single ones for a whole migration.
+//! Migrating ahead (past the paper): migrations run in steps while the root entry above still has room, so that no
+//! write waits for a whole cascade of migrations, and single writes do not even wait for a whole migration.
 //!
-//! What level 1 holds for a root entry must leave before that entry's next migration, and it is known from the last one
-//! on. So each write to the entry, from a quarter of its room on, takes one step: a part of the migration of one entry,
-//! the first on the way down below which nothing overflows. The migrations are those that would come anyway, only
-//! sooner, and fill as much of each entry as they would. The root entry's own records follow. Where level 1 has one
-//! entry for them, they go there a quarter at a time when it holds nothing any more. Where it has several, the root
-//! entry's records begin to depart when it is nearly full: a first step puts them in the order of these entries, each
-//! later one moves those for the next of them, and the last one makes room for what has come meanwhile.
+//! The records of level 1 for a root entry must leave before the next migration of that entry, and they are known
+//! since the last one. So each write to the entry, once a quarter of its room is used, takes one step. A step is a
+//! part of the migration of one entry: the first one on the way down below which no entry overflows. These migrations
+//! would run anyway; they only run sooner, and fill as much of each entry. After that the records of the root entry
+//! itself move. If they have one target in level 1, they move there a quarter at a time when level 1 has no other
+//! records. If they have several targets, they begin to depart when the root entry is nearly full: the first step
+//! sorts them by target, each later step moves those for the next targets, and the last one removes them from the
+//! root entry.
 //!
-//! An entry of which a part has left still has all its records, until the last part has: what is there twice is hidden
-//! once. Nothing else comes to it or leaves it meanwhile, as the next migration of the root entry takes the steps that
-//! are left. A root entry keeps its records likewise. What comes to it while they depart belongs to the next epoch, so an
-//! entry of level 1 is told theirs with its part.
+//! An entry keeps all its records until the last part of them has moved: a record that exists twice is hidden once.
+//! In between no other records come to the entry or leave it, because the next migration of the root entry first
+//! takes the remaining steps. A root entry keeps its records in the same way. Records that come to it during a
+//! departure belong to the next epoch, and each target in level 1 stores the epoch of the departing records together
+//! with its part.
 
 use super::core::Core;
 use super::migrate::counted;
@@ -21,30 +23,30 @@ use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// From which part of a root entry's room on its writes take steps, and which part of it leaves in one.
+/// The part of a root entry's room from which on its writes take steps, and the part that leaves in one step.
 const PARTS: usize = 4;
-/// In how many steps records leave for all entries below.
+/// Steps in which records leave for all entries below.
 const STEPS: usize = 8;
 
-/// How much a step may do.
+/// How much a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Little: somebody waits for a single write.
+    /// A part of a migration: a single write waits for it.
     Parts,
     /// A whole migration: many writes share it.
     Whole,
 }
 
-/// What there is to do below a root entry.
+/// The work below a root entry.
 pub(super) enum Next {
-    /// A migration, to begin with.
+    /// A migration to begin with.
     Migrate(Underway),
-    /// Nothing, and why.
+    /// None, with the state of level 1.
     Done(Relief),
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Takes one step for a root entry that has just got a record, unless none is left. The caller is pinned.
+    /// Takes one step for a root entry that has just received a record, if any is left. The caller is pinned.
     #[inline]
     pub(super) fn step_ahead(&self, held: &Held<'_, M>, pace: Pace) {
         let size = self.root.size(held.entry);
@@ -66,7 +68,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             Some(underway) => self.go_on(held, underway, pace).map(|()| Relief::NotYet),
             None => self.begin_step(held, pace),
         };
-        // What fails here fails again when the root entry is full, and is told then.
+        // A step that fails here fails again when the root entry is full, and the error is reported then.
         self.root.note_relief(held.entry, step.unwrap_or(Relief::Room));
     }
 
@@ -83,13 +85,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Whether some of a root entry's records can go to level 1: the oldest where there is one entry for them that has
-    /// nothing else, those for the next of several entries otherwise, when as few writes are left as there are steps.
+    /// Returns whether some of a root entry's records can move to level 1. With one target these are the oldest, when
+    /// level 1 has no other records. With several targets these are the records for the next of them, when as few
+    /// writes are left as there are steps.
     #[inline]
     fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
         let room = self.shape.records();
         if self.shape.step(0) > 0 {
-            // One step more to begin with.
+            // One more step for the sort.
             return size + (STEPS + 1).min(room / PARTS) >= room
                 || self.root.departing(held.entry).is_some();
         }
@@ -119,7 +122,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let index = ((held.entry as u64) << step) + child;
             let first = self.level_entry(1, index)?;
             let size = self.state(first)?.size;
-            // From when this was the last level, the entry may be continued, whatever it holds itself.
+            // An entry may be continued since this was the last level, whatever its own number of records.
             let is_continued = self.next_of(first)?.is_some();
             if is_continued || size + (room >> step) > room {
                 let level_1 = Underway { level: 1, index, place: 0 };
@@ -132,7 +135,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Next::Done(relief))
     }
 
-    /// An entry, or the first one below it in which it would find no room, that one's likewise.
+    /// Follows the entry to the first one below it that would overflow, and so on. Returns the deepest one.
     fn deepest_overflowing(&self, mut entry: Underway) -> Result<Underway> {
         while let Some(index) = self.overflowing(entry)? {
             entry = Underway { level: entry.level + 1, index, place: 0 };
@@ -140,7 +143,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(entry)
     }
 
-    /// The first entry in which one above would find no room. Entries of the last level make room where they are.
+    /// The first entry below that an entry's records would overflow. Entries of the last level make room for
+    /// themselves.
     fn overflowing(&self, Underway { level, index, .. }: Underway) -> Result<Option<u64>> {
         if level + 1 == self.level_count() {
             return Ok(None);
@@ -152,8 +156,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let entry = self.level_entry(level + 1, below)?;
             let size = self.state(entry)?.size;
             let overflows = |count| size + count > self.shape.records();
-            // Nothing can leave what is empty: more than fit there, of a continued entry, arrive in portions. Merged,
-            // they may be few enough.
+            // An empty entry has no records that could leave: if a continued entry has more records for it than fit,
+            // they arrive in portions. After merging they may be few enough.
             if overflows(count)
                 && (size > 0 || self.next_of(entry)?.is_some())
                 && overflows(self.leaving(level, index, place..place + 1)?.len())
@@ -164,7 +168,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// Goes on with the migration of an entry.
+    /// Continues the migration of an entry.
     fn go_on(&self, held: &Held<'_, M>, underway: Underway, pace: Pace) -> Result<()> {
         let fan_out = 1 << self.shape.step(underway.level);
         let place = underway.place;
@@ -180,7 +184,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// To how many entries a step moves records: to few at first, to more when the root entry will soon be full.
+    /// The number of targets to which a step moves records: few at first, more when the root entry is nearly full.
     fn targets_of_a_step(&self, held: &Held<'_, M>, fan_out: usize, pace: Pace) -> usize {
         let quarters = self.root.size(held.entry) * 4 / self.shape.records();
         match (pace, quarters) {
@@ -190,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Gives a migration up that is underway: what it has moved is there twice from now on, and counts so.
+    /// Ends a migration that is underway. The copies that it has made count as records from here on.
     pub(super) fn give_up_underway(&self, held: &Held<'_, M>) -> Result<()> {
         let Some(underway) = self.root.underway(held.entry) else { return Ok(()) };
         let Underway { level, index, place } = underway;
@@ -202,7 +206,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Takes all steps that a migration underway has left: nothing may come to its entry before.
+    /// Takes all remaining steps of a migration that is underway. Called before other records come to its entry.
     pub(super) fn finish_underway(&self, held: &Held<'_, M>) -> Result<()> {
         while let Some(underway) = self.root.underway(held.entry) {
             self.go_on(held, underway, Pace::Whole)?;

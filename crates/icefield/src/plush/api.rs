@@ -1,4 +1,4 @@
-//! The public face, and what stands behind it.
+//! The public interface, and its implementation.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -47,7 +47,7 @@ public_face! {
     check: "Checks every invariant and checksum, changing nothing. Call it on a quiescent table.",
 }
 
-/// The value of a removal.
+/// The value that is written for a removal.
 const NOTHING: Raw<'_> = Raw::Word(0);
 
 impl<B> From<Mode> for Own<B> {
@@ -61,13 +61,13 @@ impl<B> From<Mode> for Own<B> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// Drops what is stale in the levels and in the payload log, and gives the space back to the file system: the files
-    /// keep their lengths, but take less of the disk. Writers of an entry wait while it is compacted, and all of them
-    /// while blocks move to the front of their files; reads go on.
+    /// Drops stale records in the levels and in the payload log, and gives their space back to the file system: the
+    /// files keep their lengths but take less of the disk. Writers of an entry wait while it is compacted, and all
+    /// writers wait while blocks move to the front of their files. Readers are not blocked.
     ///
     /// # Errors
-    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; [`crate::Error::NoSpace`] when
-    /// there is no room to move the records of one payload chunk.
+    /// [`crate::Error::ReadOnly`], [`crate::Error::Forked`], [`crate::Error::Corrupt`]; [`crate::Error::NoSpace`]
+    /// when the records of a payload chunk cannot be moved for lack of space.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;
@@ -80,11 +80,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.shrink()
     }
 
-    /// [`put`](Self::put) that waits for no sync: the future resolves when the record is durable. Reads tell of it at
-    /// once. After a crash before that each key has one of its values since then, or the one it had. Batches of many
-    /// callers share a sync, which a thread of the table's does. The write itself happens in the call, before the
-    /// future is polled; it waits for a sync all the same where it finds its part of the table full, once in some
-    /// hundred calls.
+    /// Does a [`put`](Self::put) without waiting for a sync: the future resolves when the record is durable. Reads
+    /// see the record at once. After an earlier crash each key has one of the values written since, or the one it
+    /// had. Batches of many callers share a sync, which a background thread of the table runs. The write itself
+    /// happens in the call, before the future is polled. About once in some hundred calls it waits for a sync all the
+    /// same, because its part of the table is full.
     ///
     /// Where a write to the medium costs next to nothing, the future is ready at once.
     ///
@@ -116,10 +116,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         }
     }
 
-    /// Resolves when everything is durable that was acknowledged before this call, in whatever
-    /// [`SyncMode`](crate::SyncMode): [`sync`](Self::sync) for those who must not block. Asks for a sync, which a
-    /// thread of the table's does; callers share it. What was put without a log waits for a
-    /// [`checkpoint`](Self::checkpoint).
+    /// Returns a future that resolves when everything is durable that was acknowledged before this call, in whatever
+    /// [`SyncMode`](crate::SyncMode): the form of [`sync`](Self::sync) for callers that must not block. Requests a
+    /// sync, which a background thread of the table runs; callers share it. Records that were put without a log
+    /// become durable by a [`checkpoint`](Self::checkpoint) only.
     ///
     /// See [`Committed`] for an example.
     ///
@@ -129,14 +129,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.core.pm.committed()
     }
 
-    /// The key of a damaged record as it is; `None` if it cannot be reached, or is no `K`.
+    /// The key of a damaged record; `None` if it cannot be read, or is not a valid `K`.
     pub(super) fn unverified_key(&self, record: RecordOf<K, V>) -> Option<K::Owned> {
         let core = &self.core;
         let key = core.payloads()?.key_found(&core.pm, record.reference()).ok()?;
         raw_of(K::FORM, key).and_then(K::own)
     }
 
-    /// The key of a record that did not dangle since the caller was pinned.
+    /// The key of a record that was current at some time since the caller was pinned.
     pub(super) fn own_key(&self, record: RecordOf<K, V>) -> Result<K::Owned> {
         let measure = self.core.measure;
         if measure.is_inline() {
@@ -146,7 +146,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         raw_of(K::FORM, payload.key).and_then(K::own).ok_or_else(|| self.no_such(K::TYPE))
     }
 
-    /// Shows the value behind the value's words of such a record.
+    /// Calls `f` with the value of such a record.
     pub(super) fn view_value<R>(
         &self,
         words: V::Words,
@@ -160,7 +160,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         raw_of(V::FORM, payload.value).and_then(f).ok_or_else(|| self.no_such(V::TYPE))
     }
 
-    /// The value behind the value's words of such a record.
+    /// The value of such a record.
     pub(super) fn own_value(&self, words: V::Words) -> Result<V::Owned> {
         self.view_value(words, V::own)
     }
@@ -171,7 +171,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.corrupt(&core.levels, 0, format!("a stored word is no {what}"))
     }
 
-    /// Options for a table of another one's types.
+    /// Options for a table with the same types as another one.
     pub(super) fn options_like(identity: &crate::pm::superblock::Identity) -> PlushOptions<K, V> {
         PlushOptions::default().types_of(identity)
     }
@@ -192,7 +192,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(self.core.find(&probe)?.is_some())
     }
 
-    /// One write; the value before, for those modes that look, and whether anything was written.
+    /// Runs one write. Returns the former value, for modes that look it up, and whether anything was written.
     fn write_with(
         &self,
         key: Arg<'_, K>,
@@ -212,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         })
     }
 
-    /// What is told of a write. The caller is pinned since before it.
+    /// Converts the outcome of a write. The caller has been pinned since before the write.
     fn told(&self, wrote: WroteOf<V>) -> Result<(Option<Owned<V>>, bool)> {
         Ok((wrote.before.map(|word| self.own_value(word)).transpose()?, wrote.done))
     }
@@ -255,7 +255,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.write_with(key, NOTHING, Own::Delete).map(|_| ())
     }
 
-    /// Shows the value to `f` without a lock, then does what it decided if the value's words are still the same.
+    /// Calls `f` with the value, without a lock, and then applies its decision if the words of the value are still
+    /// the same.
     fn compute_one(
         &self,
         key: Arg<'_, K>,
@@ -274,11 +275,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             let (value, mode) = match &decision {
                 Decision::Keep => return Ok(Computed::Kept(owned)),
                 Decision::Put(value) => (<V as Data>::raw(V::arg(value)), Own::PutStill(before)),
-                // As good as a look: it is absent.
+                // No write is needed: the key is absent.
                 Decision::Remove if before.is_none() => return Ok(Computed::Removed(None)),
                 Decision::Remove => (NOTHING, Own::RemoveStill(before)),
             };
-            // A word that was found never comes again. A write that makes room can use no chunk that readers may look at.
+            // The same word never occurs again for another value, so the pin is not needed. It would keep a write
+            // that makes room from reusing chunks that pinned readers may access.
             drop(pin);
             let done = self.write_with(key, value, mode)?.1;
             if done {

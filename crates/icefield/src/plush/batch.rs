@@ -1,4 +1,4 @@
-//! Batches: what lies ahead is asked for, writes go through windows.
+//! Batches: later operations are prefetched, and writes go through windows.
 
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
@@ -18,22 +18,22 @@ use crate::table::{
     Arg, Occupied, OnFailure, Op, Owned, RecordArg, TryInsert, no_shadows, same_length,
 };
 
-/// How far ahead the root entry and filters are asked for, and what leads to the bucket; the bucket itself a burst
-/// ahead; and how many at a time.
+/// Distances, in operations: the root entry and filters are prefetched `RING` ahead, the words that lead to the
+/// bucket `PEEK` ahead, and the bucket itself one burst ahead. Each stage runs in bursts of `BURST` operations.
 const RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
 
-/// Reads of a batch that share a pin: payload chunks that were freed wait for no more of them.
+/// Reads of a batch that share a pin. Bounds how long freed payload chunks wait for it.
 const PINNED: usize = 256;
 
-/// An operation that lies ahead.
+/// A later operation that is being prefetched.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead<'t> {
     hash: u64,
-    /// Whether it searches.
+    /// `true` if it searches for the key.
     looks: bool,
-    /// Where filters say that its key is, in no level above, and in which buckets.
+    /// The first entry whose filter contains the key, and the buckets that the filter names.
     likely: Option<(EntryRef<'t>, u16)>,
 }
 
@@ -43,7 +43,7 @@ impl Ahead<'_> {
     }
 }
 
-/// The stages of a batch: those of hints, and what runs an operation.
+/// The stages of a batch: prefetching, and running an operation.
 struct Ring<'t, K: ?Sized, V: ?Sized, M, A, R> {
     core: &'t Core<K, V, M>,
     ahead: A,
@@ -101,9 +101,9 @@ where
     }
 }
 
-/// What searches of keys that lie ahead ask for, stage by stage. It decides nothing.
+/// Prefetching for later searches, stage by stage. The loads here do not affect any result.
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The root entry with its fingerprints, and filters in DRAM.
+    /// Prefetches the root entry with its fingerprints, and the filters in DRAM.
     #[inline]
     pub(super) fn hint_search(&self, hash: u64) {
         self.root.prefetch(self.root_entry(hash));
@@ -115,7 +115,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The other levels' filters, and what leads to the buckets there.
+    /// Prefetches the filters of the other levels, and the states of their entries.
     #[inline]
     fn hint_entries(&self, hash: u64) {
         for level in self.levels_below() {
@@ -126,7 +126,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The newest of some buckets of an entry.
+    /// Prefetches the newest of some buckets of an entry.
     #[inline]
     fn hint_bucket(&self, entry: EntryRef<'_>, buckets: u16) {
         let newest = buckets.checked_ilog2().map(|newest| newest as usize);
@@ -136,7 +136,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The first of some levels whose entry has a filter that names buckets, and which.
+    /// The first of some levels whose filter contains the key, and the buckets that the filter names.
     #[inline]
     fn likely(&self, hash: u64, mut levels: Range<usize>) -> Option<(EntryRef<'_>, u16)> {
         levels.find_map(|level| {
@@ -152,7 +152,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         1..self.top_filters.levels().min(self.level_count()) + 1
     }
 
-    /// The others.
+    /// The levels whose filters are on the medium only.
     #[inline]
     fn levels_below(&self) -> Range<usize> {
         self.top_filters.levels() + 1..self.level_count() + 1
@@ -160,8 +160,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Runs operations in order until one breaks or fails, and prefetches for later ones, whose hashes `ahead` gives.
-    /// Returns how many ran, and the failure.
+    /// Runs operations in order until one breaks or fails, and prefetches later ones, whose hashes `ahead` returns.
+    /// Returns the number of operations that ran, and the error.
     pub(super) fn in_order<'t>(
         &'t self,
         count: usize,
@@ -178,7 +178,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         };
         let ring = Ring { core: self, ahead, run };
         let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, PEEK, ring);
-        // Who failed did not run.
+        // An operation that failed does not count.
         (ran - usize::from(result.is_err()), result)
     }
 }
@@ -204,8 +204,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         .1
     }
 
-    /// Runs writes in order through windows. `operation` gives key, value and what to do; `answer` gets the value
-    /// before, where the operation looks, in order, once it is durable.
+    /// Runs writes in order through windows. `operation` returns key, value and mode. `answer` receives the former
+    /// value, for modes that look it up, in order, once the write is durable.
     fn write_all<'k, 'v>(
         &self,
         count: usize,
@@ -242,7 +242,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         if let Some(previous) = &previous {
             same_length(pairs.len(), previous.len())?;
         }
-        // Without places for answers, nobody needs to look.
+        // Without result slots no lookup is needed.
         let mode = if previous.is_none() { Own::Put } else { mode.into() };
         let operation = |at: usize| (pairs[at].0, V::raw(pairs[at].1), mode);
         self.write_all(pairs.len(), operation, |at, before| {
@@ -291,13 +291,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             let stop = failed && on_failure == OnFailure::Stop;
             Ok(if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        // What came before a failure is made durable and filled in.
+        // The operations before a failure are made durable, and their results are filled in.
         let ops = ops.into_inner();
         let finished = window.commit(&mut |index, wrote| self.fill_in(&mut ops[index], wrote));
         result.and(finished).map(|()| ran)
     }
 
-    /// Runs or stages one operation; says whether it found its key occupied or absent.
+    /// Runs or stages one operation. Returns whether it failed because its key was occupied or absent.
     fn execute_one<'t>(
         &'t self,
         window: &mut Window<'t, K, V, M>,
@@ -321,7 +321,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             Op::Put(_, value) => (V::raw(*value), Own::Put),
             Op::Update(_, value, _) => (V::raw(*value), Own::Update),
             Op::Remove(..) => (Raw::Word(0), Own::Remove),
-            // Refused before the batch began.
+            // Rejected before the batch began.
             Op::Shadow(..) => return Ok(false),
         };
         let mut answer = |index: usize, wrote| self.fill_in(&mut ops[index], wrote);

@@ -1,18 +1,19 @@
-//! Payloads: how records come into the payload log, and how its chunks are freed (§4.3).
+//! Payloads: how records are added to the payload log, and how its chunks are freed (§4.3).
 //!
-//! Blind writes do not know what they replace, so the log does not know what of it is garbage. A round of the collection
-//! finds out: it reads the newest record of every key, range by range, counts the bytes that each full chunk holds of
-//! them, and then frees the emptiest chunks, each of whose needed records moves to the end of the log. The counts
-//! can only become less, as a record that is not the newest of its key will never be that again; before a chunk is freed
-//! each of its records is looked up again, under the lock of its root entry.
+//! Blind writes do not look up what they replace, so the log cannot count its garbage at once. A round of the
+//! collection finds it. The round reads the newest record of every key, range by range, and counts the needed bytes
+//! of each full chunk. Then it frees the emptiest chunks, whose needed records move to the end of the log. The counts
+//! can only become smaller, because a record that is not the newest of its key never becomes so again. Before a chunk
+//! is freed, each of its records is looked up again under the lock of its root entry.
 //!
-//! A round begins when the log takes about twice what was needed at the end of the last one, by the number of records
-//! that have come since, and at two and a half times at the latest. It is taken in steps, one for each chunk that writes
-//! take: an eighth of the growth is enough for it to end, and then each step frees two chunks more than it fills. So the
-//! log takes at most about three times what is needed, and a constant: some chunks, and 64 bytes for each entry of the
-//! last level, as a round reads all of them. Of a table that was just opened nothing is known: its first round begins at
-//! once, and until it has ended each step also looks at two chunks, wherever they are, and frees those of which half is
-//! garbage. Sessions that end before their first round does free as much as they fill that way.
+//! A round begins when the log takes about twice the bytes needed, as estimated from the bytes at the end of the last
+//! round and the number of records added since, and at two and a half times the bytes at the end of the last round in
+//! any case. A round runs in steps, one for each chunk that writes take. It ends when the log has grown by an eighth;
+//! after that each step frees two chunks more than it fills. So the log takes at most about three times the bytes
+//! needed, plus a constant: some chunks, and 64 bytes for each entry of the last level, because a round reads all of
+//! them. For a table that was just opened nothing is known. Its first round begins at once, and until the round has
+//! ended each step also checks two chunks at an arbitrary place, and frees those of which half is garbage. So
+//! sessions that end before their first round still free as much as they fill.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -29,28 +30,28 @@ use crate::pm::Medium;
 use crate::record::{MAX_BYTES, Probe};
 use crate::{Error, Result};
 
-/// A round is due when the log takes so many quarters of the bytes that are needed, by the number of records; and, whatever
-/// that number says, so many quarters of the bytes that were needed at the end of the last round.
+/// A round is due when the log takes this many quarters of the bytes needed, estimated by the number of records; or,
+/// in any case, this many quarters of the bytes that were needed at the end of the last round.
 const DUE_QUARTERS: u64 = 7;
 const LATEST_QUARTERS: u64 = 10;
 /// A round ends when the log has grown by an eighth.
 const ROUND_PARTS: u64 = 8;
-/// Garbage that is tolerated whatever is needed: chunks, and bytes for each range that a round reads.
+/// Garbage that is always tolerated: chunks, and bytes for each range that a round reads.
 const TOLERATED_CHUNKS: u64 = 8;
 const TOLERATED_PER_RANGE: u64 = 64;
-/// Chunks that a step gains, of how many that it frees at most.
+/// Chunks that a step gains, and chunks that it frees at most.
 const GAINED: u64 = 2;
 const MOST_FREED: usize = 8;
-/// So often a table that gives back space looks whether readers have left.
+/// Rounds in which a table that gives space back waits for readers to leave.
 const PATIENCE: u32 = 1000;
-/// Steps that a write takes at most.
+/// Steps that one write takes at most.
 const MOST_STEPS: u32 = 8;
-/// Chunks that a step looks at before the first round has ended, and how many percent of one may be needed.
+/// Chunks that a step checks before the first round has ended, and the percentage of a chunk that may be needed.
 const LOOKS: usize = 2;
 const LOOK_WORTH: u64 = 50;
 
-/// Fails unless a chunk just stays as it is: for want of space, of which the write to come finds out whether there is
-/// any, or because something is damaged, which concerns those that read it.
+/// Turns errors that leave a chunk unchanged into success: no space, which the following write reports if it is short
+/// of space, too; or damage, which reads of the damaged records report.
 fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
     match freed {
         Err(Error::NoSpace { .. } | Error::Corrupt { .. }) => Ok(()),
@@ -58,52 +59,51 @@ fn unless_it_can_stay(freed: Result<()>) -> Result<()> {
     }
 }
 
-/// Where the collection stands.
+/// The state of the collection.
 #[derive(Default)]
 pub(super) struct Collection {
     /// The result of the last round; none in a table that was just opened.
     known: Option<Known>,
     round: Option<Round>,
-    /// Chunks to be freed, the emptiest last, and the last word that leads into each.
+    /// Chunks to be freed, the emptiest last, and the last reference into each.
     victims: Vec<(u32, u64)>,
-    /// Chunks with gaps between their records, and which words the last round found to lead into them.
+    /// Chunks with gaps between their records, and the references into them that the last round found.
     gapped: BTreeSet<u32>,
     referred: BTreeMap<u32, Vec<u64>>,
-    /// Which chunk is looked at next.
+    /// The next chunk to be checked.
     look_at: u32,
 }
 
-/// The result of a round, and the state of the table then.
+/// The result of a round, and the usage of the log at that time.
 #[derive(Default)]
 struct Known {
-    /// Bytes and records that were needed.
+    /// Needed bytes and records.
     bytes: u64,
     records: u64,
     usage: Usage,
     estimate: i64,
 }
 
-/// A round on its way through the table.
+/// A round in progress.
 struct Round {
     /// The hash from which on nothing is counted yet.
     next: u64,
     /// Records counted.
     records: u64,
-    /// Of each chunk; nothing of those that were not full when it began.
+    /// By chunk; `None` for chunks that were not full when the round began.
     counts: Vec<Option<Count>>,
     referred: BTreeMap<u32, Vec<u64>>,
 }
 
-/// The count of a chunk in a round.
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// Bytes that are needed.
+    /// Needed bytes.
     needed: u64,
-    /// The last word that leads into it.
+    /// The last reference into the chunk.
     last: u64,
 }
 
-/// How much a round shall gain.
+/// How much a round frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     /// Enough for a while.
@@ -113,7 +113,7 @@ enum Effort {
 }
 
 impl Effort {
-    /// How many percent of a chunk may be needed for it to be worth freeing.
+    /// The percentage of a chunk that may be needed for it to be freed.
     fn worth(self) -> u64 {
         match self {
             Self::Usual => 85,
@@ -123,19 +123,19 @@ impl Effort {
 }
 
 impl Collection {
-    /// That of a new table, or an empty one.
+    /// For a new table, or an empty one.
     pub(super) fn of_empty() -> Self {
         Self { known: Some(Known::default()), ..Self::default() }
     }
 
-    /// That of a table that was just opened. Where it begins to look differs from session to session.
+    /// For a table that was just opened. The chunk to be checked first differs between sessions.
     pub(super) fn of_unknown(seed: u64) -> Self {
         Self { look_at: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) as u32 >> 16, ..Self::default() }
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Refuses keys and values that are too long.
+    /// Rejects keys and values that are too long.
     #[inline]
     pub(super) fn fits(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<()> {
         let (key, value) = (probe.key.bytes().len(), value.bytes().len());
@@ -148,8 +148,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Writes a record to the payload log, flushed, and gives the value's words. Values of fixed width are their own
-    /// payload.
+    /// Writes a record to the payload log, flushed, and returns the words that represent the value. These are the
+    /// value itself for types of fixed width.
     #[inline]
     pub(super) fn write_payload(&self, probe: &Probe<'_>, value: &Raw<'_>) -> Result<V::Words> {
         let Some(payloads) = self.payloads() else { return Ok(words_of(value)) };
@@ -168,7 +168,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(one_word(payloads.write(&self.pm, probe.hash, (key, value), Purpose::Write)?))
     }
 
-    /// A slot refers to the payload that a value's words stand for, or never will.
+    /// A slot refers to the payload of these words, or never will.
     #[inline]
     pub(super) fn finish_payload(&self, value: V::Words) {
         if let Some(payloads) = self.payloads() {
@@ -176,8 +176,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Takes the steps of the collection that are due, before a record is written. The caller holds no lock and is not
-    /// pinned.
+    /// Takes the steps of the collection that are due, before a record is written. The caller holds no lock and is
+    /// not pinned.
     #[inline]
     pub(super) fn make_payload_room(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
@@ -216,17 +216,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// How many ranges of hashes the table has.
+    /// The number of hash ranges in the table.
     fn ranges(&self) -> u64 {
         self.shape.entries(self.level_count())
     }
 
-    /// So many bytes of garbage are no reason for a round.
+    /// Bytes of garbage that are no reason for a round.
     fn tolerated(&self, payloads: &PayloadLog) -> u64 {
         (TOLERATED_CHUNKS * payloads.chunk_size()).max(TOLERATED_PER_RANGE * self.ranges())
     }
 
-    /// Says whether so much has been written since the last round that a good part of the log may be garbage.
+    /// Returns whether a large part of the log may be garbage, by the bytes and records written since the last round.
     fn is_round_due(&self, payloads: &PayloadLog, collection: &Collection) -> bool {
         let usage = payloads.usage(&self.pm);
         let used = usage.chunks * payloads.chunk_size();
@@ -259,7 +259,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Round { next: 0, records: 0, counts, referred }
     }
 
-    /// Counts the needed bytes of each chunk in so many more ranges of hashes. Says whether these were the last.
+    /// Counts the needed bytes of each chunk in the next `ranges` ranges of hashes. Returns whether these were the
+    /// last ones.
     fn count_needed(
         &self,
         payloads: &PayloadLog,
@@ -271,7 +272,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let _pin = payloads.pin();
             let (records, next) = match self.newest_at(round.next) {
                 Ok(range) => range,
-                // Nothing is counted there. The records of a chunk are looked up again before it is freed.
+                // Nothing of this range is counted. The records of a chunk are looked up again before it is freed.
                 Err(Error::Corrupt { .. }) => {
                     (Vec::new(), self.range_after(self.level_count(), round.next))
                 }
@@ -299,7 +300,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(false)
     }
 
-    /// Chooses the chunks that shall be freed.
+    /// Ends a round, and chooses the chunks to be freed.
     fn end_round(&self, payloads: &PayloadLog, collection: &mut Collection, effort: Effort) {
         let Some(round) = collection.round.take() else { return };
         let usage = payloads.usage(&self.pm);
@@ -332,7 +333,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         collection.known = Some(Known { bytes, records, usage, estimate });
     }
 
-    /// Frees the emptiest of the chunks that were chosen, until two are gained.
+    /// Frees the emptiest of the chosen chunks, until two are gained.
     fn free_some(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         let before = payloads.usage(&self.pm).chunks;
         for _ in 0..MOST_FREED {
@@ -345,8 +346,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Looks at the next full chunks, and frees those of which half is garbage: of a table that was just opened nothing
-    /// else is known, and its session may end before the first round does.
+    /// Checks the next full chunks, and frees those of which half is garbage. For a table that was just opened: the
+    /// session may end before its first round does.
     fn look(&self, payloads: &PayloadLog, collection: &mut Collection) -> Result<()> {
         for _ in 0..LOOKS {
             let Some(chunk) = payloads.full_from(&self.pm, collection.look_at) else { break };
@@ -366,8 +367,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Frees chunks when there is no space. Says whether it freed any. The caller holds no lock; the chunks can be written
-    /// again when all readers have left that are pinned.
+    /// Frees chunks when there is no space. Returns whether it freed any. The caller holds no lock. The chunks can be
+    /// written again once all currently pinned readers have left.
     pub(super) fn collect_in_need(&self) -> Result<bool> {
         let Some(payloads) = self.payloads() else { return Ok(false) };
         let mut collection = payloads.lock_collection(&self.pm);
@@ -378,7 +379,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
             while let Some(victim) = collection.victims.pop() {
                 match self.free(payloads, &mut collection, victim) {
-                    // Not even for the records of the emptiest one.
+                    // No space even for the needed records of the emptiest chunk.
                     Err(Error::NoSpace { .. }) => break,
                     freed => unless_it_can_stay(freed)?,
                 }
@@ -390,7 +391,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(payloads.usage(&self.pm).chunks < before)
     }
 
-    /// Frees all chunks that are worth it, for a table that shall take as little space as it can.
+    /// Frees all chunks with enough garbage, for a table that is to take as little space as possible.
     pub(super) fn collect_all(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
         let mut collection = payloads.lock_collection(&self.pm);
@@ -401,8 +402,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Gives the space of free chunks back to the file system: as a rule readers leave soon that may look at the last of
-    /// them. The caller is not pinned.
+    /// Gives the space of free chunks back to the file system. First waits a while for the readers that may access
+    /// the last freed ones. The caller is not pinned.
     pub(super) fn return_space(&self) -> Result<()> {
         let Some(payloads) = self.payloads() else { return Ok(()) };
         for round in 0..PATIENCE {
@@ -415,7 +416,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         payloads.give_back(&self.pm, 0).map(|_| ())
     }
 
-    /// Gives the space of free chunks back, for levels that find none. Returns whether any had space.
+    /// Gives the space of free chunks back when levels have no space. Returns whether any chunk had space.
     pub(super) fn lend_space(&self) -> Result<bool> {
         match self.payloads() {
             Some(payloads) => payloads.give_back(&self.pm, SPARE),
@@ -432,9 +433,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Frees a chunk that a round has chosen.
     ///
-    /// A damaged record stays where it is, with its chunk: if that were freed, the record would be taken for one that was
-    /// replaced. A record that a crash left torn looks the same. So a chunk stays whose last whole record is not the last that is
-    /// referred to, and one with gaps between its records waits for a round that notes all that leads into it.
+    /// A damaged record stays where it is, with its chunk: if the chunk were freed, the record would seem to have
+    /// been replaced. A record that a crash left torn looks like a damaged one. So a chunk is kept if its last whole
+    /// record is not the last one that is referred to, and a chunk with gaps between its records waits for a round
+    /// that notes all references into it.
     fn free(
         &self,
         payloads: &PayloadLog,
@@ -457,7 +459,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Moves what is needed of a chunk's records, and frees it.
+    /// Moves the needed records of a chunk, and frees it.
     fn empty_chunk(
         &self,
         payloads: &PayloadLog,
@@ -466,15 +468,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         records: &[(u64, u64)],
     ) -> Result<()> {
         self.for_each_record(records, |(word, _)| self.settle(word).map(ControlFlow::Continue))?;
-        // What has taken the place of the others may have been acknowledged before it was durable.
+        // The records that replaced the others may have been acknowledged before they were durable.
         self.pm.settle()?;
         payloads.release(&self.pm, guard, chunk)?;
         guard.flush();
         Ok(())
     }
 
-    /// Calls `run` with each record of a chunk, in order, until it breaks or fails. It will search the record's key, so
-    /// that of later records is prefetched. The caller is pinned.
+    /// Calls `run` with each record of a chunk, in order, until it breaks or fails. `run` will search for the
+    /// record's key, so the places of the keys of later records are prefetched. The caller is pinned.
     fn for_each_record(
         &self,
         records: &[(u64, u64)],
@@ -485,19 +487,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.in_order(records.len(), ahead, |at, _| run(records[at])).1
     }
 
-    /// The key of a payload.
+    /// The key of a payload, for a search.
     fn payload_probe(&self, word: u64) -> Result<Option<Probe<'_>>> {
         let Some(payload) = self.payload(word)? else { return Ok(None) };
         Ok(raw_of(K::FORM, payload.key).map(|key| Probe { hash: payload.hash, key }))
     }
 
-    /// Whether the newest record of a payload's key refers to it.
+    /// Returns whether the newest record of a payload's key refers to the payload.
     fn newest_is(&self, word: u64) -> Result<bool> {
         let Some(probe) = self.payload_probe(word)? else { return Ok(false) };
         Ok(self.lookup(&probe)?.is_some_and(|record| record.reference() == word))
     }
 
-    /// Sees to it that a payload is not needed where it is, and that readers who do not know that yet notice.
+    /// Ensures that a payload is not needed where it is, and that readers with an outdated reference fail their
+    /// validation.
     fn settle(&self, word: u64) -> Result<()> {
         let Some(probe) = self.payload_probe(word)? else { return Ok(()) };
         let log = self.logs.log_of(self.root_entry(probe.hash));
@@ -505,7 +508,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.make_log_ready(log)?;
             let held = self.hold(probe.hash);
             if self.root.has_unlogged(held.entry) {
-                // What has taken its place must be durable, too.
+                // The record that replaced it must be durable, too.
                 self.migrate_root(&held)?;
                 continue;
             }
@@ -515,15 +518,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 None => true,
             };
             if settled {
-                // Y4: who has looked for newer records before they came must not take this one for stale.
+                // Y4: a reader that searched for newer records before they came must not take this one for stale.
                 held.begin_change();
                 return Ok(());
             }
         }
     }
 
-    /// Writes a payload anew and lets the newest record of its key refer to that; durable when it is settled, which
-    /// comes before the old one goes. Not, when the log or the root entry had no room.
+    /// Copies a payload, and makes the newest record of its key refer to the copy. Durable after the next settling,
+    /// which precedes the release of the old chunk. Returns `false` when the log or the root entry had no room.
     fn relocate(
         &self,
         held: &Held<'_, M>,

@@ -1,9 +1,9 @@
-//! Compaction in place (past the paper): an entry of the last level drops what is stale, so that updates and removals
-//! do not fill the table for ever. Where a migration brings updates it takes them over at once: an entry of fifteen
-//! records needs no second bucket for fifteen newer ones.
+//! Compaction in place (past the paper): an entry of the last level drops its stale records, so that updates and
+//! removals do not fill the table. Where a migration brings updates, the entry merges them at once: an entry of
+//! fifteen records needs no second bucket for fifteen newer ones.
 //!
-//! What the entry shall hold goes into a journal first. From the moment it is durable there, the entry may be in any
-//! state: opening does the rest again.
+//! The new contents of the entry go into a journal first. Once the journal is durable, the entry may be in any state:
+//! opening repeats the compaction.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -20,14 +20,15 @@ use crate::base::hash::{Hash, HashKind};
 use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, not_poisoned};
 
-/// Of how many records how many may be left for a compaction to be worth its writes.
+/// The share of records that a compaction must drop to be worth its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Worth {
-    /// Four fifths: there is room without it, but for more buckets only.
+    /// A fifth: the records fit without a compaction, but need more buckets.
     Early,
-    /// Fifteen sixteenths: there is none. One entry in thousands shall not cause a level that all others have no need of.
+    /// A sixteenth: the records do not fit. A few full entries among thousands must not cause a level that the others
+    /// do not need.
     Full,
-    /// All but one: there is no space anywhere, or somebody asks for it.
+    /// One record: no space is left, or the caller requested a compaction.
     Any,
 }
 
@@ -41,27 +42,27 @@ impl Worth {
     }
 }
 
-/// What became of making one of an entry and what comes to it.
+/// The outcome of an attempt to merge arriving records with those of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absorbed {
     Yes,
-    /// Too little of both together is stale.
+    /// Too few of all the records are stale.
     Worthless,
-    /// They do not fit, or the entry is continued.
+    /// The records do not fit, or the entry is continued.
     Impossible,
 }
 
-/// What an entry's records are, for whoever compacts it.
+/// The records of an entry, divided for a compaction.
 pub(super) struct Sifted<R> {
     /// Oldest first.
     pub(super) needed: Vec<R>,
     pub(super) dropped: Vec<R>,
 }
 
-/// An entry of a table of `K -> V` and its records.
+/// An entry and its records.
 type LiveOf<'a, K, V> = (EntryRef<'a>, Sifted<MovingOf<K, V>>);
 
-/// What a journal says: an entry, its records, and how many another one has from then on.
+/// The contents of a journal: an entry, its records, and the new leaf of a split with its number of records.
 type JournalOf<K, V> = (EntryId, Vec<MovingOf<K, V>>, Option<(EntryId, usize)>);
 
 /// A journal: its head, and the words of its records.
@@ -72,8 +73,8 @@ struct JournalRef<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Drops what is stale in an entry of the last level, and in those that continue it, when that is worth it. Whether
-    /// it was.
+    /// Drops the stale records of an entry of the last level, and of those that continue it, if that is worth it.
+    /// Returns whether it was.
     pub(super) fn compact(
         &self,
         held: &Held<'_, M>,
@@ -83,7 +84,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.compact_hidden(held, first, &[], worth)
     }
 
-    /// The same, given what entries above have for its hashes, newest first. Nothing that its removals hide lies below.
+    /// The same, given the records of the entries above for its hashes, newest first. There must be no older records
+    /// below that its removals hide.
     fn compact_hidden(
         &self,
         held: &Held<'_, M>,
@@ -115,7 +117,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     fn rewrite_all(&self, held: &Held<'_, M>, live: Vec<LiveOf<'_, K, V>>) -> Result<()> {
-        // Oldest first: whoever says that a key was removed goes last.
+        // Oldest first: an entry with the removal of a key comes after those with the removed records.
         for (entry, Sifted { needed, dropped }) in live {
             if !dropped.is_empty() {
                 self.rewrite(held, entry, &needed, None)?;
@@ -125,7 +127,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The newest record of each key in a chain, given newer ones, but for removed keys: below there is nothing to hide.
+    /// Returns the newest record of each key in a chain, given newer records above. Removals are dropped: below there
+    /// is nothing to hide.
     fn live<'a>(
         &'a self,
         first: EntryRef<'a>,
@@ -144,20 +147,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(all)
     }
 
-    /// Parts the records of one entry, of whose keys no other has any.
+    /// Divides the records of one entry, whose keys no other entry has.
     pub(super) fn sifted(&self, entry: EntryRef<'_>) -> Result<Sifted<MovingOf<K, V>>> {
         let mut newest_first = Vec::with_capacity(self.shape.records());
         self.read_entry(entry, &mut newest_first, |_| true)?;
         self.sift(&mut Newest::with_capacity(newest_first.len()), &newest_first)
     }
 
-    /// An upper bound for how many of some records are stale, without a look at payloads: those of removed keys, those
-    /// whose hash resembles another one's, and those whose payload has been freed.
+    /// An upper bound for the number of stale records among some, without reading payloads: removals, records whose
+    /// hash bits collide with those of another record, and records whose payload has been freed.
     fn stale_at_most(&self, records: &[MovingOf<K, V>]) -> Result<usize> {
         let mut seen = [0_u64; 128];
         let mut stale = 0;
         for &Moving { record, hash } in records {
-            // High bits are those of the entry.
+            // The high bits are those of the entry.
             let (word, bit) = (&mut seen[(hash >> 6) as usize % 128], 1 << (hash % 64));
             stale += usize::from(record.dead || *word & bit != 0 || self.dangles(record)?);
             *word |= bit;
@@ -165,7 +168,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(stale)
     }
 
-    /// Parts the records of an entry.
+    /// Divides the records of an entry.
     fn sift(
         &self,
         newest: &mut Newest<K::Words, V::Words>,
@@ -183,8 +186,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Sifted { needed, dropped })
     }
 
-    /// Makes one of an entry of the last level and of newer records that come to it, unless it is continued, when that is
-    /// worth it: written behind the others, they would take more runs.
+    /// Merges newer records that arrive at an entry of the last level with the entry's records, unless it is
+    /// continued, if that is worth it. If they were appended instead, they would take more runs.
     pub(super) fn absorb(
         &self,
         held: &Held<'_, M>,
@@ -215,13 +218,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.provide_now(&[(entry, needed.len())])?;
         self.counts.compactions.add(1);
-        // They are still above, too: what is there twice is hidden once.
+        // The records are still above, too: a record that exists twice is hidden once.
         self.rewrite(held, entry, &needed, None)?;
         dropped.into_iter().for_each(|moving| self.note_dropped(moving.record));
         Ok(Absorbed::Yes)
     }
 
-    /// Drops what is stale in all levels. Whether there was anything.
+    /// Drops the stale records of all levels. Returns whether there were any.
     pub(super) fn compact_all(&self) -> Result<bool> {
         let mut dropped = false;
         for entry in 0..self.root.entries() {
@@ -231,10 +234,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(dropped)
     }
 
-    /// Drops what is stale in the levels below a root entry: records that newer ones hide, and removals. Needs no space.
-    /// Whether there was anything.
+    /// Drops the stale records in the levels below a root entry: records that newer ones hide, and removals. Needs no
+    /// space. Returns whether there were any.
     pub(super) fn compact_below(&self, held: &Held<'_, M>) -> Result<bool> {
-        // It counts on its copies below, which are dropped here. It begins anew.
+        // A migration underway relies on its copies below, which are dropped here. It starts again.
         self.give_up_underway(held)?;
         let (step, place) = (self.shape.step(0), self.shape.place_below(0));
         let mut newer = vec![Vec::new(); 1 << step];
@@ -249,19 +252,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(dropped)
     }
 
-    /// The records of a root entry of which level 1 has no copy, if a crash finds them all, newest first.
+    /// Returns the records of a root entry that have no copy in level 1, newest first, if all of them survive a
+    /// crash; none otherwise.
     fn newer_for_good(&self, held: &Held<'_, M>) -> Result<Vec<MovingOf<K, V>>> {
         if self.root.has_unlogged(held.entry) {
             return Ok(Vec::new());
         }
-        // Those that were acknowledged before they were durable, too.
+        // Includes the records that were acknowledged before they were durable.
         self.pm.settle()?;
         let records = (self.root.moved(held.entry)..self.root.size(held.entry)).rev();
         Ok(records.map(|at| self.moving(self.root.record(held.entry, at))).collect())
     }
 
-    /// The same for an entry and those below it, given what entries above have for its hashes, newest first. From the
-    /// bottom up: where a removal goes, nothing that it hides is left.
+    /// The same for an entry and those below it, given the records of the entries above for its hashes, newest first.
+    /// Works from the bottom up: when a removal is dropped, the records that it hides are gone already.
     fn compact_under(
         &self,
         held: &Held<'_, M>,
@@ -297,7 +301,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Replaces the records of an entry by some of them; from then on another leaf has what `split` gives to it.
+    /// Replaces the records of an entry by `records`. With `split`, another leaf has the others from then on.
     pub(super) fn rewrite(
         &self,
         held: &Held<'_, M>,
@@ -320,7 +324,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         });
         let replaced = match split {
             None => replaced.and_then(|()| self.give_back(entry, records.len())),
-            // What was split fills up again. After a failed sync readers go on with what was stored.
+            // No runs are given back: the entry fills up again. After a failed sync readers continue with the words
+            // that were stored.
             Some(Split { first, bound, leaf, .. }) => {
                 if self.state(leaf).is_ok_and(|state| state.size > 0) {
                     self.bound_leaf(first, bound, leaf);
@@ -332,7 +337,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         replaced
     }
 
-    /// Stores all that an entry shall hold, and makes it durable.
+    /// Stores the new records of an entry, and makes them durable.
     fn replace(
         &self,
         entry: EntryRef<'_>,
@@ -347,7 +352,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if let Some((other, size)) = other {
             self.store_state(other, State { size, epoch: LogEpoch::NONE });
         }
-        // P11: the entry needs its journal no more.
+        // P11: the entry does not need its journal any more.
         self.pm.try_fence()
     }
 
@@ -406,7 +411,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         pm.flush(words.as_ptr().cast(), size_of_val(words));
     }
 
-    /// What a valid journal says.
+    /// Reads a journal; `None` if its seal is wrong.
     fn read_journal(&self, journal: JournalRef<'_>) -> Option<JournalOf<K, V>> {
         let (pm, JournalRef { head: journal, words }) = (&self.pm, journal);
         let sealed = journal.seal.load(pm, Acquire);
@@ -428,8 +433,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         fits.then_some((id, records, leaf))
     }
 
-    /// Rolls compactions forward that a crash interrupted; tells how many there were. Only repeats what may have been
-    /// done.
+    /// Rolls compactions forward that a crash interrupted, and returns their number. Idempotent.
     pub(super) fn redo_journals(&self) -> Result<u64> {
         let mut redone = 0;
         for number in 0..self.journal_locks.len() {
@@ -439,7 +443,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 self.replace(self.entry(id)?, &records, leaf)?;
                 redone += 1;
                 journal.head.seal.store(&self.pm, 0, Release);
-                // Durable by the opening's next fence: before the entry can change.
+                // Durable by the next fence of the opening, before the entry can change.
                 self.pm.flush_object(&journal.head.seal);
             }
         }
@@ -456,7 +460,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.measure.each_word(record, |_, word| bytes.extend_from_slice(&word.to_le_bytes()));
             bytes.push(record.dead.into());
         }
-        // Not a secret: only accidents are to be told from journals.
+        // Not secret: the seal only has to detect torn journals.
         Hash::new(HashKind::Strong, [0x504C_5553, 0x4A4F_5552]).bytes(&bytes).max(1)
     }
 }

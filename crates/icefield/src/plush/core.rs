@@ -1,4 +1,4 @@
-//! The table without its operations: regions, entries by number, and how a key is found.
+//! The shared state of a table: regions, entries by number, and the search for a key.
 
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -29,16 +29,16 @@ use crate::pm::{Medium, Region};
 use crate::record::Probe;
 use crate::{Error, Result};
 
-/// What all parts of the table share.
+/// The state that all parts of a table share.
 pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) shape: Shape,
     pub(super) measure: Measure<K, V>,
     pub(super) hash: Hash,
-    /// Where the order of keys says where they belong.
+    /// Present when the table is partitioned by ranges.
     pub(super) ranges: Option<Ranges>,
     pub(super) root: RootTable<K, V>,
     pub(super) top_filters: TopFilters,
-    /// Of a table that is partitioned by ranges.
+    /// Used only when the table is partitioned by ranges.
     pub(super) leaves: Leaves,
     pub(super) logs: RecoveryLogs<K, V>,
     /// Present when a type has no fixed width.
@@ -53,31 +53,30 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M> {
     pub(super) journals: Region,
     pub(super) run_allocators: [Allocator; CLASSES],
     pub(super) chain_allocator: Allocator,
-    /// How many levels there are.
     pub(super) level_count: AtomicUsize,
-    /// One thread at a time adds a level.
+    /// Held by the thread that adds a level.
     pub(super) growing: Mutex<()>,
-    /// After how many changes making room was in vain, if it was the last time.
+    /// The number of changes at the last attempt to make room, if it failed.
     pub(super) in_vain: Mutex<Option<u64>>,
-    /// One thread at a time uses a journal.
+    /// One for each journal.
     pub(super) journal_locks: [Mutex<()>; super::layout::JOURNALS],
-    /// Writers pass it; steps that concern the whole table close it.
+    /// Writers enter it; operations on the whole table close it.
     pub(super) gate: Gate,
-    /// One such step at a time.
+    /// Held by an operation on the whole table.
     pub(super) structure: Mutex<()>,
-    /// Records that were added less those that were merged away, since the last exact count.
+    /// Records added less records merged away, since the last exact count.
     pub(super) estimate: ShardedCounter,
-    /// The last exact count of records, behind how many writes there had been.
+    /// The number of changes at the last exact count, and the count.
     pub(super) exact: [AtomicU64; 2],
     pub(super) counts: Counts,
     pub(super) types: PhantomData<fn(&K, &V)>,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,
-    /// Last, so that everything that leads into its mappings is dropped before.
+    /// The last field, so that all fields that point into its mappings are dropped first.
     pub(super) pm: M,
 }
 
-/// Events, counted for `stats` and the benchmarks.
+/// Event counters for `stats` and the benchmarks.
 #[derive(Default)]
 pub(super) struct Counts {
     /// Records moved from one level to the next.
@@ -107,53 +106,51 @@ pub(super) fn lock<'a, T>(pm: &impl Medium, mutex: &'a Mutex<T>) -> MutexGuard<'
     }
 }
 
-/// Locks such a mutex unless another thread has it.
+/// The same, but returns `None` when another thread holds the mutex.
 pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
-        // What these mutexes guard is whole after any panic, or a crash could have left it so.
+        // The data under these mutexes is valid after any panic, or a crash could have left it in the same state.
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The root words.
     pub(super) fn root_words(&self) -> Result<&Root> {
         self.table.at::<Root>(ROOT_OFFSET).ok_or_else(|| {
             self.corrupt(&self.table, ROOT_OFFSET, "the file ends before the root words")
         })
     }
 
-    /// A fault in one of the table's files.
+    /// The error for damage in one of the table's files.
     #[cold]
     pub(super) fn corrupt(&self, region: &Region, offset: u64, detail: impl Into<String>) -> Error {
         Error::corrupt(self.pm.path().join(region.name()), offset, detail)
     }
 
-    /// How many levels there are.
     #[inline]
     pub(super) fn level_count(&self) -> usize {
         self.pm.beside();
-        // Acquire: pairs with the Release in `add_level`; the new entries are there.
+        // Acquire (E8): pairs with the Release in `add_level`; the new entries are mapped.
         self.level_count.load(Acquire)
     }
 
-    /// Stores, persists and tells what the table is doing.
+    /// Stores and persists the phase of the table.
     pub(super) fn set_phase(&self, phase: Phase) -> Result<()> {
         let cell = &self.root_words()?.phase;
         cell.store(&self.pm, phase.pack(), Release);
         self.pm.try_persist(cell)
     }
 
-    /// A key on its way through the table.
+    /// The key and its hash, for a search.
     #[inline]
     pub(super) fn probe<'a>(&self, key: K::Arg<'a>) -> Probe<'a> {
         let key = K::raw(key);
         Probe { hash: self.placed(&key), key }
     }
 
-    /// What stands for the hash of a key, by which it is found: where ranges matter, the upper half is its place.
+    /// The value that is used as the hash of a key. With ranges, the upper half is the key's place among all keys.
     #[inline]
     fn placed(&self, key: &Raw<'_>) -> u64 {
         let hash = match K::FORM {
@@ -166,13 +163,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The payload log; of types of fixed width the compiler knows that there is none.
+    /// The payload log. For types of fixed width the compiler knows that there is none.
     #[inline(always)]
     pub(super) fn payloads(&self) -> Option<&PayloadLog> {
         if self.measure.is_inline() { None } else { self.payloads.as_ref() }
     }
 
-    /// Keeps the payload log's chunks from being written again that can be reached now.
+    /// Pins: payload chunks that can be reached now are not written again.
     #[inline]
     pub(super) fn pin(&self) -> Option<Guard<'_>> {
         self.payloads().map(PayloadLog::pin)
@@ -184,18 +181,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.shape.index(0, hash) as usize
     }
 
-    /// Keeps writers out while a step concerns the whole table.
+    /// Closes the gate to writers for an operation on the whole table.
     pub(super) fn close_gate(&self) -> Result<Closed<'_>> {
         self.gate.close().map_err(|error| Error::io(self.pm.path(), error))
     }
 
-    /// Locks the root entry of a hash. The caller holds no other.
+    /// Locks the root entry of a hash. The caller holds no other one.
     #[inline]
     pub(super) fn hold(&self, hash: u64) -> Held<'_, M> {
         self.root.lock(&self.pm, self.root_entry(hash))
     }
 
-    /// The number of a level's entry.
+    /// An entry of a level.
     pub(super) fn level_entry(&self, level: usize, index: u64) -> Result<EntryRef<'_>> {
         let number = self.shape.entries_above(level) + index;
         self.entry(EntryId::Level(number as u32))
@@ -215,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The entry that continues one.
+    /// The entry that continues another one, if any.
     pub(super) fn next_of(&self, entry: EntryRef<'_>) -> Result<Option<EntryRef<'_>>> {
         match entry.entry.next.load(&self.pm, Acquire) {
             0 => Ok(None),
@@ -238,7 +235,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(chain)
     }
 
-    /// How many records an entry has, and up to which epoch.
+    /// The number of records of an entry, and its epoch.
     #[inline]
     pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
         let state = State::unpack(entry.entry.state.load(&self.pm, Acquire));
@@ -248,13 +245,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(state)
     }
 
-    /// A bucket of an entry.
     #[inline]
     pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<Bucket<'_>> {
         let (run, place) = run_of(bucket);
         let block = entry.entry.runs[run].load(&self.pm, Acquire);
         let region = &self.runs[class_of(run)];
-        // Who reads without a lock may find no run: the entry has lost it since.
+        // A reader without a lock may find no run here: the entry may have lost it since the reader loaded its state.
         let found = block.checked_sub(1).and_then(|block| {
             let number = u64::from(block) * run_buckets(run) + place as u64;
             Bucket::at(region, number, self.measure.widths())
@@ -265,13 +261,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Which bucket and slot a record of an entry is in.
+    /// The bucket and slot of an entry's record.
     #[inline]
     pub(super) fn slot_of(&self, at: usize) -> (usize, usize) {
         (at / self.shape.slots as usize, at % self.shape.slots as usize)
     }
 
-    /// A record of an entry by its place.
+    /// The record of an entry at a place.
     pub(super) fn record(&self, entry: EntryRef<'_>, at: usize) -> Result<RecordOf<K, V>> {
         let (bucket, slot) = self.slot_of(at);
         let bucket = self.bucket(entry, bucket)?;
@@ -287,14 +283,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     fn word_in(&self, bucket: Bucket<'_>, slot: usize, word: usize) -> u64 {
         match word {
             0 => bucket.heads[slot].load(&self.pm, Relaxed),
-            // Acquire (E3): what a reference leads to was written before.
+            // Acquire (E3): the payload behind a reference was written before.
             _ => bucket.rests(slot..slot + 1)[word - 1].load(&self.pm, Acquire),
         }
     }
 
     #[inline]
     fn is_dead(&self, entry: &Entry, at: usize) -> bool {
-        // A peek: the word's other bits may just be changing, for records that do not count yet.
+        // A peek: other bits of the word may change at the same time, for records that do not count yet.
         self.pm.peek(|| entry.dead[at / 64].load(&self.pm, Relaxed)) >> (at % 64) & 1 == 1
     }
 
@@ -304,7 +300,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.hash_of_words(&record.key)
     }
 
-    /// The same by its key words.
+    /// The hash by the key words.
     #[inline]
     fn hash_of_words(&self, key: &K::Words) -> u64 {
         if self.measure.is_inline() {
@@ -313,7 +309,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         first(key)
     }
 
-    /// Whether a record is the probed key's. The caller is pinned.
+    /// Returns whether a record has the searched key. The caller is pinned.
     #[inline]
     pub(super) fn holds(&self, record: RecordOf<K, V>, probe: &Probe<'_>) -> Result<bool> {
         let same = record.key == self.key_words(probe);
@@ -330,7 +326,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(same)
     }
 
-    /// What the payload log has of a record; `None` when that has been freed, as the record is stale.
+    /// The payload behind a reference; `None` when it has been freed because its record is stale.
     pub(super) fn payload(&self, word: u64) -> Result<Option<Payload<'_>>> {
         match self.payloads() {
             Some(payloads) => payloads.read(&self.pm, word),
@@ -338,7 +334,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// What the payload log has of a record that did not dangle since the caller was pinned.
+    /// The payload of a record that was current at some time since the caller was pinned.
     pub(super) fn payload_found(&self, word: u64) -> Result<Payload<'_>> {
         match self.payloads() {
             Some(payloads) => payloads.read_found(&self.pm, word),
@@ -346,7 +342,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether what a record refers to has been freed: it is stale.
+    /// Returns whether the payload of a record has been freed: then the record is stale.
     #[inline]
     pub(super) fn dangles(&self, record: RecordOf<K, V>) -> Result<bool> {
         match self.payloads() {
@@ -355,7 +351,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether two records with equal key words are of one key. Neither dangled since the caller was pinned.
+    /// Returns whether two records have the same key. Both were current at some time since the caller was pinned.
     #[inline]
     pub(super) fn same_key(&self, a: RecordOf<K, V>, b: RecordOf<K, V>) -> Result<bool> {
         if a.key != b.key || self.measure.is_inline() || a.value == b.value {
@@ -373,7 +369,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         loop {
             let version = self.root.read_begin(&self.pm, entry);
             let found = self.search(entry, probe);
-            // Hits, misses and faults alike count only when nothing changed meanwhile.
+            // Hits, misses and errors count only if nothing has changed since.
             if self.root.validate(&self.pm, entry, version) {
                 return found;
             }
@@ -381,20 +377,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The newest record of a key: in the root, else in the levels from top to bottom. Under the lock, or validated.
+    /// The newest record of a key, in the root or the levels from top to bottom. Under the lock, or validated by the
+    /// caller.
     #[inline]
     pub(super) fn search(&self, entry: usize, probe: &Probe<'_>) -> Result<Option<RecordOf<K, V>>> {
         let found = self.root.newest(entry, probe.hash, |record| self.holds(record, probe))?;
         if found.is_some() {
             return Ok(found);
         }
-        // The filter of an entry that was emptied ahead of time still knows what has left.
+        // The filter of an entry that was emptied ahead of time still contains the keys that have left.
         let from = if self.root.is_sole(entry) { 2 } else { 1 };
         for level in from..=self.level_count() {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
-                // An entry that is continued knows the keys of those that continue it, too.
+                // The filter of a continued entry contains the keys of the entries that continue it, too.
                 continue;
             }
             let found = match self.next_of(first)? {
@@ -428,7 +425,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// All buckets that the filter names, newest first: a false positive must not hide the key in another one.
+    /// Searches all buckets that the filter names, newest first: a false positive must not hide the key in another
+    /// bucket.
     #[inline]
     fn search_entry(
         &self,
@@ -473,7 +471,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(None)
     }
 
-    /// The key words of a probed key's records.
+    /// The key words that records of a searched key have.
     #[inline]
     pub(super) fn key_words(&self, probe: &Probe<'_>) -> K::Words {
         if self.measure.is_inline() { words_of(&probe.key) } else { one_word(probe.hash) }
@@ -486,7 +484,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(records)
     }
 
-    /// Adds the same, but only those whose hash is `wanted`.
+    /// Appends these records to `records`, but only those whose hash is `wanted`.
     #[inline]
     pub(super) fn newest_first_where(
         &self,
@@ -500,7 +498,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Adds the records of an entry whose hash is `wanted`, newest first.
+    /// Appends the records of an entry whose hash is `wanted` to `records`, newest first.
     #[inline]
     pub(super) fn read_entry(
         &self,
@@ -517,7 +515,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         for (number, bucket) in buckets.iter().enumerate().rev() {
             let Some(bucket) = *bucket else { continue };
-            // Without a branch for each record, as few may be wanted.
+            // Branch-free, because often few records are wanted.
             let mut hashes = [0; SLOTS];
             let mut found = (0..slots.min(size - number * slots)).fold(0_u32, |found, slot| {
                 let key = self.measure.key(|word| self.word_in(bucket, slot, word));
@@ -534,7 +532,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// How many runs an entry needs for so many records.
+    /// The number of runs that an entry needs for some records.
     pub(super) fn runs_for(&self, records: usize) -> usize {
         let buckets = records.div_ceil(self.shape.slots as usize);
         buckets.checked_sub(1).map_or(0, |last| run_of(last).0 + 1).min(RUNS)

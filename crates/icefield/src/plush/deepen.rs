@@ -1,4 +1,4 @@
-//! How many levels there are: when another one is added or taken away, and how full they are.
+//! The number of levels: when one is added or removed, and how full the levels are.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -13,21 +13,20 @@ use crate::key::{Key, Value};
 use crate::pm::alloc::Blocks;
 use crate::pm::{Medium, not_poisoned};
 
-/// Entries that are looked at to find out how full a level is.
+/// Entries that are sampled to estimate how full a level is.
 const SAMPLES: u64 = 64;
-/// A level is added when the last one, whose entries are continued where they overflow, holds so many eighths of what
-/// fits without that: a level of entries that hold hardly anything takes more space than continuations, a look at which
-/// costs searches more.
+/// A level is added when the last one holds this many eighths of the records that fit without continued entries. A
+/// level of nearly empty entries would take more space than continuations do, but continuations cost searches more.
 const DUE_EIGHTHS: u64 = 10;
-/// From so many eighths on its file grows ahead of time, by so many bytes for each entry that overflows by new keys:
-/// updates bring the last level as far and no further.
+/// From this many eighths on, the file of the next level grows ahead of time, by this many bytes for each entry that
+/// overflows because of new keys. Updates alone fill the last level as far, but no further.
 const AHEAD_EIGHTHS: u64 = 9;
 const AHEAD_BYTES: u64 = 2 << 20;
-/// Entries of a chain that count for that: where keys crowd, more levels do not help.
+/// Entries of a chain that are counted: where keys crowd, more levels do not help.
 const COUNTED: usize = 3;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// How many records fit before the table needs another level.
+    /// The number of records that fit before the table needs another level.
     pub(super) fn capacity(&self) -> u64 {
         self.capacity_of(self.level_count())
     }
@@ -37,11 +36,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entries.saturating_mul(self.shape.records() as u64)
     }
 
-    /// Fails when there is no room for so many records in all, before any is taken.
+    /// Fails when there is no room for `records` in all, before any space is taken.
     pub(super) fn check_room(&self, records: u64) -> Result<()> {
         let words = self.measure.widths().words() as u64;
         let record_bytes = |records: u64| records.saturating_mul(words * 8);
-        // Entries of the last level that there can be are continued by others.
+        // If not even the last possible level has entries enough, they are continued.
         let most = self.shape.max_levels();
         let levels = (self.level_count()..most).find(|&levels| self.capacity_of(levels) >= records);
         let levels = levels.unwrap_or(most);
@@ -51,7 +50,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pm.check_room(bytes, 0)
     }
 
-    /// Adds levels until so many records fit.
+    /// Adds levels until `records` fit.
     pub(super) fn make_room_for(&self, records: u64) -> Result<()> {
         let _growing = lock(&self.pm, &self.growing);
         if self.capacity() < records {
@@ -63,8 +62,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Has the memory of a new table there from the start, when so many records will fill its root: else the writes that
-    /// do would wait for its pages.
+    /// Touches the DRAM of a new table if `records` will fill its root. Otherwise the first writes would wait for the
+    /// pages.
     pub(super) fn populate_for(&self, records: u64) {
         if records >= (self.root.entries() * self.shape.records()) as u64 {
             self.root.populate();
@@ -72,8 +71,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Gives a new table the space of the buckets that so many records take, when level 1 will hold them all: else the
-    /// writes that fill it would wait for the files to grow.
+    /// Reserves the space of the buckets that `records` take, if level 1 will hold them all. Otherwise the first
+    /// writes would wait for the files to grow.
     pub(super) fn reserve_buckets(&self, records: u64) -> Result<()> {
         if self.level_count() > 1 {
             return Ok(());
@@ -87,22 +86,22 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Adds a level below the last one, which is `level`. One thread at a time.
+    /// Adds a level below `level`, the last one. Called under `growing`.
     pub(super) fn add_level(&self, level: usize) -> Result<()> {
         not_poisoned(&self.pm)?;
         let [from, to] = [1, 2].map(|more| self.shape.entries_above(level + more) * ENTRY_BYTES);
         self.pm.grow(&self.levels, to)?;
-        // A table that became smaller has given it back.
+        // A table that shrank has given this space back.
         self.pm.reserve(&self.levels, from, to - from)?;
         let cell = &self.root_words()?.levels;
         cell.store(&self.pm, level as u64 + 1, Release);
-        // P9: the level is there.
+        // P9: the table has the level.
         self.pm.try_persist(cell)?;
         self.level_count.store(level + 1, Release);
         Ok(())
     }
 
-    /// Takes levels away as long as the records of the last one fit into the entries above. Nothing is written meanwhile.
+    /// Removes levels as long as the records of the last one fit into the entries above. No other thread writes.
     pub(super) fn drop_levels(&self) -> Result<()> {
         while self.level_count() > 1 && self.last_fits_above()? {
             self.drop_level()?;
@@ -110,7 +109,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Says whether each entry of the level above the last has room for all records below it.
+    /// Returns whether each entry of the level above the last one has room for all records below it.
     fn last_fits_above(&self) -> Result<bool> {
         let level = self.level_count() - 1;
         for index in 0..self.shape.entries(level) {
@@ -130,19 +129,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         chain.into_iter().map(|entry| Ok(self.state(entry)?.size)).sum()
     }
 
-    /// The entries of the next level that belong to one.
+    /// The entries of the next level below an entry.
     fn below(&self, level: usize, index: u64) -> Range<u64> {
         let step = self.shape.step(level);
         index << step..(index + 1) << step
     }
 
-    /// Moves the records of the last level to the entries above, which have room for them, and takes it away.
+    /// Moves the records of the last level to the entries above, which have room for them, and removes the level.
     fn drop_level(&self) -> Result<()> {
         let level = self.level_count() - 1;
         for root_entry in 0..self.root.entries() {
             let _pin = self.pin();
             let held = self.root.lock(&self.pm, root_entry);
-            // Both are about the levels as they were.
+            // Both refer to the levels as they were.
             self.give_up_underway(&held)?;
             self.root.note_relief(root_entry, Relief::NotYet);
             for index in self.entries_below(root_entry, level) {
@@ -152,18 +151,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pack(Last::Goes)
     }
 
-    /// The entries of a level that belong to one of the root.
+    /// The entries of a level below a root entry.
     pub(super) fn entries_below(&self, root_entry: usize, level: usize) -> Range<u64> {
         let below = self.shape.prefix(level) - self.shape.prefix(0);
         (root_entry as u64) << below..(root_entry as u64 + 1) << below
     }
 
-    /// Moves what is below an entry into it. A crash in between leaves copies below, which the entry's own hide.
+    /// Moves the records below an entry into it. A crash in between leaves copies below, which those in the entry
+    /// hide.
     fn move_up(&self, held: &Held<'_, M>, level: usize, index: u64) -> Result<()> {
         let first = self.level_entry(level, index)?;
         if self.has_leaves(first)? {
-            // Down first: were what leaves have in the entry, too, a crash could leave some of them, in which nobody would
-            // find what others had. The last level is so empty that it takes it.
+            // First down: if records of leaves were in the first entry as well, a crash could leave only some of the
+            // leaves, and searches would not find the records that the others had. The last level is so empty that it
+            // has room.
             self.migrate_down(held, level, index)?;
         }
         let mut newest_first = self.newest_first(first)?;
@@ -185,20 +186,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         emptied
     }
 
-    /// Empties what continues an entry and gives it back.
+    /// Empties the entries that continue another one, and frees them.
     fn drop_chain(&self, first: EntryRef<'_>) -> Result<()> {
         while let Some(next) = self.next_of(first)? {
             let State { epoch, .. } = self.state(next)?;
             self.store_state(next, State { size: 0, epoch });
-            // P8: its records are in the entry that it continues.
+            // P8: the records are in the first entry.
             self.pm.try_fence()?;
             self.unchain(first, next)?;
         }
         Ok(())
     }
 
-    /// Empties the last level, all records of which are above it, too, and takes it away, while the phase word says that
-    /// blocks are packed: those of the level are free without their allocators.
+    /// Empties the last level, all of whose records are also above it, and removes it. The phase word is that of
+    /// packing, so the blocks of the level are free without any work of their allocators.
     pub(super) fn take_last_level(&self) -> Result<()> {
         let level = self.level_count();
         for root_entry in 0..self.root.entries() {
@@ -215,7 +216,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let cell = &self.root_words()?.levels;
         cell.store(&self.pm, level as u64 - 1, Release);
-        // P21: the last level is empty, and not there any more.
+        // P21: the last level, which is empty, is removed.
         self.pm.try_persist(cell)?;
         self.level_count.store(level - 1, Release);
         Ok(())
@@ -227,17 +228,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.store_state(entry, empty);
             self.forget_filter(entry);
         }
-        // P8: before they lose their buckets.
+        // P8: before the entries lose their buckets.
         self.pm.try_fence()?;
         for entry in entries {
             self.wipe_entry(entry.id, empty)?;
         }
-        // Before P21: a level that is added later finds the entries as they are left here.
+        // Before P21: a level that is added later finds these entries empty.
         self.pm.try_fence()
     }
 
-    /// Adds a level below the last one when that is more than full; makes a part of its room when that is near, and the
-    /// table grows. Whether there is one now.
+    /// Adds a level below the last one when that is more than full. When it is nearly full and new keys arrive, grows
+    /// a part of the next level's file. Returns whether there is a level below now.
     pub(super) fn add_level_if_due(&self, level: usize, grows: bool) -> Result<bool> {
         let _growing = lock(&self.pm, &self.growing);
         if level < self.level_count() {
@@ -257,40 +258,40 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
-    /// How many eighths of what fits into the last level without continuations it holds, by a sample.
+    /// Estimates by samples how many eighths of its records without continuations the last level holds.
     fn eighths_full(&self, level: usize) -> Result<u64> {
         let (records, samples) = self.sampled(level)?;
         Ok(records * 8 / (samples * self.shape.records() as u64))
     }
 
-    /// Makes a part of the room for a level below the last one: whoever adds it need not wait for all of it.
+    /// Grows a part of the next level's file, so that the thread that adds the level need not wait for all of it.
     fn grow_ahead(&self, level: usize) {
         let bytes = self.shape.entries_above(level + 2) * ENTRY_BYTES;
         let next = bytes.min(self.levels.len() + AHEAD_BYTES);
-        // For want of space there will be no level: that is told then.
+        // Without space there will be no level, and adding it reports the error.
         let _ = self.pm.grow(&self.levels, next);
     }
 
-    /// About how many records a level holds, stale ones included.
+    /// Estimates the number of records of a level, stale ones included.
     fn records_of_level(&self, level: usize) -> Result<u64> {
         let (records, samples) = self.sampled(level)?;
         Ok((u128::from(records) * u128::from(self.shape.entries(level)) / u128::from(samples))
             as u64)
     }
 
-    /// About how many records all levels hold, stale ones included.
+    /// Estimates the number of records of all levels, stale ones included.
     pub(super) fn records_of_levels(&self) -> Result<u64> {
         (1..=self.level_count()).map(|level| self.records_of_level(level)).sum()
     }
 
-    /// How many records some entries of a level hold, and how many entries these are.
+    /// Counts the records of some entries of a level, and these entries.
     fn sampled(&self, level: usize) -> Result<(u64, u64)> {
         let entries = self.shape.entries(level);
         let samples = entries.min(SAMPLES);
         let mut records = 0;
         for sample in 0..samples {
             let mut next = Some(self.level_entry(level, sample * (entries / samples))?);
-            // A peek: the number decides about space only.
+            // A peek: the number decides only about space.
             self.pm.peek(|| {
                 for _ in 0..COUNTED {
                     let Some(entry) = next else { break };

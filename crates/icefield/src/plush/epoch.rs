@@ -1,14 +1,14 @@
-//! Log epochs (§4.2): how often a root entry has migrated. A log record belongs to the epoch in which it was written,
-//! and an entry of level 1 says up to which epoch they have arrived there.
+//! Log epochs (§4.2): the number of migrations of a root entry. A log record belongs to the epoch in which it was
+//! written. An entry of level 1 stores the last epoch whose records have arrived there.
 //!
-//! The counter wraps around: epochs are compared within half of its range. An entry of level 1 that gets no records for
-//! long is told the epoch all the same once in a [round](LogEpoch::is_round), so that it never falls so far behind; a
-//! log record does not, for it is overwritten long before.
+//! The counter wraps around, so epochs are compared within half of its range. An entry of level 1 that receives no
+//! records for a long time still stores the current epoch once per [round](LogEpoch::is_round), so that it never
+//! falls too far behind. Log records cannot fall that far behind, because they are overwritten long before.
 
-/// A log record of the widest keys and values has so many bits left.
+/// The bits that are left in a log record of the widest keys and values.
 const BITS: u32 = 46;
 const MASK: u64 = (1 << BITS) - 1;
-/// Epochs between two in which every entry of level 1 is told.
+/// Epochs between two that every entry of level 1 stores.
 const ROUND: u64 = 1 << 20;
 
 /// An epoch of a root entry, or none.
@@ -16,9 +16,9 @@ const ROUND: u64 = 1 << 20;
 pub(super) struct LogEpoch(u64);
 
 impl LogEpoch {
-    /// Before every epoch: that of records that nobody needs, and of entries where nothing has arrived.
+    /// Before every epoch: the epoch of records that are not needed, and of entries in which no record has arrived.
     pub(super) const NONE: Self = Self(0);
-    /// With which entries begin.
+    /// The first epoch of an entry.
     pub(super) const FIRST: Self = Self(1);
 
     #[inline]
@@ -26,7 +26,7 @@ impl LogEpoch {
         Self(bits & MASK)
     }
 
-    /// 46 of them.
+    /// At most 46 bits.
     #[inline]
     pub(super) fn bits(self) -> u64 {
         self.0
@@ -42,7 +42,7 @@ impl LogEpoch {
         if self.0 <= Self::FIRST.0 { Self(MASK) } else { Self(self.0 - 1) }
     }
 
-    /// Whether it is later than another one; every epoch is later than none.
+    /// Returns whether it is later than another one. Every epoch is later than `NONE`.
     #[inline]
     pub(super) fn is_after(self, other: Self) -> bool {
         let ahead = self.0.wrapping_sub(other.0) & MASK;
@@ -54,7 +54,7 @@ impl LogEpoch {
         if other.is_after(self) { other } else { self }
     }
 
-    /// Whether it is one in which every entry of level 1 is told.
+    /// Returns whether every entry of level 1 stores this epoch.
     #[inline]
     pub(super) fn is_round(self) -> bool {
         self.0.is_multiple_of(ROUND)

@@ -1,10 +1,11 @@
-//! The partitioned Bloom filter of an entry (§4.1), bit-sliced: which buckets may hold a key is the conjunction of six
-//! half words of one line.
+//! The partitioned Bloom filter of an entry (§4.1), bit-sliced: the buckets that may hold a key are the conjunction
+//! of six half words of one line.
 //!
-//! A hash chooses one of the six lines, six of its 32 half words (rows), and by how much each is turned: a row has one
-//! bit for each bucket, from the turn on. So a search reads one line, and there is nothing to do bucket by bucket; and
-//! as rows are turned, a bucket with many keys of one line sets bits all over it instead of filling its own. At twelve
-//! bits a record a full entry names a bucket in vain for one absent key of seventeen, a half full one for one of 500.
+//! A hash selects one of the six lines, six of its 32 half words (rows), and a rotation for each of them. A row has
+//! one bit for each bucket, starting at the rotation. So a search reads one line and needs no loop over buckets.
+//! Because of the rotations, a bucket with many keys of one line sets bits all over the line instead of filling only
+//! its own. At twelve bits a record a full entry has a false positive for one absent key of seventeen, a half full
+//! one for one of 500.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,16 +13,16 @@ use super::layout::{Entry, FILTER_WORDS, LINE_WORDS};
 use crate::base::pipeline::prefetch_read;
 use crate::pm::Medium;
 
-/// Rows that a key has.
+/// Rows for each key.
 const ROWS: u32 = 6;
-/// Spreads a hash over the bits that rows and turns are taken from.
+/// Spreads a hash over the bits that select rows and rotations.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 const LINES: u64 = (FILTER_WORDS / LINE_WORDS) as u64;
 
-/// A row of a line, and by how many bits it is turned.
+/// A row of a line, and its rotation in bits.
 type Row = (usize, u32);
 
-/// The line of a hash, and its rows there. From low bits: the high ones choose the entry.
+/// The line of a hash, and its rows there. Based on low bits, because the high ones select the entry.
 #[inline]
 fn rows(hash: u64) -> (usize, impl Iterator<Item = Row>) {
     let mixed = hash.wrapping_mul(MIX);
@@ -42,12 +43,12 @@ pub(super) fn line_of(hash: u64) -> usize {
 #[inline]
 #[track_caller]
 pub(super) fn candidates(pm: &impl Medium, entry: &Entry, hash: u64) -> u16 {
-    // A peek: whoever adds records sets bits before the records count. A bit too many decides nothing, and none is
-    // taken away while its record counts.
+    // A peek: a writer sets the bits of records before the records count. A superfluous bit is harmless, and no bit
+    // is cleared while its record counts.
     pm.peek(|| candidates_by(hash, |word| entry.filter[word].load(pm, Relaxed)))
 }
 
-/// The same of a filter that is somewhere else.
+/// The same for a filter whose words `word` returns.
 #[inline]
 #[track_caller]
 pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
@@ -58,33 +59,33 @@ pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
     })
 }
 
-/// Asks for the line of a hash.
+/// Prefetches the line of a hash.
 #[inline]
 pub(super) fn prefetch(entry: &Entry, hash: u64) {
     prefetch_read(&entry.filter[line_of(hash)]);
 }
 
-/// A filter in the making.
+/// A filter in DRAM before it is stored.
 #[derive(Clone, Copy)]
 pub(super) struct Image([u64; FILTER_WORDS]);
 
 impl Image {
-    /// That of an entry without records: whatever its filter holds means nothing.
+    /// The filter of an entry without records; whatever its former filter contains is obsolete.
     pub(super) fn empty() -> Self {
         Self([0; FILTER_WORDS])
     }
 
-    /// One that knows every key.
+    /// A filter that contains every key.
     pub(super) fn full() -> Self {
         Self([u64::MAX; FILTER_WORDS])
     }
 
-    /// That of an entry whose records stay.
+    /// The filter of an entry that keeps its records.
     pub(super) fn of(pm: &impl Medium, entry: &Entry) -> Self {
         Self::from_words(|word| entry.filter[word].load(pm, Relaxed))
     }
 
-    /// That of which `word` gives the words.
+    /// The filter whose words `word` returns.
     pub(super) fn from_words(word: impl FnMut(usize) -> u64) -> Self {
         Self(std::array::from_fn(word))
     }
@@ -93,7 +94,7 @@ impl Image {
         &self.0
     }
 
-    /// A key comes into a bucket.
+    /// Adds a key to a bucket.
     pub(super) fn add(&mut self, bucket: usize, hash: u64) {
         let (line, rows) = rows(hash);
         for (row, turn) in rows {
@@ -102,12 +103,12 @@ impl Image {
         }
     }
 
-    /// Stores what differs. Flushed, to be fenced before the records count.
+    /// Stores the words that differ. Flushed; a fence must follow before the records count.
     #[track_caller]
     pub(super) fn store(&self, pm: &impl Medium, entry: &Entry) {
         for (cell, &word) in entry.filter.iter().zip(&self.0) {
             if cell.load(pm, Relaxed) != word {
-                // Relaxed (E3): a reader that acts on it looks at the lock word afterwards.
+                // Relaxed (E3): a reader that uses it validates by the lock word afterwards.
                 cell.store(pm, word, Relaxed);
             }
         }

@@ -1,5 +1,5 @@
-//! What lies where on the medium (§4.1, Figures 3 and 4), the packed words, and which bits of a hash say where a record
-//! belongs.
+//! The layout on the medium (§4.1, Figures 3 and 4), the packed words, and the bits of a hash that select the entries
+//! of a record.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -17,29 +17,26 @@ pub(super) const SLOTS: usize = 16;
 pub(super) const MAX_BUCKETS: usize = 16;
 /// The most records of an entry.
 pub(super) const MAX_RECORDS: usize = SLOTS * MAX_BUCKETS;
-/// Bytes of a directory entry.
 pub(super) const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
-/// Runs of buckets that an entry refers to: 1, 1, 2, 4 and 8 buckets.
+/// Runs of buckets of an entry: 1, 1, 2, 4 and 8 buckets.
 pub(super) const RUNS: usize = 5;
-/// Sizes of runs: each has blocks, an allocator and a region of its own.
+/// Sizes of runs. Each size has its own blocks, allocator and region.
 pub(super) const CLASSES: usize = 4;
-/// More levels than these would be wider than [`MAX_PREFIX`].
+/// More levels would be wider than [`MAX_PREFIX`].
 pub(super) const MAX_LEVELS: usize = 8;
 /// The widest level: 2^30 entries hold 2^38 records.
 pub(super) const MAX_PREFIX: u32 = 30;
-/// Journals, which bounds how many entries are compacted at once.
+/// Journals: the number of entries that can be compacted at the same time.
 pub(super) const JOURNALS: usize = 4;
-/// Two to this power are the most recovery logs.
+/// Binary logarithm of the greatest number of recovery logs.
 pub(super) const MAX_LOG_BITS: u32 = 6;
-/// Two to this power are the most entries of level 1 for one of the root.
+/// Binary logarithm of the greatest number of level 1 entries for one root entry.
 pub(super) const MAX_FIRST_BITS: u32 = 4;
-/// The most chunks of a recovery log.
 pub(super) const MAX_LOG_CHUNKS: usize = 64;
-/// The most records of a recovery log's chunk.
 pub(super) const MAX_LOG_RECORDS: u32 = 1 << 20;
 
-/// Sixteen records: their first words, which are the keys' first, then the other words of each, so that a search reads
-/// the former only.
+/// Sixteen records: first the first words of all records, which are those of their keys, then the other words of
+/// each. A search reads only the former.
 #[derive(Clone, Copy)]
 pub(super) struct Bucket<'a> {
     pub(super) heads: &'a [Cell64; SLOTS],
@@ -47,7 +44,7 @@ pub(super) struct Bucket<'a> {
 }
 
 impl<'a> Bucket<'a> {
-    /// That of a number, in a region of buckets.
+    /// The bucket with a number, in a region of buckets.
     #[inline(always)]
     pub(super) fn at(region: &'a Region, number: u64, widths: Widths) -> Option<Self> {
         let words = region.slice_at(number * widths.bucket_bytes(), widths.bucket_words())?;
@@ -55,14 +52,14 @@ impl<'a> Bucket<'a> {
         Some(Self { heads, rests })
     }
 
-    /// All words but the first of records that follow one another.
+    /// All words but the first of consecutive records.
     #[inline(always)]
     pub(super) fn rests(self, slots: Range<usize>) -> &'a [Cell64] {
         let rest = self.rests.len() / SLOTS;
         &self.rests[slots.start * rest..slots.end * rest]
     }
 
-    /// Asks for all of it.
+    /// Prefetches the whole bucket.
     #[inline]
     pub(super) fn prefetch(self) {
         for line in [&self.heads[..], self.rests] {
@@ -70,7 +67,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// Asks for slots that will be written.
+    /// Prefetches slots that will be written.
     #[inline]
     pub(super) fn prefetch_write(self, slots: Range<usize>) {
         for line in [&self.heads[slots.clone()], self.rests(slots)] {
@@ -80,7 +77,7 @@ impl<'a> Bucket<'a> {
     }
 }
 
-/// A directory entry of a level: seven lines. Those that a migration changes lie side by side.
+/// A directory entry of a level: seven lines. The entries that a migration changes are adjacent.
 ///
 /// ```text
 ///  0       8         28     32               64                     448
@@ -88,39 +85,36 @@ impl<'a> Bucket<'a> {
 /// ```
 #[repr(C, align(64))]
 pub(super) struct Entry {
-    /// [`State`]. The commit point of every migration is a store to it.
+    /// [`State`]. A store to it is the commit point of every migration.
     pub(super) state: Cell64,
-    /// First blocks of the runs, plus one; 0: none yet.
+    /// First blocks of the runs, plus one; 0 if the entry has none yet.
     pub(super) runs: [Cell32; RUNS],
-    /// The entry that continues this one, a block of `chains.ice`, plus one; 0: none. In the last level only.
+    /// The entry that continues this one, a block of `chains.ice`, plus one; 0 if none does. In the last level only.
     pub(super) next: Cell32,
-    /// One bit a slot: the record says that its key was removed.
+    /// One bit a slot: the record is a removal.
     pub(super) dead: [Cell64; MAX_RECORDS / 64],
     /// `filter`: one bit of each half word for each bucket.
     pub(super) filter: [Cell64; FILTER_WORDS],
 }
 
-/// Words of an entry's filter.
 pub(super) const FILTER_WORDS: usize = 48;
-/// Words of a line.
 pub(super) const LINE_WORDS: usize = 8;
 
-/// The head of a compaction in progress: what the entry shall hold. The records' words follow, one record after the
-/// other. Valid while `seal` fits the rest.
+/// The head of a compaction in progress: the new contents of an entry. The records' words follow, one record after
+/// the other. Valid if `seal` is the checksum of the rest.
 #[repr(C, align(64))]
 pub(super) struct Journal {
     pub(super) seal: Cell64,
     /// [`EntryId`].
     pub(super) entry: Cell64,
-    /// Records that the entry shall hold.
+    /// Number of records.
     pub(super) records: Cell64,
-    /// A leaf that the entry is split into, as an [`EntryId`], and in the upper half how many records that has then; 0:
-    /// none.
+    /// The other leaf of a split, as an [`EntryId`], and in the upper half its new number of records; 0 if the entry
+    /// is not split.
     pub(super) other: Cell64,
     pub(super) dead: [Cell64; MAX_RECORDS / 64],
 }
 
-/// Bytes of a journal.
 pub(super) const fn journal_bytes(widths: Widths) -> u64 {
     (size_of::<Journal>() + MAX_RECORDS * widths.words() * size_of::<Cell64>()) as u64
 }
@@ -128,7 +122,8 @@ pub(super) const fn journal_bytes(widths: Widths) -> u64 {
 /// The head of a recovery log's chunk; the records follow.
 #[repr(C, align(64))]
 pub(super) struct ChunkHead {
-    /// How many chunks of the log had been begun when this one was begun last, itself included; 0: never.
+    /// The number of chunks of the log that had been begun, including this one, when this chunk was last begun; 0:
+    /// never.
     pub(super) turn: Cell64,
     _reserved: [Cell64; 7],
 }
@@ -138,9 +133,9 @@ pub(super) struct ChunkHead {
 pub(super) struct Root {
     /// [`Phase`]. The commit point of `clear`.
     pub(super) phase: Cell64,
-    /// How many levels there are.
+    /// Number of levels.
     pub(super) levels: Cell64,
-    /// 1: a log may have records whose payloads a crash has taken; 0: it has none.
+    /// 1: a log may have records whose payloads a crash has lost; 0: it has none.
     pub(super) together: Cell64,
     _reserved: [Cell64; 5],
     pub(super) runs: [Words; CLASSES],
@@ -165,8 +160,8 @@ const _: () = assert!(offset_of!(Root, together) == 16);
 const _: () = assert!(offset_of!(Root, runs) == 64 && offset_of!(Root, chains) == 64 + 4 * 320);
 const _: () = assert!(size_of::<Root>() as u64 <= crate::pm::superblock::ROOT_BYTES);
 
-/// How many records an entry holds, and in its upper 48 bits up to which epoch of their root entry the records of the
-/// recovery log have arrived here. Level 1 only, none elsewhere.
+/// The number of records of an entry. The upper 48 bits: the epoch of the root entry up to which the records of the
+/// recovery log have arrived here, in level 1 only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) size: usize,
@@ -185,17 +180,17 @@ impl State {
     }
 }
 
-/// What the table as a whole is doing, and which of their two sets of words the allocators go by.
+/// The operation on the table as a whole, and which of their two sets of words the allocators use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Stable {
         set: usize,
     },
-    /// Whatever entries and logs hold, the table is empty.
+    /// The table is empty, whatever entries and logs hold.
     Clearing {
         set: usize,
     },
-    /// Blocks are in use where entries lead to them, whatever the allocators' lists say.
+    /// The blocks that entries refer to are in use, whatever the allocators' lists contain.
     Packing {
         set: usize,
     },
@@ -210,7 +205,7 @@ impl Phase {
         }
     }
 
-    /// `None` for a word that no phase packs to.
+    /// `None` for a word that is not a packed phase.
     pub(super) fn unpack(word: u64) -> Option<Self> {
         let set = (word & 1) as usize;
         match word & !1 {
@@ -228,7 +223,7 @@ impl Phase {
     }
 }
 
-/// An entry by number: the levels' entries one level after the other, and the chained ones.
+/// An entry by its number: among the levels' entries, one level after the other, or among the chained ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryId {
     Level(u32),
@@ -238,7 +233,7 @@ pub(super) enum EntryId {
 const CHAINED: u32 = 1 << 31;
 
 impl EntryId {
-    /// As an allocator's tag.
+    /// Encodes the number as an allocator's tag.
     pub(super) fn pack(self) -> u32 {
         match self {
             Self::Level(number) => number,
@@ -251,18 +246,19 @@ impl EntryId {
     }
 }
 
-/// How large things are. Fixed at a table's creation.
+/// The sizes of a table's parts. Fixed at creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Two to this power are the entries of the root.
+    /// Binary logarithm of the number of root entries.
     pub root_bits: u32,
-    /// Two to this power entries of level 1 belong to an entry of the root.
+    /// Binary logarithm of the number of level 1 entries for each root entry.
     pub first_bits: u32,
-    /// Two to this power entries of a level belong to one of the level above: the fan-out, and the buckets of an entry.
+    /// Binary logarithm of the number of entries for each entry of the level above: the fan-out, and the buckets of
+    /// an entry.
     pub fan_bits: u32,
     /// Slots of a bucket that are used, 1 to 16.
     pub slots: u32,
-    /// Two to this power recovery logs.
+    /// Binary logarithm of the number of recovery logs.
     pub log_bits: u32,
     /// Chunks of a recovery log, at least two.
     pub log_chunks: u32,
@@ -285,7 +281,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Whether the fields are within their bounds.
+    /// Returns whether the fields are within their bounds.
     pub(super) fn is_valid(self) -> bool {
         self.root_bits <= 20
             && self.first_bits <= MAX_FIRST_BITS
@@ -297,7 +293,7 @@ impl Shape {
             && (1..=MAX_LOG_RECORDS).contains(&self.log_records)
     }
 
-    /// As superblock parameters.
+    /// Encodes the shape as superblock parameters.
     pub(super) fn pack(self) -> [u32; 3] {
         let bits = self.root_bits | self.first_bits << 8 | self.fan_bits << 16 | self.slots << 24;
         [bits, self.log_bits | self.log_chunks << 8, self.log_records]
@@ -322,7 +318,7 @@ impl Shape {
         (self.slots as usize) << self.fan_bits
     }
 
-    /// Bits of a hash that choose an entry of a level; level 0 is the root.
+    /// Number of bits of a hash that select an entry of a level; level 0 is the root.
     #[inline]
     pub(super) fn prefix(self, level: usize) -> u32 {
         match level {
@@ -337,50 +333,48 @@ impl Shape {
         1 << self.prefix(level)
     }
 
-    /// How many levels there can be.
+    /// The greatest number of levels.
     pub(super) fn max_levels(self) -> usize {
         (1..=MAX_LEVELS).take_while(|&level| self.prefix(level) <= MAX_PREFIX).count()
     }
 
-    /// How many entries the levels above one have together.
+    /// Number of entries of all levels above one.
     #[inline]
     pub(super) fn entries_above(self, level: usize) -> u64 {
         (1..level).map(|level| self.entries(level)).sum()
     }
 
-    /// The entry of a level to which a hash belongs.
+    /// The entry of a level for a hash.
     #[inline]
     pub(super) fn index(self, level: usize, hash: u64) -> u64 {
-        // In two steps: a shift by 64 is none.
+        // In two steps, because a shift by 64 would overflow.
         hash >> 1 >> (63 - self.prefix(level))
     }
 
-    /// By how many bits the entries of the next level are more.
+    /// Binary logarithm of the number of entries of the next level for each entry of this one.
     #[inline]
     pub(super) fn step(self, level: usize) -> u32 {
         self.prefix(level + 1) - self.prefix(level)
     }
 
-    /// To which of the entries below that of its level a hash belongs.
+    /// Returns a function from a hash to its place among the entries below its entry of a level.
     #[inline]
     pub(super) fn place_below(self, level: usize) -> impl Fn(u64) -> usize {
         let (shift, mask) = (63 - self.prefix(level + 1), (1 << self.step(level)) - 1);
         move |hash| (hash >> 1 >> shift) as usize & mask
     }
 
-    /// Bytes of a log chunk.
     pub(super) fn chunk_bytes(self, widths: Widths) -> u64 {
         let records = widths.log_bytes(self.log_records);
         (size_of::<ChunkHead>() as u64 + records).next_multiple_of(256)
     }
 
-    /// Bytes of all recovery logs.
     pub(super) fn log_bytes(self, widths: Widths) -> u64 {
         (self.chunk_bytes(widths) * u64::from(self.log_chunks)) << self.log_bits
     }
 }
 
-/// Which run a bucket is in, and which of its buckets it is: 0; 1; 2 3; 4 5 6 7; 8 ...
+/// The run of a bucket, and the bucket's place in it. The runs are 0; 1; 2 3; 4 5 6 7; 8 ...
 #[inline]
 pub(super) fn run_of(bucket: usize) -> (usize, usize) {
     match bucket.checked_ilog2() {

@@ -1,17 +1,18 @@
 //! Leaves (past the paper): where a table is partitioned by ranges, an entry that overflows is split by keys.
 //!
-//! The place of a key among all says which entry of the last level it belongs to, but keys may crowd in few places: they
-//! begin alike, or are numbers of which the type has many more. An entry there is not continued by one that takes what
-//! comes next, but split: it and those that continue it, its *leaves*, have the keys between two bounds each, as the
-//! leaves of a B-tree do, in any order along the chain. A search looks into one of them, and so does each record that
-//! comes; a leaf that is full drops what is stale in it, or else gives the upper half of its records to a new leaf.
+//! The place of a key among all keys selects its entry of the last level, but keys may crowd in few places: they have
+//! a common prefix, or are small numbers of a wide type. Such an entry is not continued by one that receives the next
+//! records, but split. The entry and those that continue it are its *leaves*: like the leaves of a B-tree, each has
+//! the keys between two bounds. Their order in the chain is arbitrary. A search reads one leaf, and an arriving
+//! record goes to one leaf. A full leaf drops its stale records, or else moves the upper half of its records to a new
+//! leaf.
 //!
-//! The bounds are in DRAM only: the lower one of a leaf is its least key when the chain is first looked at. That may be
-//! higher than it was before, as keys have gone since; none of its records is below it all the same. The first leaf has no
-//! lower bound. A leaf that has lost its last record has no bounds: it is spare.
+//! The bounds are in DRAM only. When a chain is first read, the lower bound of a leaf is its least key. That may be
+//! higher than the former bound, if keys have been removed since, but no record of the leaf is below it. The first
+//! leaf has no lower bound. A leaf that has lost its last record has no bounds: it is spare.
 //!
-//! A split is the compaction of one leaf by a journal that also says how many records the other one has from then on
-//! (`compact`): a crash leaves neither or both, and no record in two leaves.
+//! A split is the compaction of one leaf by a journal that also holds the new number of records of the other leaf
+//! (`compact`). So a crash leaves both changes or neither, and no record in two leaves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -31,30 +32,31 @@ use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// Parts of the bounds with locks of their own.
+/// Shards of the bounds, each with its own lock.
 const SHARDS: usize = 64;
 
-/// The bounds of all chains' leaves. Nobody looks at the medium while it holds one of the locks.
+/// The bounds of all chains' leaves. No thread accesses the medium while it holds one of the locks.
 pub(super) struct Leaves(Box<[RwLock<Shard>]>);
 
 #[derive(Default)]
 struct Shard {
     /// By the number of the first leaf, which is an entry of a level.
     chains: HashMap<u32, Chain>,
-    /// How many chains have been forgotten: what was read from one of them before means nothing any more.
+    /// The number of chains forgotten. When it has changed, leaves that were read from the medium before may be
+    /// outdated.
     forgotten: u64,
 }
 
-/// The leaves of a chain but the first one.
+/// The leaves of a chain except the first one.
 #[derive(Default)]
 struct Chain {
     /// Chained entries by their lower bounds.
     bounds: BTreeMap<Box<[u8]>, u32>,
-    /// Those without records.
+    /// Leaves without records.
     spare: Vec<u32>,
 }
 
-/// A leaf: a chained entry, or the first of its chain; and the lower bound of the next one.
+/// A leaf (`None`: the first of its chain), and the lower bound of the next leaf.
 struct Found {
     block: Option<u32>,
     end: Option<Box<[u8]>>,
@@ -86,8 +88,8 @@ impl Leaves {
         self.shard(first).write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the leaves of a chain that has lost some, or was changed without regard to them. Under the lock of its root
-    /// entry, after the change.
+    /// Forgets the leaves of a chain that has lost some, or was changed without an update of the bounds. Called under
+    /// the lock of its root entry, after the change.
     pub(super) fn forget(&self, first: EntryId) {
         if let EntryId::Level(first) = first {
             let mut shard = self.write(first);
@@ -96,7 +98,6 @@ impl Leaves {
         }
     }
 
-    /// Forgets all.
     pub(super) fn forget_all(&self) {
         for shard in &self.0 {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +106,7 @@ impl Leaves {
         }
     }
 
-    /// About how many bytes of DRAM.
+    /// Estimates the bytes of DRAM.
     pub(super) fn bytes(&self) -> u64 {
         let of_chain = |chain: &Chain| {
             let keys: usize = chain.bounds.keys().map(|key| key.len()).sum();
@@ -119,21 +120,22 @@ impl Leaves {
     }
 }
 
-/// A record on its way, and the key by which it is sorted.
+/// A record that moves, and its sort key.
 type Sorted<'a, R> = (SortKey<'a>, R);
 
-/// What a split gives to a new leaf.
+/// The other half of a split leaf.
 pub(super) struct Split<'a> {
-    /// Of its chain.
+    /// The first leaf of the chain.
     pub(super) first: EntryRef<'a>,
-    /// Its lower bound.
+    /// The lower bound of the new leaf.
     pub(super) bound: &'a [u8],
     pub(super) leaf: EntryRef<'a>,
-    /// How many records it has.
+    /// The number of records of the new leaf.
     pub(super) size: usize,
 }
 
-/// Records of a leaf: which ones of those that come, how many it has, and how many it can take.
+/// A leaf, the range of the arriving records that belong to it, the number of its records, and the number of arriving
+/// records that fit.
 struct Share<'a> {
     leaf: EntryRef<'a>,
     coming: Range<usize>,
@@ -142,14 +144,14 @@ struct Share<'a> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Whether an entry's chain is one of leaves.
+    /// Returns whether an entry is split into leaves.
     #[inline]
     pub(super) fn has_leaves(&self, first: EntryRef<'_>) -> Result<bool> {
         Ok(self.ranges.is_some() && self.next_of(first)?.is_some())
     }
 
-    /// The leaf of a chain that has a key, and the lower bound of the next one. The caller is pinned. Under the lock of its
-    /// root entry, the chain's leaves are known from here on.
+    /// Returns the leaf of a chain for a key, and the lower bound of the next leaf. The caller is pinned. If it also
+    /// holds the lock of the root entry, the bounds of the chain are loaded from here on.
     pub(super) fn leaf_of<'a>(
         &'a self,
         first: EntryRef<'a>,
@@ -168,7 +170,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let chain = self.read_leaves(first)?;
             self.pm.beside();
             let mut shard = self.leaves.write(number);
-            // Whoever changes a chain knows its leaves before, or has them forgotten afterwards.
+            // A thread that changes a chain has either loaded its bounds before, or forgets them afterwards.
             if shard.forgotten == forgotten {
                 break shard.chains.entry(number).or_insert(chain).find(key);
             }
@@ -180,7 +182,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((leaf, end))
     }
 
-    /// Finds out the leaves of a chain.
+    /// Reads the bounds of a chain's leaves from the medium.
     fn read_leaves(&self, first: EntryRef<'_>) -> Result<Chain> {
         let mut chain = Chain::default();
         let mut records = Vec::with_capacity(self.shape.records());
@@ -190,7 +192,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.read_entry(entry, &mut records, |_| true)?;
             let mut least: Option<SortKey<'_>> = None;
             for moving in &records {
-                // The key of a freed payload is gone, and is not looked for.
+                // The key of a freed payload is gone; no search needs its record.
                 let Some(key) = self.sort_key_of(moving)? else { continue };
                 if least.as_ref().is_none_or(|least| **least > *key) {
                     least = Some(key);
@@ -207,7 +209,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(chain)
     }
 
-    /// Whether the records of each leaf of a chain lie between bounds of its own, but for those with freed payloads.
+    /// Returns whether the key ranges of the leaves of a chain are disjoint. Records with freed payloads are ignored.
     pub(super) fn are_leaves_apart(&self, first: EntryRef<'_>) -> Result<bool> {
         let mut spans: Vec<[SortKey<'_>; 2]> = Vec::new();
         let mut records = Vec::with_capacity(self.shape.records());
@@ -221,7 +223,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(spans.windows(2).all(|pair| *pair[0][1] < *pair[1][0]))
     }
 
-    /// By what a record is sorted; `None` when its payload has been freed.
+    /// The sort key of a record; `None` when its payload has been freed.
     pub(super) fn sort_key_of(&self, moving: &MovingOf<K, V>) -> Result<Option<SortKey<'_>>> {
         let Some(ranges) = self.ranges else { return Ok(None) };
         if self.measure.is_inline() {
@@ -232,16 +234,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(payload.and_then(|payload| ranges.sort_key_of_stored(K::FORM, payload.key)))
     }
 
-    /// Moves records of different keys, as many as an entry holds at most, to the leaves that have their keys; durable.
-    /// They stay above, too: what is there twice is hidden once. Whether all have moved: not, when a leaf of the last
-    /// level, which is `level`, would have to be split, and there is another level now.
+    /// Copies records of different keys, at most as many as an entry holds, to their leaves, durably. They stay above
+    /// as well: a record that exists twice is hidden once. Returns whether all were copied. They were not if a leaf
+    /// of the last level (`level`) would have to be split and a level has been added instead.
     pub(super) fn scatter(
         &self,
         held: &Held<'_, M>,
         (level, first): (usize, EntryRef<'_>),
         records: &[MovingOf<K, V>],
     ) -> Result<bool> {
-        // What is stale has been dropped before. Until all have arrived, those that have are copies.
+        // Stale records were dropped before. Until all records have arrived, those that have are copies.
         let mut left = self.sorted(records)?;
         while !left.is_empty() {
             let shares = self.shares(first, &left)?;
@@ -261,12 +263,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             left = rest;
         }
         self.counts.moves.add(records.len() as i64);
-        // They came from elsewhere.
+        // The records will leave their source, so they are not new: this cancels the additions of `take_shares`.
         self.estimate.add(-counted(records));
         Ok(true)
     }
 
-    /// Records in the order of their keys, less those whose payload has been freed.
+    /// Sorts records by their keys. Records whose payload has been freed are left out.
     fn sorted(&self, records: &[MovingOf<K, V>]) -> Result<Vec<Sorted<'_, MovingOf<K, V>>>> {
         let mut sorted = Vec::with_capacity(records.len());
         for &moving in records {
@@ -276,7 +278,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(sorted)
     }
 
-    /// Which leaf takes which of some records.
+    /// Assigns sorted records to leaves.
     fn shares<'a>(
         &'a self,
         first: EntryRef<'a>,
@@ -297,7 +299,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(shares)
     }
 
-    /// Appends to leaves what they can take.
+    /// Appends to each leaf the records for which it has room.
     fn take_shares(
         &self,
         held: &Held<'_, M>,
@@ -339,15 +341,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The filter of a first leaf knows every key: it stands for that of all leaves. Flushed.
+    /// Sets all bits of the first leaf's filter: it represents all leaves. Flushed.
     fn open_filter(&self, first: EntryRef<'_>) {
         if self.filter_of(first).words() != Image::full().words() {
             self.store_filter(first, &Image::full());
         }
     }
 
-    /// Makes room in a full leaf, to which records from `coming` on are to come: drops what is stale in it, or splits it,
-    /// unless another level is added. Whether there is some.
+    /// Makes room in a full leaf for records from the key `coming` on. Drops its stale records, splits it, or adds a
+    /// level. Returns `false` if it added a level.
     fn make_room_in_leaf(
         &self,
         held: &Held<'_, M>,
@@ -363,7 +365,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         let sorted = self.sorted(&needed)?;
-        // What comes behind all others leaves them where they are: numbers that count up fill their leaves.
+        // If the arriving records follow all others, these stay where they are, so that ascending keys fill their
+        // leaves.
         let half = sorted.len() / 2;
         if half == 0 {
             return Err(self.corrupt(&self.levels, 0, format!("{:?} has hardly a key", leaf.id)));
@@ -376,12 +379,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let lower: Vec<_> = sorted[..half].iter().map(moving).collect();
             let upper: Vec<_> = sorted[half..].iter().map(moving).collect();
             if let Err(error) = self.provide_now(&[(other, upper.len())]) {
-                // The next attempt takes it, not another one.
+                // The next attempt uses this leaf.
                 self.spare_leaf(held, first, other, None);
                 return Err(error);
             }
             self.write_records(other, 0, &upper)?;
-            // P6: what the other leaf will have, before the journal says so.
+            // P6: the records of the other leaf, before the journal contains their number.
             self.pm.try_fence()?;
             let split = Split { first, bound, leaf: other, size: upper.len() };
             self.rewrite(held, leaf, &lower, Some(split))?;
@@ -394,8 +397,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
-    /// Drops what is stale in a leaf of which half the records say that a key was removed: no key may be left, and then
-    /// no record comes any more that would make it do so.
+    /// Drops the stale records of a leaf if half of its records are removals. All its keys may have been removed, and
+    /// then no further record would arrive to trigger the compaction.
     fn compact_if_half_dead(
         &self,
         held: &Held<'_, M>,
@@ -405,7 +408,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         let size = self.state(leaf)?.size;
         let dead: u32 = leaf.entry.dead.iter().enumerate().fold(0, |dead, (number, word)| {
             let counting = size.saturating_sub(number * 64).min(64) as u32;
-            // Relaxed (E3): under the lock. In two steps: a shift by 64 is none.
+            // Relaxed (E3): under the lock. In two steps, because a shift by 64 would overflow.
             let bits = word.load(&self.pm, Relaxed)
                 & !(u64::MAX << (counting / 2) << counting.div_ceil(2));
             dead + bits.count_ones()
@@ -417,7 +420,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.compact_leaf(held, first, leaf, sifted)
     }
 
-    /// Leaves a leaf what is needed of it.
+    /// Replaces the records of a leaf by the needed ones.
     fn compact_leaf(
         &self,
         held: &Held<'_, M>,
@@ -436,7 +439,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// An entry without records among the leaves of a chain.
+    /// Returns an empty leaf of a chain: a spare one, or a new one.
     fn new_leaf<'a>(&'a self, held: &Held<'_, M>, first: EntryRef<'a>) -> Result<EntryRef<'a>> {
         let EntryId::Level(number) = first.id else { return Ok(first) };
         self.pm.beside();
@@ -454,7 +457,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(self.next_of(first)?.unwrap_or(first))
     }
 
-    /// A leaf has the keys from a bound on. Readers are kept away.
+    /// Adds a leaf with its lower bound. Readers wait.
     pub(super) fn bound_leaf(&self, first: EntryRef<'_>, bound: &[u8], leaf: EntryRef<'_>) {
         let (EntryId::Level(number), EntryId::Chained(block)) = (first.id, leaf.id) else { return };
         self.pm.beside();
@@ -462,8 +465,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         shard.chains.entry(number).or_default().bounds.insert(bound.into(), block);
     }
 
-    /// A leaf without records is free for the next split. If it had a bound, the leaf before it has its keys, too; `key`
-    /// was one of them.
+    /// Makes a leaf without records spare. If it had a bound, its keys belong to the leaf before it from here on;
+    /// `key` was one of them.
     fn spare_leaf(
         &self,
         held: &Held<'_, M>,

@@ -1,4 +1,4 @@
-//! An entry of a level: how it gets buckets, takes records and gives buckets back.
+//! An entry of a level: how it gets buckets, receives records and gives buckets back.
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -16,31 +16,30 @@ use crate::pm::alloc::{Blocks, Claim, Freed, free_all, reserve_blocks};
 use crate::pm::{Cell64, Medium, Region, not_poisoned};
 use crate::{Error, Result};
 
-/// A record on its way into an entry, and its hash.
+/// A record that moves to an entry, and its hash.
 #[derive(Clone, Copy)]
 pub(super) struct Moving<A, B> {
     pub(super) record: Record<A, B>,
     pub(super) hash: u64,
 }
 
-/// A record of `K -> V` on its way.
 pub(super) type MovingOf<K, V> = Moving<<K as Data>::Words, <V as Data>::Words>;
 
 /// The most blocks that an allocator hands out at once.
 const MAX_CLAIMED: u64 = 32;
-/// Bytes for which space is taken ahead in a file with holes.
+/// Bytes that are reserved ahead of the used part of a sparse file.
 const RESERVED_AHEAD: u64 = 256 << 10;
 
-/// Claims of runs that entries have got but may lose in a crash, by class.
+/// Claims of runs that entries refer to but may lose in a crash, by class.
 pub(super) type Provided = [Vec<Claim>; CLASSES];
 
-/// Runs of a class, or chained entries, as blocks of the allocator: a word of a free one leads to the next.
+/// Runs of a class, or chained entries, as blocks of an allocator. A word of each free block links to the next one.
 pub(super) struct Linked<'a, M> {
     pub(super) pm: &'a M,
     pub(super) region: &'a Region,
     /// Bytes of a block.
     pub(super) bytes: u64,
-    /// Where in a block the word is.
+    /// Offset of the link in a block.
     pub(super) link: u64,
 }
 
@@ -68,7 +67,8 @@ impl<M: Medium> Blocks for Linked<'_, M> {
 
     fn reserve(&self, count: u64) -> Result<()> {
         reserve_blocks(self.pm, self.region, count, self.bytes)?;
-        // What a table gave back that became smaller; some more at once, as each costs a system call there.
+        // Reserves again what a shrunken table gave back, and some more at once, because each call is a system call
+        // there.
         let from = count.saturating_sub(MAX_CLAIMED) * self.bytes;
         self.pm.reserve(self.region, from, (count * self.bytes - from) + RESERVED_AHEAD)
     }
@@ -81,19 +81,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     pub(super) fn chain_blocks(&self) -> Linked<'_, M> {
-        // A word of the filter: the state of a free entry says that it is empty.
+        // A word of the filter: the state of a free entry must remain empty.
         let link = offset_of!(Entry, filter) as u64;
         Linked { pm: &self.pm, region: &self.chains, bytes: ENTRY_BYTES, link }
     }
 
-    /// Gives entries the runs that each needs for so many records, durably.
+    /// Gives each entry the runs for its number of records, durably.
     pub(super) fn provide_now(&self, needs: &[(EntryRef<'_>, usize)]) -> Result<()> {
         let provided = self.provide(needs.iter().copied())?;
         self.settle_runs(&provided)
     }
 
-    /// Gives entries the runs that each needs for so many records. Flushed, to be settled by [`Core::settle_runs`], or
-    /// by [`Core::end_runs`] after a fence. Runs of a class share their fences.
+    /// Gives each entry the runs for its number of records. Flushed; completed by [`Core::settle_runs`], or by
+    /// [`Core::end_runs`] after a fence. Runs of a class share their fences.
     pub(super) fn provide<'a>(
         &self,
         needs: impl Iterator<Item = (EntryRef<'a>, usize)> + Clone,
@@ -133,7 +133,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             if later.is_empty() {
                 return Ok(claims);
             }
-            // Who waits for more of a class has none of it: else two might wait for one another.
+            // A thread that waits for further runs of a class holds no claims of it; otherwise two threads could wait
+            // for each other.
             let fenced = self.pm.try_fence();
             self.end_claims(class, &claims, &fenced)?;
             fenced?;
@@ -142,7 +143,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Vec::new())
     }
 
-    /// Makes the runs the entries'.
+    /// Fences the references to runs, and ends the claims.
     pub(super) fn settle_runs(&self, provided: &Provided) -> Result<()> {
         if provided.iter().any(|claims| !claims.is_empty()) {
             // P3: as with P6.
@@ -151,7 +152,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The runs are the entries', durably, unless the fence for that failed.
+    /// Ends the claims after a fence. If the fence failed, the claims are only forgotten.
     pub(super) fn end_runs(&self, provided: &Provided, fenced: Result<()>) -> Result<()> {
         let ended = provided
             .iter()
@@ -171,7 +172,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Takes the runs from an entry that it does not need for so many records. Readers are kept away.
+    /// Frees the runs that an entry does not need for `records`. Readers wait.
     pub(super) fn give_back(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
         let needless = &entry.entry.runs[self.runs_for(records)..];
         if needless.iter().all(|cell| cell.load(&self.pm, Acquire) == 0) {
@@ -192,8 +193,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         free_all(&self.pm, &frees, || {
             for cell in needless {
                 cell.store(&self.pm, 0, Release);
-                // Durable by the fence for the runs' own links, which comes before the lists lead to them: they are
-                // nobody's before another entry can get them.
+                // Durable by the fence for the links of the runs, which precedes the list head: the entry has lost
+                // the runs before another entry can get them.
                 self.pm.flush_object(cell);
             }
             Ok(())
@@ -206,14 +207,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Moving { record, hash: self.hash_of(record) }
     }
 
-    /// Writes records behind those of an entry, which has the runs for them. Flushed; they do not count yet.
+    /// Writes records behind those of an entry that has the runs for them. Flushed; they do not count yet.
     pub(super) fn write_records(
         &self,
         entry: EntryRef<'_>,
         size: usize,
         records: &[MovingOf<K, V>],
     ) -> Result<()> {
-        // After a failed sync the places may have records that count on the medium.
+        // After a failed sync, records that still count on the medium may be at these places.
         not_poisoned(&self.pm)?;
         let mut filter = match size {
             0 => self.filter_of_continuations(entry)?,
@@ -232,7 +233,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The filter of a level's entry that has only the records of those that continue it; empty for all others.
+    /// The filter of a level's entry with only the records of the entries that continue it; empty for all others.
     fn filter_of_continuations(&self, entry: EntryRef<'_>) -> Result<Image> {
         let mut filter = Image::empty();
         if matches!(entry.id, EntryId::Level(_)) {
@@ -248,8 +249,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(filter)
     }
 
-    /// Lets the filter of a level's entry that nothing continues any more have only its own records. Flushed: what a crash
-    /// leaves of the former filter is true, too. Readers are kept away.
+    /// Reduces the filter of a level's entry that is not continued any more to its own records. Flushed. A crash may
+    /// leave a part of the former filter, which is valid as well. Readers wait.
     pub(super) fn forget_continuations(&self, first: EntryRef<'_>) -> Result<()> {
         let mut filter = Image::empty();
         for at in 0..self.state(first)?.size {
@@ -259,8 +260,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Tells the filter of a level's entry of records that come behind `size` others to the one that continues it;
-    /// flushed.
+    /// Adds records that a continuing entry receives, behind `size` others, to the filter of the first entry of its
+    /// chain. Flushed.
     pub(super) fn announce(&self, first: EntryRef<'_>, size: usize, records: &[MovingOf<K, V>]) {
         let mut filter = self.filter_of(first);
         for (at, moving) in (size..).zip(records) {
@@ -269,16 +270,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.store_filter(first, &filter);
     }
 
-    /// Writes records to a bucket from a slot on; flushed.
+    /// Writes records to a bucket from a slot on. Flushed.
     fn write_slots(&self, bucket: Bucket<'_>, slot: usize, records: &[MovingOf<K, V>]) {
         let slots = slot..slot + records.len();
         let (heads, rests) = (&bucket.heads[slots.clone()], bucket.rests(slots));
         let slots = heads.iter().zip(rests.chunks_exact(self.measure.widths().words() - 1));
         for ((head, rest), Moving { record, .. }) in slots.zip(records) {
             self.measure.each_word(record, |at, word| match at {
-                // Relaxed (E3): the lock word tells readers.
+                // Relaxed (E3): the lock word publishes it to readers.
                 0 => head.store(&self.pm, word, Relaxed),
-                // Release (E3): what a reference leads to was written before.
+                // Release (E3): the payload behind a reference was written before.
                 _ => rest[at - 1].store(&self.pm, word, Release),
             });
         }
@@ -287,7 +288,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The bits of records that say that their key was removed; flushed.
+    /// Stores for each record whether it is a removal. Flushed.
     fn write_dead(&self, entry: &Entry, size: usize, records: &[MovingOf<K, V>]) {
         let mut changed = false;
         for (number, cell) in entry.dead.iter().enumerate() {
@@ -308,19 +309,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         if changed {
-            // For disks: in memory the state, later in the same line, would take them along.
+            // Needed on disks only: in memory the state, stored later to the same line, would flush this word as
+            // well.
             self.pm.flush_object(&entry.dead);
         }
     }
 
-    /// Asks for an entry that will take records.
+    /// Prefetches an entry that will receive records.
     pub(super) fn prefetch_entry(&self, level: usize, index: u64) {
         let Ok(EntryRef { entry, .. }) = self.level_entry(level, index) else { return };
         prefetch_write(&entry.state);
         entry.filter.iter().step_by(LINE_WORDS).for_each(|word| prefetch_write(word));
     }
 
-    /// Asks for slots of an entry, for which it has the runs.
+    /// Prefetches slots of an entry that has the runs for them.
     pub(super) fn prefetch_slots(&self, entry: EntryRef<'_>, mut slots: Range<usize>) {
         while !slots.is_empty() {
             let (number, slot) = self.slot_of(slots.start);
@@ -331,13 +333,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Stores how many records of an entry count; flushed. Readers are kept away.
+    /// Stores the number of records and the epoch of an entry. Flushed. Readers wait.
     pub(super) fn store_state(&self, entry: EntryRef<'_>, state: State) {
         entry.entry.state.store(&self.pm, state.pack(), Release);
         self.pm.flush_object(&entry.entry.state);
     }
 
-    /// Whether an entry refers to a run of a class, for the allocator.
+    /// Returns whether an entry refers to a run of a class, for the allocator.
     pub(super) fn owns_run(&self, tag: u32, class: usize, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         let mut runs = (0..entry.runs.len()).filter(|&run| class_of(run) == class);
@@ -345,13 +347,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(runs.any(|run| entry.runs[run].load(&self.pm, Acquire).checked_sub(1) == Some(block)))
     }
 
-    /// Whether an entry is continued by a chained one, for the allocator.
+    /// Returns whether a chained entry continues an entry, for the allocator.
     pub(super) fn owns_chained(&self, tag: u32, block: u32) -> Result<bool> {
         let entry = self.entry(EntryId::unpack(tag))?.entry;
         Ok(entry.next.load(&self.pm, Acquire).checked_sub(1) == Some(block))
     }
 
-    /// Continues an entry by an empty one, which those follow that continued it before.
+    /// Continues an entry by an empty one, inserted before those that continued it.
     pub(super) fn extend(&self, last: EntryRef<'_>) -> Result<()> {
         let words = &self.root_words()?.chains;
         let blocks = self.chain_blocks();
@@ -367,7 +369,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         entry.next.store(&self.pm, last.entry.next.load(&self.pm, Acquire), Relaxed);
         entry.runs.iter().for_each(|run| run.store(&self.pm, 0, Relaxed));
         self.pm.flush(std::ptr::from_ref(entry).cast(), 64);
-        // P4: an empty entry, before anything leads to it.
+        // P4: an empty entry, before anything refers to it.
         let linked = self.pm.try_fence().and_then(|()| {
             last.entry.next.store(&self.pm, claim.block + 1, Release);
             // P5: it is part of the chain.
@@ -380,7 +382,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         linked
     }
 
-    /// Takes an empty chained entry out of its chain. Readers are kept away.
+    /// Removes an empty chained entry from its chain. Readers wait.
     pub(super) fn unchain(&self, before: EntryRef<'_>, empty: EntryRef<'_>) -> Result<()> {
         let EntryId::Chained(block) = empty.id else { return Ok(()) };
         self.give_back(empty, 0)?;
@@ -389,7 +391,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.chain_allocator.free(&self.pm, words, &self.chain_blocks(), freed, || {
             let next = empty.entry.next.load(&self.pm, Acquire);
             before.entry.next.store(&self.pm, next, Release);
-            // Durable before the list's head leads to it; until then an empty entry goes on being in its chain.
+            // Durable before the head of the free list refers to the block. Until then the empty entry may still be
+            // in its chain.
             self.pm.flush_object(&before.entry.next);
             Ok(())
         })

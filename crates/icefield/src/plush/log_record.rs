@@ -1,26 +1,25 @@
-//! A record of a recovery log: the record's words and one more, each with a flag by which it is told whether all of them
-//! are there (§4.2, after Mnemosyne).
+//! A record of a recovery log: the record's words and one more. A flag in each word shows whether all of them are
+//! there (§4.2, after Mnemosyne).
 
 use super::epoch::LogEpoch;
 use super::words::{Measure, RecordOf};
 use crate::key::{Key, Value};
 
-/// The flag of a word.
 pub(super) const FLAG: u64 = 1 << 63;
 
-/// Of the last word of a log record: the top bit of another of its words.
+/// The bit of the last word of a log record that holds the top bit of another word.
 #[inline(always)]
 fn top_bit(word: usize) -> u64 {
     FLAG >> 1 >> word
 }
 
-/// Of the last word of a log record: what makes it a removal.
+/// The bit of the last word of a log record that makes it a removal.
 pub(super) fn dead_bit<K: Key + ?Sized, V: Value + ?Sized>(measure: Measure<K, V>) -> u64 {
     top_bit(measure.widths().words())
 }
 
-/// Gives `store` the words of a log record: those of the record, whose top bits give way to the flag, and a last one,
-/// which has these bits.
+/// Passes the words of a log record to `store`: those of the record, whose top bits the flag replaces, and a last
+/// one, which holds these bits.
 #[inline(always)]
 pub(super) fn encode<K: Key + ?Sized, V: Value + ?Sized>(
     measure: Measure<K, V>,
@@ -40,7 +39,7 @@ pub(super) fn encode<K: Key + ?Sized, V: Value + ?Sized>(
     store(words, last);
 }
 
-/// The record that `load` gives the words of; `None` when they do not belong to this turn, all of them.
+/// The record whose words `load` returns; `None` if any of them does not belong to this turn.
 #[inline(always)]
 pub(super) fn decode<K: Key + ?Sized, V: Value + ?Sized>(
     measure: Measure<K, V>,
@@ -70,7 +69,7 @@ mod tests {
         survive_packing::<[u8; 64], [u8; 64]>();
     }
 
-    /// Records with every word but one alike, the one at each of its edges.
+    /// Records whose words are all equal except one, which takes each edge value.
     fn survive_packing<K: Key, V: Value>() {
         let edges = [0, 1, FLAG - 1, FLAG, u64::MAX];
         let (measure, epoch) = (measure::<K, V>(), LogEpoch::of_bits(u64::MAX));

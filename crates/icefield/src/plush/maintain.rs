@@ -1,4 +1,4 @@
-//! Looking after a table: `check`, `backup`, `stats`; all buckets from the start. `salvage` is next door.
+//! Maintenance: `check`, `backup`, `stats`, and preallocated buckets. `salvage` has its own module.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Blocks, Words};
 use crate::table::{BackupReport, CheckReport, Stats};
 
-/// A check on its way through the table.
+/// The state of a check.
 #[derive(Default)]
 struct Checking {
     report: CheckReport,
@@ -27,7 +27,7 @@ struct Checking {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Gives every entry of the first levels all its buckets. Nobody else knows the table yet.
+    /// Gives every entry of the first levels all its buckets. Called before other threads can access the table.
     pub(super) fn preallocate(&self, levels: usize) -> Result<()> {
         let levels = levels.min(self.shape.max_levels());
         if levels > 0 {
@@ -49,12 +49,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// A word that differs whenever something was written since.
+    /// A number that changes with every write.
     pub(super) fn changes(&self) -> u64 {
         self.counts.writes.sum() as u64
     }
 
-    /// What a count gave, if nothing was written meanwhile.
+    /// Stores an exact count, if nothing was written while it was taken.
     pub(super) fn note_count(&self, changes: u64, counted: u64) {
         if self.changes() == changes {
             self.exact[1].store(counted, Relaxed);
@@ -62,12 +62,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The estimate goes on from so many records.
+    /// Resets the estimate to a number of records.
     pub(super) fn begin_estimate(&self, records: u64) {
         self.estimate.add((records as i64).wrapping_sub(self.estimate.sum()));
     }
 
-    /// About how many records there are.
+    /// Estimates the number of records.
     pub(super) fn estimate(&self) -> u64 {
         let counted = [self.exact[0].load(Acquire), self.exact[1].load(Relaxed)];
         if counted[0] == self.changes() {
@@ -76,7 +76,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         u64::try_from(self.estimate.sum()).unwrap_or(0)
     }
 
-    /// I1 to I4, for all entries.
+    /// Checks I1 to I4 for all entries.
     fn check_levels(&self, checking: &mut Checking) {
         for level in 1..=self.level_count() {
             for index in 0..self.shape.entries(level) {
@@ -145,7 +145,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// I5, for the blocks of one allocator.
+    /// Checks I5 for the blocks of one allocator.
     fn check_allocator(
         &self,
         allocator: &Allocator,
@@ -229,7 +229,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         let paused = Instant::now();
         let _closed = core.close_gate()?;
         if core.pm.writable().is_ok() {
-            // The copy shall have what no log has.
+            // The copy must contain the records that are in no log.
             core.checkpoint(1)?;
         }
         let bytes = core.pm.backup_to(path)?;

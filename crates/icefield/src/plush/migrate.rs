@@ -1,9 +1,9 @@
-//! Migration (§4.1, §5.1, Listing 2): an entry's records move on to the entries below it, all at once, or ahead of time
-//! part by part (`ahead`).
+//! Migration (§4.1, §5.1, Listing 2): an entry's records move to the entries below it, all at once, or in parts ahead
+//! of time (`ahead`).
 //!
-//! The data of eight targets share a fence, and so do their states; where a fence is a sync, those of many root entries
-//! (`together`). What a crash leaves in between is there twice, above and below: the upper copy hides the lower one, and
-//! the next migration merges them.
+//! The data of eight targets share a fence, and so do their states. Where a fence is a sync, those of many root
+//! entries share it (`together`). A crash in between leaves records twice, above and below: the upper copy hides the
+//! lower one, and the next migration merges them.
 
 use std::ops::Range;
 
@@ -21,52 +21,51 @@ use crate::pm::{Medium, not_poisoned};
 
 mod arrive;
 
-/// How many records are for each entry of the next level.
+/// The number of records for each entry of the next level.
 pub(super) type CountsBelow = [usize; MAX_BUCKETS];
 
-/// Records by the entries of the next level to which they belong, oldest first.
+/// Records grouped by their entry of the next level, oldest first.
 struct Groups<R> {
     records: Vec<R>,
-    /// Where the records of each entry are that have not arrived yet.
+    /// For each entry, the range of its records that have not arrived yet.
     left: Vec<Range<usize>>,
 }
 
-/// What an entry of a level, and those that continue it, have for the next level.
+/// The records that a level's entry, and those that continue it, have for the next level.
 pub(super) struct Leaving<R> {
     groups: Groups<R>,
-    /// What becomes of the estimate when the records that newer ones hide are gone.
+    /// Change of the estimate when the records that newer ones hide are dropped.
     dropped: i64,
 }
 
 impl<R> Leaving<R> {
-    /// How many records these are.
     pub(super) fn len(&self) -> usize {
         self.groups.records.len()
     }
 }
 
-/// Records on their way from below a root entry, or from itself, to the entries of a level from `first` on.
+/// Records that move to a level, to the entries from `first` on: from an entry of the level above, or from a root
+/// entry.
 struct Migration<'h, M: Medium, R> {
     held: &'h Held<'h, M>,
     level: usize,
     first: u64,
-    /// To which of the entries there.
+    /// The entries of the level that are targets, relative to `first`.
     places: Range<usize>,
     groups: Groups<R>,
-    /// What level 1 is told that it has all of, then.
+    /// The log epoch that is stored in the targets in level 1 once all its records have arrived there.
     epoch: Option<LogEpoch>,
-    /// What becomes of the estimate when all have arrived: those are gone that newer ones hide.
+    /// Change of the estimate when all have arrived and the records that newer ones hide are dropped.
     dropped: i64,
-    /// What the copies that have arrived add to the estimate when the others cannot follow.
+    /// Change of the estimate by the copies that have arrived, if the others cannot follow.
     copied: i64,
 }
 
-/// A migration of records of `K -> V`.
 type MigrationOf<'h, K, V, M> = Migration<'h, M, MovingOf<K, V>>;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The newest record of each key of some records, newest first, and what becomes of the estimate when the others
-    /// are dropped.
+    /// Returns the newest record of each key among some records, newest first, and the change of the estimate when
+    /// the others are dropped.
     pub(super) fn newest_of(
         &self,
         newest_first: impl ExactSizeIterator<Item = MovingOf<K, V>> + Clone,
@@ -81,8 +80,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((newest.records, dropped))
     }
 
-    /// Calls `tell` with each record, and whether it is the newest of its key: not if `newest` has one, or a record
-    /// before it is of the same key.
+    /// Calls `tell` with each record and with whether it is the newest of its key. It is not if `newest` holds its
+    /// key already, or a record before it has the same key.
     #[inline(always)]
     pub(super) fn each_newest(
         &self,
@@ -109,17 +108,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Keeps the estimate of how many records there are.
+    /// Updates the estimate of the number of records for a dropped one.
     pub(super) fn note_dropped(&self, record: RecordOf<K, V>) {
         self.estimate.add(change_without(record));
     }
 
-    /// Moves the records of a root entry to level 1. Readers wait until its lock is let go.
+    /// Moves the records of a root entry to level 1. Readers wait until its lock is released.
     pub(super) fn migrate_root(&self, held: &Held<'_, M>) -> Result<()> {
         self.migrate_roots(&[held])
     }
 
-    /// Moves the records of root entries to level 1. Readers wait until their locks are let go.
+    /// Moves the records of root entries to level 1. Readers wait until their locks are released.
     pub(super) fn migrate_roots<'h>(&self, all: &[&'h Held<'h, M>]) -> Result<()> {
         let mut migrations = Vec::with_capacity(all.len());
         for &held in all {
@@ -143,8 +142,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Moves so many of the oldest records of a root entry to level 1 that are not there yet, for all but the log: that
-    /// counts them as arrived when all of the entry have.
+    /// Moves the `portion` oldest records of a root entry that are not in level 1 yet. For the log they have not
+    /// arrived until all records of the entry have.
     pub(super) fn migrate_portion(&self, held: &Held<'_, M>, portion: usize) -> Result<()> {
         let from = self.root.moved(held.entry);
         self.distribute(&mut [self.of_root(held, from..from + portion, 0..1, None)?])?;
@@ -152,9 +151,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// A step of the migration of a root entry's records to the entries of level 1, of which a step reaches so many. The
-    /// first one puts the records in their order. They stay in the root until the last of the entries has its own; what
-    /// comes meanwhile belongs to the next epoch.
+    /// Takes one step of the migration of a root entry's records to level 1, to `targets` entries. The first step
+    /// sorts the records by target. The records stay in the root until the last target has its own; records that come
+    /// in between belong to the next epoch.
     pub(super) fn depart(&self, held: &Held<'_, M>, targets: usize) -> Result<()> {
         self.finish_underway(held)?;
         let (root, entry) = (&self.root, held.entry);
@@ -185,7 +184,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Moves what is left of the records that have begun to leave a root entry.
+    /// Moves the remaining records that have begun to leave a root entry.
     pub(super) fn finish_departing(&self, held: &Held<'_, M>) -> Result<()> {
         while self.root.departing(held.entry).is_some() {
             self.depart(held, MAX_BUCKETS)?;
@@ -193,8 +192,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Records of a root entry on their way to some entries of level 1, which are told up to which epoch they have all
-    /// of them.
+    /// Prepares the migration of some records of a root entry to some entries of level 1. The targets store `epoch`,
+    /// up to which they then have all their records.
     fn of_root<'h>(
         &self,
         held: &'h Held<'h, M>,
@@ -203,11 +202,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         epoch: Option<LogEpoch>,
     ) -> Result<MigrationOf<'h, K, V, M>> {
         if self.payloads().is_some() {
-            // Payloads whose records were acknowledged before, too, before a level refers to them.
+            // Before a level refers to payloads, those of records that were acknowledged early must be durable, too.
             self.pm.settle()?;
         }
         let first = (held.entry as u64) << self.shape.step(0);
-        // They arrive from the medium while the records are merged.
+        // The entries arrive in the cache while the records are merged.
         places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
         let newest_first = records.rev().map(|at| self.moving(self.root.record(held.entry, at)));
         let (records, dropped) = self.newest_of(newest_first)?;
@@ -220,8 +219,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.migrate_down_all(&[(held, Underway { level, index, place: 0 })])
     }
 
-    /// Moves the records of levels' entries, and of those that continue them, to the next level; no two of one root
-    /// entry.
+    /// Moves the records of entries of levels, and of those that continue them, to the next level. No two of the
+    /// entries may belong to one root entry.
     pub(super) fn migrate_down_all<'h>(&self, all: &[(&'h Held<'h, M>, Underway)]) -> Result<()> {
         let mut migrations = Vec::with_capacity(all.len());
         for &(held, underway) in all {
@@ -232,14 +231,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.leave_empty(all)
     }
 
-    /// What a level's entry, and those that continue it, have for some of the entries below it.
+    /// Returns the records that a level's entry, and those that continue it, have for some of the entries below it.
     pub(super) fn leaving(
         &self,
         level: usize,
         index: u64,
         places: Range<usize>,
     ) -> Result<Leaving<MovingOf<K, V>>> {
-        // They arrive from the medium while the records are merged.
+        // The entries arrive in the cache while the records are merged.
         for place in places.clone() {
             self.prefetch_entry(level + 1, (index << self.shape.step(level)) + place as u64);
         }
@@ -252,8 +251,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Leaving { groups: self.group(level, newest), dropped })
     }
 
-    /// How many records a level's entry, and those that continue it, have for each of the entries below it, stale ones
-    /// included.
+    /// Counts the records that a level's entry, and those that continue it, have for each of the entries below it,
+    /// stale ones included.
     pub(super) fn counts_below(&self, level: usize, index: u64) -> Result<CountsBelow> {
         let mut counts = CountsBelow::default();
         let entry = self.level_entry(level, index)?;
@@ -265,8 +264,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(counts)
     }
 
-    /// Moves what a level's entry, and those that continue it, have for some of the entries below it. They keep their
-    /// copies.
+    /// Copies the records that a level's entry, and those that continue it, have for some of the entries below it.
+    /// The sources keep their records.
     pub(super) fn move_down(
         &self,
         held: &Held<'_, M>,
@@ -276,7 +275,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.distribute(&mut [self.of_level(held, underway, places)?])
     }
 
-    /// What a level's entry, and those that continue it, have for some of the entries below it, on its way there.
+    /// Prepares the migration of a level's entry, and those that continue it, to some of the entries below it.
     fn of_level<'h>(
         &self,
         held: &'h Held<'h, M>,
@@ -289,8 +288,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Migration { held, level, first, places, groups, epoch, dropped, copied: 0 })
     }
 
-    /// Empties levels' entries, and what continues them, all of whose records are in the next level. Readers are let in
-    /// again.
+    /// Empties entries of levels, and those that continue them, after all their records have moved to the next level.
+    /// Then readers proceed.
     pub(super) fn leave_empty(&self, all: &[(&Held<'_, M>, Underway)]) -> Result<()> {
         let left = self.leave_chains(all);
         if self.ranges.is_some() {
@@ -309,9 +308,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             chains.push(self.chain_of(self.level_entry(*level, *index)?)?);
             held.begin_change();
         }
-        // Where all records were stale, no fence came before.
+        // If all records were stale, no fence came before this.
         not_poisoned(&self.pm)?;
-        // Oldest first: what is still there hides no newer record below.
+        // Oldest first, so that a remaining record never hides a newer one below.
         for nth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
             for &entry in chains.iter().filter_map(|chain| chain.get(nth)) {
                 let State { epoch, .. } = self.state(entry)?;
@@ -329,7 +328,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Records by the entries of the next level to which they belong.
+    /// Groups records by their entry of the next level.
     fn group(&self, level: usize, newest_first: Vec<MovingOf<K, V>>) -> Groups<MovingOf<K, V>> {
         let place = self.shape.place_below(level);
         let mut left = vec![0..0; 1 << self.shape.step(level)];
@@ -339,10 +338,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             end += range.end;
             *range = end..end;
         }
-        // In any order at first, for their room.
+        // A copy for its length; every place is overwritten below.
         let mut records = newest_first.clone();
         for moving in newest_first {
-            // From the last one on.
+            // Each group is filled from its end.
             let start = &mut left[place(moving.hash)].start;
             *start -= 1;
             records[*start] = moving;
@@ -351,12 +350,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-/// What some records are in the estimate of how many there are.
+/// The contribution of some records to the estimate of the number of records.
 pub(super) fn counted<A, B>(records: &[Moving<A, B>]) -> i64 {
     records.iter().map(|moving| if moving.record.dead { -1 } else { 1 }).sum()
 }
 
-/// What becomes of the estimate of how many records there are when one is no more.
+/// Change of the estimate when a record is dropped.
 fn change_without<A, B>(record: Record<A, B>) -> i64 {
     if record.dead { 1 } else { -1 }
 }

@@ -1,17 +1,19 @@
-//! Writes where there is no space: removals in place, and room for others out of stale records.
+//! Writes without free space: removals in place, and room for other writes from stale records.
 //!
-//! A removal must go through when nothing can grow, as only removals make room. It needs no record of its own: a record
-//! becomes a removal when its bit says so, in the entry of a level and, for the root, in the record of the log. All
-//! records of the key get the bit, the oldest first and durably, so that a crash shows the key as it was, or gone, and
-//! copies that a migration has left above or below say the same.
+//! A removal must succeed when no file can grow, because only removals make room. It needs no record of its own: a
+//! record becomes a removal by its bit, in the entry of a level and, for the root, in the log record. All records of
+//! the key get the bit, durably, the oldest first. So a crash leaves the key as it was, or removed, and the copies
+//! that a migration has left above or below agree.
 //!
-//! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first: the space of
-//! free payload chunks is given back, which may be what levels lack; the write's part of the levels is compacted, and some
-//! payload chunks are collected; all levels are. If all of that was in vain, it is not done again before a part of the
-//! records has changed.
+//! A write that finds no space is tried again after each of three attempts to make room, the cheap ones first. The
+//! first gives back the space of free payload chunks, which levels may lack; otherwise it compacts the write's part
+//! of the levels and collects some payload chunks; otherwise it compacts all levels. The second compacts all levels.
+//! The third gives back the space of the chunks that were collected. If the attempts fail, they are not repeated
+//! before a part of the records has changed.
 //!
-//! A payload whose chunk is to be freed moves by a new record of its key, for which the root may have no room, nor the levels
-//! for what the root has. Then the words that refer to it are changed instead, in the levels, the log and the root.
+//! A payload whose chunk is to be freed moves by a new record of its key. The root may have no room for that record,
+//! and the levels no room for the records of the root. Then the references to the payload are changed instead, in the
+//! levels, the log and the root.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -26,13 +28,13 @@ use crate::pm::{Medium, not_poisoned};
 use crate::record::Probe;
 use crate::{Error, Result};
 
-/// An attempt in vain is repeated when so many records have changed, or one of so many.
+/// A failed attempt is repeated when this many records have changed, or one in this many.
 const FEW_CHANGES: u64 = 64;
 const CHANGES_PART: u64 = 64;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Runs `write`, which writes a record of a hash, and runs it again after each attempt to make room while it finds no
-    /// space. The caller holds no lock and is not pinned.
+    /// Runs `write`, which writes a record with a hash, and repeats it after each attempt to make room as long as it
+    /// finds no space. The caller holds no lock and is not pinned.
     pub(super) fn with_room<T>(
         &self,
         hash: u64,
@@ -49,8 +51,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The next attempt to make room for a record of a hash. Says whether there is reason to try again. The caller
-    /// holds no lock and is not pinned.
+    /// Makes the next attempt to make room for a record with a hash. Returns whether the write should be tried again.
+    /// The caller holds no lock and is not pinned.
     #[cold]
     pub(super) fn make_room_in_need(&self, hash: u64, attempt: u32) -> Result<bool> {
         let mut in_vain = lock(&self.pm, &self.in_vain);
@@ -61,9 +63,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         let room = match attempt {
             0 => self.lend_space()? || self.make_room_below(hash)? || self.make_room_anywhere()?,
-            // The failed write may have left copies in the levels. Dropping them looked like room the first time.
+            // The first attempt may only have dropped copies that the failed write had left in the levels.
             1 => self.make_room_anywhere()?,
-            // Chunks that were collected, once their readers have left.
+            // The space of chunks that were collected, once their readers have left.
             2 => self.lend_space()?,
             _ => false,
         };
@@ -86,7 +88,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(self.collect_in_need()? || compacted)
     }
 
-    /// Removes a key without any space, unless `mode` says that there is nothing to do. The caller is pinned and holds
+    /// Removes a key without using any space, if `mode` applies to the present value. The caller is pinned and holds
     /// no lock.
     #[cold]
     pub(super) fn remove_in_place(&self, probe: &Probe<'_>, mode: ModeOf<V>) -> Result<WroteOf<V>> {
@@ -97,23 +99,23 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if before.is_none() || !mode.applies(told) {
             return Ok(Wrote { before: told, done: !mode.looks() });
         }
-        // A batch goes on after a call whose sync failed.
+        // A batch continues after a call whose sync failed.
         self.pm.writable()?;
-        // Readers wait: a crash may still show them the key.
+        // Readers wait: a crash may still leave the key.
         held.begin_change();
         let marked = self.mark_levels(&held, probe).and_then(|levels| {
             let root = self.mark_root(&held, probe)?;
             Ok(levels + root)
         });
         held.end_change();
-        // Each counts as one less when it goes, and shall count as one more.
+        // Each record now counts -1 instead of 1, and counts 1 when it is dropped.
         self.note_written(1, -2 * marked?);
         self.pm.writable()?;
         Ok(Wrote { before: told, done: true })
     }
 
-    /// Marks a key's records in the levels. How many there were, less those of which a migration underway has made copies
-    /// that count in their stead.
+    /// Marks a key's records in the levels as removals. Returns their number, without those that a migration underway
+    /// has copied: the copies are counted instead.
     fn mark_levels(&self, held: &Held<'_, M>, probe: &Probe<'_>) -> Result<i64> {
         let underway = self.root.underway(held.entry);
         let mut marked = 0;
@@ -127,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             for entry in self.chain_of(first)? {
                 let found = self.mark_entry(entry, probe)?;
                 if found > 0 {
-                    // P16: those of older records before those of newer ones.
+                    // P16: older records before newer ones.
                     self.pm.try_fence()?;
                     marked += if is_copied { 0 } else { found };
                 }
@@ -145,7 +147,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let record = self.record(entry, at)?;
             if !record.dead && self.holds(record, probe)? {
                 let cell = &entry.entry.dead[at / 64];
-                // Release (E7): the next holder of the lock finds it (E1).
+                // Release (E7): published to the next holder of the lock by the lock word (E1).
                 cell.store(&self.pm, cell.load(&self.pm, Relaxed) | 1 << (at % 64), Release);
                 self.pm.flush_object(cell);
                 marked += 1;
@@ -169,7 +171,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         not_poisoned(&self.pm)?;
         if self.pm.fence_syncs() {
-            // P22: the copy, before anything refers to it. Elsewhere it is durable (P0).
+            // P22: the copy, before anything refers to it. On other media it is durable already (P0).
             self.pm.try_fence()?;
         }
         let in_root: Vec<usize> = (0..self.root.size(entry))
@@ -188,7 +190,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let first = self.level_entry(level, self.shape.index(level, probe.hash))?;
             for entry in self.chain_of(first)? {
                 for at in 0..self.state(entry)?.size {
-                    // Copies that a migration has made, too: it may drop the original.
+                    // Includes copies that a migration has made, because it may drop the original.
                     if self.record(entry, at)?.reference() == record.reference() {
                         let (bucket, slot) = self.slot_of(at);
                         let cell = &self.bucket(entry, bucket)?.rests(slot..slot + 1)[0];
@@ -204,8 +206,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(true)
     }
 
-    /// Marks a key's records in the log, and then in the root. How many there were in the root, less those of which level
-    /// 1 has copies.
+    /// Marks a key's records as removals in the log, and then in the root. Returns their number in the root, without
+    /// those that have copies in level 1.
     fn mark_root(&self, held: &Held<'_, M>, probe: &Probe<'_>) -> Result<i64> {
         let entry = held.entry;
         let mut found: Vec<(usize, RecordOf<K, V>)> = Vec::new();
@@ -225,7 +227,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 && self.is_logged(entry, of)
                 && found.iter().any(|(_, known)| is_same(known))
         })?;
-        // P16, commit point: a crash finds the key removed. It takes away the records that no log has.
+        // P16, commit point: the key is removed. A crash drops the records that are in no log.
         self.pm.try_fence()?;
         found.iter().for_each(|&(at, _)| self.root.mark_dead(entry, at));
         let moved = self.root.moved(entry);

@@ -1,22 +1,21 @@
-//! Which record of each key is the newest: whoever merges shows records newest first.
+//! Finds the newest record of each key among records that are added newest first.
 
 use super::level::Moving;
 
-/// The newest record of each key.
 pub(super) struct Newest<A, B> {
     pub(super) records: Vec<Moving<A, B>>,
-    /// Places in `records` plus one, by hashes. Of four times as many as there are records: hardly any two meet.
+    /// Indices into `records` plus one, by hash. Four times as many places as records, so that collisions are rare.
     places: Vec<u32>,
 }
 
 impl<A: Copy, B: Copy> Newest<A, B> {
-    /// Room for so many keys.
+    /// With room for `keys` keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         let places = vec![0; (keys * 4).next_power_of_two().max(8)];
         Self { records: Vec::with_capacity(keys), places }
     }
 
-    /// Makes room for so many more keys.
+    /// Makes room for `keys` more keys.
     pub(super) fn reserve(&mut self, keys: usize) {
         let wanted = ((self.records.len() + keys) * 4).next_power_of_two().max(8);
         if wanted <= self.places.len() {
@@ -32,14 +31,14 @@ impl<A: Copy, B: Copy> Newest<A, B> {
         }
     }
 
-    /// A record with this hash. May miss one whose place another record has taken.
+    /// Returns a record with this hash. May miss one that was displaced by a collision.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<&Moving<A, B>> {
         let known = self.places[home(hash, self.places.len())].checked_sub(1)?;
         self.records.get(known as usize).filter(|known| known.hash == hash)
     }
 
-    /// Takes a record over unless there is one of its key, as `same` says. Whether it did.
+    /// Adds a record, unless there is one with the same key according to `same`. Returns whether it was added.
     #[inline(always)]
     pub(super) fn add<E>(
         &mut self,
@@ -59,8 +58,8 @@ impl<A: Copy, B: Copy> Newest<A, B> {
     }
 }
 
-/// Where the place of a hash is looked for, among a power of two of them. Its high bits are those of the entry, the low
-/// ones of some hashes are always the same.
+/// The first place to be searched for a hash; `places` is a power of two. The hash is mixed, because its high bits
+/// are those of the entry, and the low bits of some hashes are constant.
 #[inline]
 fn home(hash: u64, places: usize) -> usize {
     (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (places - 1)

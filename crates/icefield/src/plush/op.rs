@@ -11,12 +11,12 @@ use crate::key::{Data, Key, Raw, Value, WordArray};
 use crate::pm::{Medium, SyncMode};
 use crate::record::Probe;
 
-/// What to do with a key, and when.
+/// The operation on a key, and its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode<B> {
-    /// Insert or replace, without a look.
+    /// Insert or replace; does not look up the key.
     Put,
-    /// The same, durable with the next sync.
+    /// The same, but durable only after the next sync.
     PutLater,
     /// Insert or replace.
     Upsert,
@@ -24,23 +24,21 @@ pub(super) enum Mode<B> {
     TryInsert,
     /// Replace only if present.
     Update,
-    /// Remove, without a look.
+    /// Remove; does not look up the key.
     Delete,
     /// Remove if present.
     Remove,
-    /// Insert or replace if the value's words are still these.
+    /// Insert or replace if the words of the present value are these.
     PutStill(Option<B>),
-    /// Remove if the value's words are still these.
+    /// Remove if the words of the present value are these.
     RemoveStill(Option<B>),
 }
 
-/// A mode of a table with such values.
 pub(super) type ModeOf<V> = Mode<<V as Data>::Words>;
-/// What became of a write to a table with such values.
 pub(super) type WroteOf<V> = Wrote<<V as Data>::Words>;
 
 impl<B: WordArray> Mode<B> {
-    /// Whether what is present decides, or is told.
+    /// Returns whether the outcome depends on the present value, or includes it.
     pub(super) fn looks(self) -> bool {
         !matches!(self, Self::Put | Self::PutLater | Self::Delete)
     }
@@ -49,7 +47,7 @@ impl<B: WordArray> Mode<B> {
         matches!(self, Self::Delete | Self::Remove | Self::RemoveStill(_))
     }
 
-    /// Whether there is something to do, given the value's words that are present.
+    /// Returns whether there is anything to do, given the words of the present value.
     pub(super) fn applies(self, present: Option<B>) -> bool {
         match self {
             Self::Put | Self::PutLater | Self::Upsert | Self::Delete => true,
@@ -59,33 +57,32 @@ impl<B: WordArray> Mode<B> {
         }
     }
 
-    /// The record that does it.
     pub(super) fn record<A>(self, key: A, value: B) -> Record<A, B> {
         Record { key, value, dead: self.removes() }
     }
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wrote<B> {
-    /// The value's words that were present; `None` also for those who do not look.
+    /// The words of the value that was present; `None` for blind writes as well.
     pub(super) before: Option<B>,
-    /// Whether anything was written.
+    /// `true` if a record was written.
     pub(super) done: bool,
 }
 
-/// What came of an attempt to write under the lock.
+/// The outcome of an attempt to write under the lock.
 pub(super) enum Attempt<T> {
     Done(T),
-    /// The log has no room: it gets some when no lock is held.
+    /// The log has no room. A chunk must be prepared while no lock is held.
     LogFull,
     /// The root entry was full and has been emptied.
     Emptied,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Writes one record, unless `mode` says that there is nothing to do; durable when it returns. The caller
-    /// is pinned.
+    /// Writes one record, if `mode` applies to the present value. The record is durable on return. The caller is
+    /// pinned.
     pub(super) fn write(
         &self,
         probe: &Probe<'_>,
@@ -96,7 +93,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         if self.measure.is_inline() {
             return self.write_words(probe, words_of(value), mode);
         }
-        // Without a lock: whether the payload will be needed at all.
+        // Checked without the lock: whether the payload will be needed at all.
         let before = if mode.looks() { self.find(probe)? } else { None };
         if !mode.applies(before) {
             return Ok(Wrote { before, done: false });
@@ -108,7 +105,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         wrote
     }
 
-    /// Links one record, unless `mode` says that there is nothing to do.
+    /// Adds one record to the log and the root, if `mode` applies to the present value.
     fn write_words(
         &self,
         probe: &Probe<'_>,
@@ -139,13 +136,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(Attempt::Done(Wrote { before, done: false }));
         }
         let record = mode.record(self.key_words(probe), value);
-        // While the log record is on its way: another thread may have had these lines.
+        // Overlaps with the write of the log record: another thread may have these lines.
         self.root.prefetch_push(held.entry, 0);
         Ok(match self.log(held, record)? {
             Attempt::Done(place) => {
                 // P2, commit point: from here on a crash keeps the record.
                 if let Err(error) = self.commit(mode) {
-                    // It could not be made durable: nobody may see it.
+                    // The record is not durable: it must not become visible.
                     self.logs.finish(place);
                     return Err(error);
                 }
@@ -157,8 +154,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Makes payloads durable before a log refers to them. Where fences are syncs they become durable together with
-    /// their log records instead, and opening finds out which records a crash has left without.
+    /// Makes payloads durable before a log refers to them. Where fences are syncs, payloads become durable together
+    /// with their log records instead, and opening finds the log records whose payload a crash lost.
     pub(super) fn fence_payloads(&self) -> Result<()> {
         if self.payloads().is_some() && !self.pm.fence_syncs() {
             // P0.
@@ -167,7 +164,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Makes the log records durable that this thread has written, or leaves that to the next sync.
+    /// Makes the log records of this thread durable, or leaves that to the next sync.
     #[inline]
     pub(super) fn commit(&self, mode: ModeOf<V>) -> Result<()> {
         if mode == Mode::PutLater || self.pm.sync_mode() != SyncMode::Always {
@@ -177,7 +174,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The value's words of a key under its lock, for those modes that look.
+    /// The words of a key's value, under the lock, for modes that look them up.
     pub(super) fn present(
         &self,
         held: &Held<'_, M>,
@@ -191,7 +188,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(found.filter(|record| !record.dead).map(|record| record.value))
     }
 
-    /// Writes a record to the log of a root entry that has room for it. Flushed.
+    /// Writes a record to the log, if the root entry has room for it. Flushed.
     pub(super) fn log(&self, held: &Held<'_, M>, record: RecordOf<K, V>) -> Result<Attempt<Place>> {
         let place = match self.place(held, 0)? {
             Attempt::Done(place) => place,
@@ -205,7 +202,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Attempt::Done(place))
     }
 
-    /// A place in the log for a record of a root entry for which so many are staged.
+    /// Returns a place in the log for a record of a root entry for which `staged` records are staged.
     #[inline(always)]
     pub(super) fn place(&self, held: &Held<'_, M>, staged: usize) -> Result<Attempt<Place>> {
         if !self.has_room(held, staged)? {
@@ -215,8 +212,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(places.next().map_or(Attempt::LogFull, Attempt::Done))
     }
 
-    /// Whether a root entry for which so many records are staged has room for another one. When all that is in it is
-    /// there to stay, a full entry is emptied.
+    /// Returns whether a root entry for which `staged` records are staged has room for another one. A full entry
+    /// without staged records is emptied.
     #[inline(always)]
     pub(super) fn has_room(&self, held: &Held<'_, M>, staged: usize) -> Result<bool> {
         let has_room = self.root.size(held.entry) + staged < self.shape.records();
@@ -226,17 +223,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(has_room)
     }
 
-    /// Fills a place that was handed out in vain with a record that nobody needs.
+    /// Fills a place that will not be used with a record that belongs to no epoch.
     pub(super) fn waste(&self, place: Place) {
         let nothing = self.measure.record(true, |_| 0);
         // A failure leaves a hole, as a crash would.
         let _ = self.logs.write(&self.pm, &place, &nothing, LogEpoch::NONE);
-        // Before the chunk can be begun anew (L2), which a failed sync makes impossible.
+        // Before the chunk can be begun anew (L2), which is impossible after a failed sync.
         let _ = self.pm.try_fence();
         self.logs.finish(place);
     }
 
-    /// A durable record becomes visible.
+    /// Makes a durable record visible.
     #[inline]
     pub(super) fn admit(
         &self,
@@ -252,21 +249,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.step_ahead(held, Pace::Parts);
     }
 
-    /// Keeps count of records written, and of how many there are.
+    /// Counts the records written, and updates the estimate of the number of records.
     #[inline]
     pub(super) fn note_written(&self, writes: i64, records: i64) {
         self.counts.writes.add(writes);
         self.estimate.add(records);
     }
 
-    /// Sees to it that a log can be written to. Holds no lock of a root entry.
+    /// Prepares the next chunk of a log, if it is due. The caller holds no lock of a root entry.
     pub(super) fn make_log_ready(&self, log: usize) -> Result<()> {
         let Some(_recycling) = self.logs.lock_recycling(&self.pm, log) else {
             return Ok(());
         };
         if let Some(chunk) = self.logs.oldest(&self.pm, log) {
-            // Entries that need it are emptied (§4.2 copies their records to another chunk instead, behind newer ones of
-            // the same keys).
+            // Entries that need the chunk are emptied (§4.2 copies their records to another chunk instead, behind
+            // newer ones of the same keys).
             let needs_it =
                 |entry| self.logs.log_of(entry) == log && self.root.needs_chunk(entry, chunk);
             for entry in (log..self.root.entries()).step_by(self.logs.count()) {
@@ -283,7 +280,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The value's words of a key, without a lock.
+    /// The words of a key's value, without a lock.
     #[inline]
     pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<V::Words>> {
         let found = self.lookup(probe)?;

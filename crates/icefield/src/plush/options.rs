@@ -1,4 +1,4 @@
-//! Making and opening tables.
+//! Creating and opening tables.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -33,21 +33,20 @@ use crate::record::opening::{Common, common_options, impossible, report};
 use crate::record::types::{StoredTypes, check_types};
 use crate::{Error, Result};
 
-/// The design's name.
 const DESIGN: &str = "plush";
-/// DRAM for the root, unless somebody says otherwise.
+/// The default DRAM limit.
 const DRAM_LIMIT: u64 = 256 << 20;
-/// A root that holds an eighth of the records that a table is made for keeps migrations well filled; where its recovery
-/// logs would take more than [`LOG_BYTES`], a sixteenth has to do.
+/// The shares of a table's capacity that its root holds: an eighth keeps migrations well filled. Where the recovery
+/// logs would then take more than [`LOG_BYTES`], the share is a sixteenth.
 const ROOT_SHARES: [u64; 2] = [8, 16];
-/// On disks the root of a new table holds all that it is made for, as long as its recovery logs take no more than these:
-/// what waits in memory there needs one sync a batch, what moves on needs several.
+/// On disks the root of a new table holds the whole capacity, as long as its recovery logs take at most this many
+/// bytes. A record that stays in the root needs one sync a batch; one that moves on needs several.
 const LOG_BYTES: u64 = 64 << 20;
-/// Records that the recovery logs hold for each that the root holds, so that a chunk's root entries have moved on when
-/// it is begun anew (§4.2).
+/// Records that the recovery logs hold for each record of the root, so that a chunk's records have moved on when the
+/// chunk is begun anew (§4.2).
 const LOG_SHARE: u32 = 2;
 
-/// How a Plush table is made or opened: a builder, from [`Plush::options`].
+/// Options for creating or opening a Plush table: a builder, from [`Plush::options`].
 ///
 /// ```
 /// use icefield::{Durability, Plush};
@@ -108,11 +107,13 @@ common_options! {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
-    /// The most DRAM that a table's root and filters may take, in bytes; 256 MiB by default. The root is sized for
-    /// [`capacity`](Self::capacity) when the table is made, and stays as it is: it holds an eighth of it to a quarter, or
-    /// half as much where its recovery logs would take more than 64 MiB, at 17 bytes a record of words; filters take what
-    /// it leaves. On disks it then holds so many records itself, as long as its recovery logs, which are written when the
-    /// table is made, take no more than 64 MiB: puts cost one sync a call or batch until it is full.
+    /// Sets the most DRAM that a table's root and filters may take, in bytes; 256 MiB by default.
+    ///
+    /// The root is sized for [`capacity`](Self::capacity) when the table is created, and keeps its size. It holds an
+    /// eighth to a quarter of the capacity, or half as much where its recovery logs would take more than 64 MiB, at
+    /// 17 bytes a record of words. Filters use the rest of the limit. On disks the root holds the whole capacity, as
+    /// long as its recovery logs, which are written at creation, take at most 64 MiB: until the root is full, puts
+    /// cost one sync a call or batch.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().dram_limit(1 << 20).in_memory()?;
@@ -125,11 +126,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// When writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default. The other modes relax
-    /// what a returned call and an answered read promise: after a crash each key has one of the values that it had
-    /// since the last [`sync`](Plush::sync), or had then; everything that came before that, and before a sync in the
-    /// background that has ended, is there. Decided anew at each opening. Other media ignore it: there every call is
-    /// durable when it returns.
+    /// Sets when writes on [`Durability::Disk`] are acknowledged; [`SyncMode::Always`] by default.
+    ///
+    /// The other modes weaken the guarantee of a returned call and of a value that was read: after a crash each key
+    /// has one of the values that it has had since the last [`sync`](Plush::sync), or had at that time. Everything
+    /// before that sync, and before a completed background sync, is durable. Set anew at each opening. Other media
+    /// ignore this option: there every call is durable when it returns.
     ///
     /// ```
     /// use icefield::{Durability, Plush, SyncMode};
@@ -148,11 +150,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// Of how many levels, from the first on, the filters are in DRAM, too (§6.5); by default 1 of a table that was made
-    /// with a [`capacity`](Self::capacity) which its level 1 holds, 2 of others. A read then asks the medium only where a
-    /// filter knows its key. They take a byte and a half for each record that the levels have room
-    /// for. Levels for which [`dram_limit`](Self::dram_limit) has no room go without. Decided anew at each opening,
-    /// which reads the filters of these levels.
+    /// Sets the number of levels, from the first on, whose filters are in DRAM as well (§6.5). The default is 1 for a
+    /// table created with a [`capacity`](Self::capacity) that its level 1 holds, and 2 for others.
+    ///
+    /// A read then accesses the medium only where a filter contains its key. The filters take a byte and a half for
+    /// each record for which the levels have room. Levels for which [`dram_limit`](Self::dram_limit) leaves no room
+    /// have none in DRAM. Set anew at each opening, which reads the filters of these levels.
     ///
     /// ```
     /// let with = icefield::Plush::<u64, u64>::options().dram_filters(2).in_memory()?;
@@ -166,8 +169,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// Of how many levels, from the first on, a new table gets all buckets at once (§6.5); 0 by default. Writes then
-    /// allocate only below these levels; no space is lost once the levels have been full.
+    /// Sets the number of levels, from the first on, of which a new table gets all buckets at once (§6.5); 0 by
+    /// default. Writes then allocate only below these levels. No space is lost once the levels have been full.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::options().preallocate(1).in_memory()?;
@@ -180,17 +183,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// What puts the records of a new table next to one another; [`Partition::Hash`] by default.
+    /// Sets the property that places the records of a new table next to one another; [`Partition::Hash`] by default.
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
         self.partition = partition;
         self
     }
 
-    /// Between which keys those of a new, range-partitioned table are expected, evenly for the most part; all that the
-    /// type has by default, and of bytes the first eight. Others are welcome, before the first or behind the last part
-    /// of the table. Where keys crowd together, as the numbers from 0 on do among all `u64`s, or addresses that begin
-    /// alike, that part of the table is split by keys: it costs about the same, but its writers exclude one another.
+    /// Sets the keys between which those of a new, range-partitioned table are expected, mostly evenly; by default
+    /// the range of the type, and for bytes that of the first eight.
+    ///
+    /// Other keys are possible; they belong to the first or the last part of the table. Where keys crowd, as small
+    /// numbers do among all `u64`s, or addresses with a common prefix, that part of the table is split by keys. It
+    /// costs about the same, but its writers exclude one another.
     ///
     /// ```
     /// use icefield::{Partition, Plush};
@@ -207,7 +212,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// A new table is partitioned as another.
+    /// Partitions a new table like another one.
     #[must_use]
     pub(super) fn partitioned_as(mut self, ranges: Option<Ranges>) -> Self {
         self.partition = if ranges.is_some() { Partition::Range } else { Partition::Hash };
@@ -215,7 +220,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// With which log epoch the entries of a new table begin, for tests of what happens when the counter wraps around.
+    /// Sets the first log epoch of a new table's entries, for tests of the counter's wrap-around.
     #[doc(hidden)]
     #[must_use]
     pub fn first_epoch(mut self, bits: u64) -> Self {
@@ -223,7 +228,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// How large a new table's parts are, for tests and measurements.
+    /// Sets the sizes of a new table's parts, for tests and measurements.
     #[doc(hidden)]
     #[must_use]
     pub fn shape(mut self, shape: Shape) -> Self {
@@ -231,7 +236,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         self
     }
 
-    /// Makes a table on a medium.
+    /// Creates a table on a medium.
     ///
     /// # Errors
     /// As [`PlushOptions::create`].
@@ -264,7 +269,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             core.logs.overwrite(&core.pm);
         }
         core.root_words()?.levels.store(&core.pm, 1, Release);
-        // In one line: both are durable.
+        // Both words are in one line, so that both become durable.
         core.set_phase(Phase::Stable { set: 0 })?;
         (0..core.root.entries()).for_each(|entry| core.root.set_epoch(entry, self.first_epoch));
         core.make_room_for(self.common.capacity)?;
@@ -317,13 +322,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         if let Some(mending) = &self.common.mending {
             core.mend(mending)?;
         }
-        // Before the session begins: a crash in here changes nothing that the next opening would not settle again.
+        // Before the session begins: after a crash in here, the next opening repeats the recovery.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
         let session = superblock::resume_session(&core.pm, &table, &identity)?;
         let records = match session.was_clean {
             true => session.records,
-            // Those of the logs are counted.
+            // The records of the logs are in the estimate.
             false => core.records_of_levels()?.saturating_add_signed(core.estimate.sum()),
         };
         core.begin_estimate(records);
@@ -334,7 +339,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ok(Plush { core, recovery })
     }
 
-    /// Refuses files that are too short for the shape, before anything is made as large as that says.
+    /// Rejects files that are too short for the shape, before any memory is allocated by the shape.
     fn check_lengths(&self, pm: &impl Medium, shape: Shape, widths: Widths) -> Result<()> {
         let limit = self.common.limit();
         let log_bytes = shape.log_bytes(widths);
@@ -344,7 +349,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             ("log.ice", log_bytes.next_multiple_of(4096), log_bytes),
             ("journals.ice", journal_bytes.next_multiple_of(4096), journal_bytes),
         ] {
-            // Where holes are to stay is known before anything is filled.
+            // Sparse regions must be known as such before any space is filled.
             let region = match name {
                 "levels.ice" => pm.region_with_holes(name, max_bytes)?,
                 _ => pm.region(name, max_bytes)?,
@@ -360,7 +365,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Ok(())
     }
 
-    /// The shape of a new table.
     fn new_shape(&self, widths: Widths, is_disk: bool) -> Result<Shape> {
         let shape = self.shape.unwrap_or_else(|| self.planned_shape(widths, is_disk));
         if !shape.is_valid() {
@@ -377,7 +381,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
     fn planned_shape(&self, widths: Widths, is_disk: bool) -> Shape {
         let usual = Shape::default();
         let capacity = self.common.capacity;
-        // Half of the bytes: entries come by powers of two.
+        // Half of the bytes, because the number of entries is a power of two.
         let logged = LOG_BYTES / 2 / widths.log_bytes(LOG_SHARE);
         let [share, smaller] = ROOT_SHARES.map(|share| capacity / share);
         let in_root = match is_disk {
@@ -386,7 +390,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         };
         let bits = |entries: u64| entries.max(1).ilog2();
         let wanted = bits((in_root / MAX_RECORDS as u64).next_power_of_two());
-        // Slots, fingerprints and the entry's own line.
+        // Slots, fingerprints, and the entry's own line.
         let record_bytes = widths.words() * size_of::<u64>() + 1;
         let entry_bytes = (MAX_RECORDS * record_bytes + 64) as u64;
         let root_bits =
@@ -395,13 +399,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
             let records = u64::from(LOG_SHARE) * MAX_RECORDS as u64;
             (records << (root_bits - log_bits)) / u64::from(usual.log_chunks)
         };
-        // A disk has one place where it writes at a time.
+        // A disk writes at one place at a time.
         let fewest = if is_disk { 0 } else { usual.log_bits };
         let fits = |&log_bits: &u32| log_records(log_bits) <= u64::from(MAX_LOG_RECORDS);
         let most = MAX_LOG_BITS.min(root_bits);
         let log_bits = (fewest.min(root_bits)..most).find(fits).unwrap_or(most);
         let log_records = log_records(log_bits).min(MAX_LOG_RECORDS.into()) as u32;
-        // One level for all of it, if its entries are few enough for each of the root: no record moves twice.
+        // Level 1 holds the whole capacity, if it then has few enough entries for each root entry: no record moves
+        // twice.
         let in_root = (MAX_RECORDS as u64) << root_bits;
         let first_bits = match is_disk {
             true => usual.first_bits,
@@ -412,8 +417,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
         Shape { root_bits, first_bits, log_bits, log_records, ..usual }
     }
 
-    /// How many levels have their filters in DRAM: those of the paper's measurements (§6.5), or the one that holds what
-    /// the table was made for.
+    /// The number of levels whose filters are in DRAM: that of the paper's measurements (§6.5), or only the level
+    /// that holds the capacity of the table.
     fn levels_on_top(&self, shape: Shape) -> usize {
         self.dram_filters.unwrap_or(if shape.first_bits > 0 { 1 } else { 2 })
     }
@@ -479,7 +484,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> PlushOptions<K, V> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Whether payloads become durable together with their log records.
+    /// Returns whether payloads become durable together with their log records.
     fn writes_together(&self) -> bool {
         self.payloads.is_some() && self.pm.fence_syncs()
     }
@@ -494,10 +499,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Plush<K, V, M> {
-    /// Ends the session: what was put without a log, or acknowledged early, becomes durable, then the record count and
-    /// the clean mark are written. All else is durable already.
+    /// Ends the session: makes records durable that were put without a log or acknowledged early, then writes the
+    /// record count and the clean mark. All other data is durable already.
     fn drop(&mut self) {
-        // A failure leaves the table unclean, which the next opening copes with.
+        // After a failure the table is unclean, and the next opening recovers it.
         let _ = self.core.end_session();
         self.core.pm.close();
     }

@@ -1,10 +1,10 @@
-//! Packing: the runs of buckets and the chained entries that are in use move to the lowest blocks of their files, so that
-//! the space of all others goes back to the file system. Nothing else is written meanwhile; reads go on.
+//! Packing: the runs of buckets and the chained entries that are in use move to the lowest blocks of their files, so
+//! that the space behind them goes back to the file system. No other thread writes; readers are not blocked.
 //!
-//! Free blocks hold the links of the allocators' lists, which a move writes over. So the phase word says before the first
-//! move that the lists mean nothing: opening then packs again, from what the entries refer to. Each block is copied,
-//! durably, before its entry leads to the copy. At the end the other set of the allocators' words, in which all blocks
-//! that are in use lie below the bump and no others, counts from the phase word's next store on.
+//! Free blocks hold the links of the allocators' free lists, and a move overwrites them. So before the first move the
+//! phase word marks the lists as invalid: after a crash, opening packs again, based on the references of the entries.
+//! Each block is copied, durably, before its entry refers to the copy. At the end the phase word switches to the
+//! other set of the allocators' words, in which the blocks below the limit are exactly those in use.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,17 +17,17 @@ use crate::pm::alloc::Allocator;
 use crate::pm::superblock::ROOT_OFFSET;
 use crate::pm::{Cell64, Medium, Region};
 
-/// The fate of the last level.
+/// The treatment of the last level by a packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     Stays,
-    /// All its records are above it, too.
+    /// All its records are also in the levels above.
     Goes,
 }
 
 /// The blocks of one file that are in use.
 struct Used {
-    /// By their numbers.
+    /// By block number.
     blocks: Vec<bool>,
     count: u64,
 }
@@ -37,28 +37,28 @@ impl Used {
         Self { blocks: vec![false; (region.len() / bytes) as usize], count: 0 }
     }
 
-    /// Says whether the block lies in the file and nothing else has it.
+    /// Returns whether the block lies in the file and was not added before.
     fn add(&mut self, block: u32) -> bool {
         self.count += 1;
         let place = self.blocks.get_mut(block as usize);
         place.is_some_and(|used| !std::mem::replace(used, true))
     }
 
-    /// The free blocks below those that shall be in use.
+    /// The free blocks below the number of used ones.
     fn holes(&self) -> VecDeque<u32> {
         let below = self.blocks.iter().take(self.count as usize);
         below.enumerate().filter(|(_, used)| !**used).map(|(block, _)| block as u32).collect()
     }
 }
 
-/// All blocks that are in use: runs by their classes, then chained entries.
+/// All blocks that are in use: runs by class, and chained entries.
 struct AllUsed {
     runs: [Used; CLASSES],
     chains: Used,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Packs all blocks, after it has taken the last level away if that goes. Nothing is written meanwhile.
+    /// Packs all blocks; with `Last::Goes`, first removes the last level. No other thread writes.
     pub(super) fn pack(&self, last: Last) -> Result<()> {
         let words = self.root_words()?;
         let phase = Phase::unpack(words.phase.load(&self.pm, Acquire));
@@ -66,13 +66,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let detail = "the phase word is that of no table";
             return Err(self.corrupt(&self.table, ROOT_OFFSET, detail));
         };
-        // Before anything changes: a table with damaged references stays as it is.
+        // Before any change: a table with damaged references remains as it is.
         self.used_blocks()?;
         for (allocator, words) in self.run_allocators.iter().zip(&words.runs) {
             allocator.settle(&self.pm, words)?;
         }
         self.chain_allocator.settle(&self.pm, &words.chains)?;
-        // P17: the free lists mean nothing.
+        // P17: the free lists are invalid.
         self.set_phase(Phase::Packing { set: phase.set() })?;
         if last == Last::Goes {
             self.take_last_level()?;
@@ -80,9 +80,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.pack_all(phase.set())
     }
 
-    /// Gives the space behind the blocks that have been handed out back to the file system. Nothing is written meanwhile.
+    /// Gives the space behind the used blocks back to the file system. No other thread writes.
     pub(super) fn give_back_unused(&self) -> Result<()> {
-        // A file system that cannot punch keeps the pages.
+        // A file system that cannot punch holes keeps the pages.
         let behind = |region: &Region, bytes: u64| {
             let _ = self.pm.punch(region, bytes, region.len().saturating_sub(bytes));
         };
@@ -96,8 +96,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Packs all blocks while the phase word says so, whatever of it has been done, by the allocators' words of `set`
-    /// until now.
+    /// Packs all blocks, in phase `Packing` and after any interruption of it. `set` is the set of the allocators'
+    /// words in use until now.
     pub(super) fn pack_all(&self, set: usize) -> Result<()> {
         let used = self.used_blocks()?;
         let mut holes = used.runs.each_ref().map(Used::holes);
@@ -119,7 +119,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 Ok(())
             })?;
             if !moves.is_empty() {
-                // P18: the copies, before anything leads to them.
+                // P18: the copies, before any entry refers to them.
                 self.pm.try_fence()?;
                 held.begin_change();
                 for (entry, run, hole) in moves {
@@ -127,7 +127,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                     cell.store(&self.pm, hole + 1, Release);
                     self.pm.flush_object(cell);
                 }
-                // P19: the blocks that were left are free.
+                // P19: the former blocks are free.
                 let fenced = self.pm.try_fence();
                 held.end_change();
                 fenced?;
@@ -145,7 +145,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.run_allocators[class].prepare_packed(&self.pm, &words.runs[class], count);
         }
         self.chain_allocator.prepare_packed(&self.pm, &words.chains, used.chains.count);
-        // The other set of the allocators' words, before the phase word says that it counts.
+        // The other set of the allocators' words is durable before the phase word selects it.
         self.pm.try_fence()?;
         // P20: the packed blocks count.
         self.set_phase(Phase::Stable { set: 1 - set })?;
@@ -154,7 +154,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Shows all entries below a root entry, each before those that continue it.
+    /// Calls `show` with all entries below a root entry, each before those that continue it.
     fn each_entry_below<'a>(
         &'a self,
         root_entry: usize,
@@ -194,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(used)
     }
 
-    /// Copies a run; flushed.
+    /// Copies a run. Flushed.
     fn copy_run(&self, class: usize, from: u32, to: u32) -> Result<()> {
         let bytes = self.run_blocks(class).bytes;
         let words = |block: u32| {
@@ -205,14 +205,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         };
         let (from, to) = (words(from)?, words(to)?);
         for (from, to) in from.iter().zip(to) {
-            // Release (E3): as when they were written.
+            // Release (E3): as for the original.
             to.store(&self.pm, from.load(&self.pm, Acquire), Release);
         }
         self.pm.flush(to.as_ptr().cast(), size_of_val(to));
         Ok(())
     }
 
-    /// Moves the chained entries below a root entry that lie behind so many blocks. Readers are kept away.
+    /// Moves the chained entries below a root entry whose block number is at least `count`. Readers wait.
     fn pack_chains(&self, root_entry: usize, count: u64, holes: &mut VecDeque<u32>) -> Result<()> {
         let mut firsts = Vec::new();
         self.each_entry_below(root_entry, |entry| {
@@ -221,7 +221,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         })?;
         for first in firsts {
             let moved = self.pack_chain(first, count, holes);
-            // Leaves are known by their blocks.
+            // The bounds of the leaves refer to block numbers.
             self.leaves.forget(first.id);
             moved?;
         }
@@ -249,7 +249,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Copies an entry; flushed.
+    /// Copies an entry. Flushed.
     fn copy_entry(&self, from: &Entry, to: &Entry) {
         let pm = &self.pm;
         to.state.store(pm, from.state.load(pm, Relaxed), Relaxed);
@@ -258,13 +258,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             to.store(pm, from.load(pm, Relaxed), Relaxed);
         }
         for (from, to) in from.dead.iter().zip(&to.dead).chain(from.filter.iter().zip(&to.filter)) {
-            // Relaxed, all: published by what will lead to it.
+            // Relaxed, all: published by the reference that will be stored.
             to.store(pm, from.load(pm, Relaxed), Relaxed);
         }
         pm.flush_object(to);
     }
 
-    /// Takes space for the blocks that have been handed out, and for the levels, in files that were copied with holes.
+    /// Allocates space for the used blocks and the levels in files that were copied with holes.
     pub(super) fn fill_used_blocks(&self) -> Result<()> {
         let words = self.root_words()?;
         for class in 0..CLASSES {

@@ -1,6 +1,6 @@
-//! Partitioning (§6.6): what belongs together in an entry. The hash of a key says so; or, for ranges, its place among
-//! all keys: then the upper half of what the table takes for a hash keeps their order, and only the lower one is
-//! hashed.
+//! Partitioning (§6.6): the property of keys that selects their entries. This is the hash of a key, or, for ranges,
+//! its place among all keys. With ranges, the upper half of the value that the table uses as the hash keeps the order
+//! of the keys; only the lower half is hashed.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use super::words::raw_of;
 use crate::key::{Form, Raw};
 use crate::pm::superblock::Identity;
 
-/// What puts records next to one another in a [`Plush`](crate::Plush).
+/// The property that places the records of a [`Plush`](crate::Plush) next to one another.
 ///
 /// ```
 /// use icefield::{Partition, Plush};
@@ -20,27 +20,27 @@ use crate::pm::superblock::Identity;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Partition {
-    /// Nothing but chance: the hashes of their keys. Every part of the table is as full as any other.
+    /// The hashes of the keys: all parts of the table fill evenly.
     #[default]
     Hash,
-    /// The order of their keys: numbers by size, bytes as in a dictionary, words of one's own types by their words.
+    /// The order of the keys: numbers by size, bytes lexicographically, user-defined words by their words.
     /// [`Plush::range`](crate::Plush::range) reads them in order.
     Range,
 }
 
-/// The superblock parameters that say how a table is partitioned: 1 for ranges, first rank, last rank.
+/// The superblock parameters of the partitioning: 1 for ranges, first rank, last rank.
 const PARTITION: usize = 6;
 
-/// How a type's keys are ordered.
+/// The order of a type's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// By their words.
     Word,
-    /// Signed integers of so many bits.
+    /// Signed integers of this many bits.
     Signed(u32),
     /// Byte arrays in words.
     Array,
-    /// Bytes, as in a dictionary.
+    /// Bytes, lexicographically.
     Bytes,
     /// Bytes, the last one first: integers of 16 bytes.
     Little,
@@ -60,7 +60,7 @@ impl Order {
         }
     }
 
-    /// A number that grows with the key: all of a word, the first eight bytes of others.
+    /// A number that grows with the key: the whole of a word, the first eight bytes of other keys.
     #[inline]
     fn rank(self, key: &Raw<'_>) -> u64 {
         let first_bytes = |bytes: &mut dyn Iterator<Item = &u8>| {
@@ -96,8 +96,7 @@ impl Order {
     }
 }
 
-/// The ranks of two keys between which most others are expected to be; `None` for those that the type's own limits
-/// give.
+/// The ranks of the two keys between which most keys are expected; `None` for the limits of the type.
 pub(super) type Bounds = Option<[u64; 2]>;
 
 /// The rank of a key, for [`Bounds`].
@@ -105,15 +104,15 @@ pub(super) fn rank_of(type_name: &str, form: Form, key: &Raw<'_>) -> u64 {
     Order::of(type_name, form == Form::Word).rank(key)
 }
 
-/// Where in a range-partitioned table a key belongs.
+/// Maps keys to places in a range-partitioned table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ranges {
     order: Order,
     first: u64,
     last: u64,
-    /// By how many bits a rank can be shifted to the left without losing any.
+    /// The bits by which a rank can be shifted to the left without loss.
     shift: u32,
-    /// 2^96 over the number of ranks, shifted likewise.
+    /// 2^96 divided by the number of ranks, which is shifted in the same way.
     factor: u64,
 }
 
@@ -126,7 +125,7 @@ impl Ranges {
         Self { order, first, last, shift, factor }
     }
 
-    /// Writes down how a new table is partitioned.
+    /// Stores the partitioning in the identity of a new table.
     pub(super) fn inscribe(identity: &mut Identity, partition: Partition, bounds: Bounds) {
         if partition == Partition::Range {
             let is_word = form_is_word(identity);
@@ -137,7 +136,7 @@ impl Ranges {
         }
     }
 
-    /// How a table is partitioned; `Err` when its superblock says the impossible.
+    /// Reads the partitioning of a table; `Err` when its superblock holds an impossible one.
     pub(super) fn of(identity: &Identity) -> Result<Option<Self>, ()> {
         let [kind, first, last] = [0, 1, 2].map(|at| identity.params[PARTITION + at]);
         match kind {
@@ -150,18 +149,18 @@ impl Ranges {
         }
     }
 
-    /// The bounds, for a table that is to be like this one.
+    /// The bounds, for a new table like this one.
     pub(super) fn bounds(self) -> [u64; 2] {
         [self.first, self.last]
     }
 
-    /// The upper half of what stands for a key's hash: grows with the key.
+    /// The upper half of the value used as a key's hash. Grows with the key.
     #[inline]
     pub(super) fn place(self, key: &Raw<'_>) -> u64 {
         self.place_of_rank(self.order.rank(key))
     }
 
-    /// The same of a key by what it is sorted by, the first eight bytes of which are its rank.
+    /// The same for a sort key, whose first eight bytes are the rank.
     pub(super) fn place_of_sorted(self, sort_key: &[u8]) -> u64 {
         let mut bytes = sort_key.iter();
         self.place_of_rank(
@@ -173,11 +172,11 @@ impl Ranges {
     fn place_of_rank(self, rank: u64) -> u64 {
         let rank = rank.clamp(self.first, self.last) - self.first;
         let scaled = u128::from(rank << self.shift) * u128::from(self.factor);
-        // Below 2^96, as the factor is no greater than 2^96 over the largest rank and one.
+        // Less than 2^96, because the factor is at most 2^96 divided by the largest rank plus one.
         ((scaled >> 64) as u64) << 32
     }
 
-    /// By what a key is sorted: bytes that are less where the key is.
+    /// The bytes by which a key is sorted.
     #[inline]
     pub(super) fn sort_key<'a>(self, key: &'a Raw<'_>) -> SortKey<'a> {
         match self.order {
@@ -186,13 +185,13 @@ impl Ranges {
         }
     }
 
-    /// The same of a key of fixed width.
+    /// The same for a key of fixed width.
     #[inline]
     pub(super) fn sort_key_of_owned<'a>(self, key: &Raw<'_>) -> SortKey<'a> {
         let mut bytes = [0; 64];
         let len = match self.order {
             Order::Bytes | Order::Little => {
-                // A damaged one may be longer.
+                // A damaged key may be longer.
                 let key = &key.bytes()[..key.bytes().len().min(bytes.len())];
                 bytes[..key.len()].copy_from_slice(key);
                 if self.order == Order::Little {
@@ -208,7 +207,7 @@ impl Ranges {
         SortKey::Array { bytes, len: len as u8 }
     }
 
-    /// The same of a key in the payload log; `None` when the bytes are no key.
+    /// The same for a key in the payload log; `None` when the bytes are not a key.
     #[inline]
     pub(super) fn sort_key_of_stored(self, form: Form, key: &[u8]) -> Option<SortKey<'_>> {
         match self.order {
@@ -222,7 +221,6 @@ impl Ranges {
     }
 }
 
-/// Bytes by which keys are sorted.
 #[derive(Clone, Copy)]
 pub(super) enum SortKey<'a> {
     Slice(&'a [u8]),

@@ -1,36 +1,37 @@
-//! The payload log (§4.3): where keys and values are that do not fit into a slot.
+//! The payload log (§4.3): keys and values that do not fit into a slot.
 //!
-//! A chunk takes records one after the other and then stays as it is; what in it is needed is found by looking the keys
-//! up, and moved (`collect`). A reference holds the chunk's epoch, which steps when the chunk is freed: what led into
-//! it before leads nowhere then. A record that is longer than a chunk has chunks of its own.
+//! Records are appended to a chunk until it is full; then the chunk does not change any more. To find the needed
+//! records of a chunk, the collection looks up their keys, and moves these records (`collect`). A reference contains
+//! the chunk's epoch, which is incremented when the chunk is freed: older references into the chunk are then invalid.
+//! A record that is longer than a chunk gets a run of chunks for itself.
 //!
-//! A record holds its key as well as its value, also when it replaces one: the search compares the key that the newest
-//! record refers to, and the collection of a chunk finds the owner of a record by the key beside it. A record that
-//! borrowed the key of an older one would keep that one's chunk from being freed. The key is written and flushed with
-//! the value in one piece, so that an update costs the key's bytes, and no further flush or fence.
+//! A record holds its key as well as its value, also when it replaces another one: a search compares the key of the
+//! newest record, and the collection of a chunk finds the owner of a record by the key next to it. If a record
+//! borrowed the key of an older one, the chunk of the older one could not be freed. Key and value are written and
+//! flushed in one piece, so that the key costs its bytes, but no further flush or fence.
 //!
-//! - Y1: a chunk's word says that it is used, durably, before anything is written to it, and that it is free after
-//!   everything needed has moved, durably. That it is free need not be durable: a crash may show it used again, with
-//!   the records that it had, as nothing is written to it before it is taken. It is durable before the chunk's space
-//!   goes back to the file system.
-//! - Y2: an epoch is never used twice. A chunk with the last one is not used again.
-//! - Y3: a reader is pinned before it compares epochs. A chunk is written again when all readers have left that were
-//!   pinned when its epoch stepped: a reader that found a word to be current may read behind it until it leaves.
-//! - Y4: a reader that finds that the epoch has stepped has also the newer record of that key before it, or fails its
-//!   validation: the version of the root entry steps in between (`collect`).
-//! - Y5: of a run that was freed the first chunk is taken before the others, or with them: as long as a crash can show
-//!   it used, its record is whole. Chunks are therefore taken from the lowest on, and the others' words still say that
-//!   they continue: they are as free as the first is. When the first is used again alone, a crash may show it as
-//!   a run with them.
-//!   Giving space back first makes it durable that all free chunks are free: a run whose first chunk has lost its space may
-//!   be taken from any of its chunks.
-//! - Y6: what is lent is never written while it is lent, whatever the files hold. DRAM knows of each chunk how far it
-//!   is written ([`ChunkState::limit`]), and a reference counts only with the chunk's present epoch, from its first
-//!   byte to its last below that limit. Below the limit nothing is written before the chunk is taken again, which is
-//!   after the readers have left (Y3). A chunk that the files call used when a table is opened takes no more records:
-//!   its limit is its end. The limit of a free chunk, and of one that continues another, is never asked: no reference
-//!   has their state. So two references to one record, and references to what is no record, lend bytes that mean
-//!   nothing and stay as they are.
+//! - Y1: a chunk's word says that it is used, durably, before anything is written to it. It says that it is free only
+//!   after all needed records have moved, durably. The word of a free chunk need not be durable: a crash may show the
+//!   chunk as used again, with its former records, because nothing is written to it before it is taken. It is durable
+//!   before the chunk's space goes back to the file system.
+//! - Y2: an epoch is never used twice. A chunk with the last epoch is not used again.
+//! - Y3: a reader pins before it compares epochs. A chunk is written again when all readers have left that were
+//!   pinned when its epoch was incremented: a reader that found a reference to be current may read the record until
+//!   it leaves.
+//! - Y4: a reader that finds the epoch incremented also finds the newer record of that key, or its validation fails:
+//!   the version of the root entry changes in between (`collect`).
+//! - Y5: of a freed run, the first chunk is taken before the others, or together with them: as long as a crash can
+//!   show it as used, its record is whole. Therefore chunks are taken from the lowest on. The words of the other
+//!   chunks of the run still say that they continue it, and these chunks are free if the first one is. When the first
+//!   one is used again alone, a crash may show it as a run with them. Giving space back first makes the words of all
+//!   free chunks durable, so that a run whose first chunk has lost its space may be taken from any of its chunks.
+//! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is
+//!   written ([`ChunkState::limit`]). A reference is valid only with the chunk's present epoch, and only below that
+//!   limit, from its first byte to its last. Below the limit nothing is written before the chunk is taken again,
+//!   which is after the readers have left (Y3). A chunk that the files show as used when a table is opened takes no
+//!   more records: its limit is its end. The limit of a free chunk, and of one that continues another, is not used,
+//!   because no reference matches their state. So two references to one record, or references to bytes that are not a
+//!   record, lend bytes without a meaning, and these bytes do not change either.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -55,30 +56,29 @@ mod space;
 
 /// Bytes of a record before its key.
 const HEAD_BYTES: usize = 24;
-/// Bytes of the map per chunk.
+/// Bytes of the map for each chunk.
 const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
-/// How many records before its use a payload is prefetched.
+/// The number of records by which payloads are prefetched ahead of their use.
 pub(super) const HINTED_AHEAD: usize = 16;
 
-/// The payload log of a table.
 pub(super) struct PayloadLog {
     region: Region,
     map: Region,
     chunk_bytes: u64,
-    /// Reads compare checksums.
+    /// `true` if reads verify checksums.
     verifies: bool,
     reclaimer: Arc<Reclaimer>,
     chunks: Chunks,
     space: Mutex<Space>,
-    /// Chunks that all readers have left.
+    /// Free chunks that all readers have left.
     returned: Arc<Mutex<Vec<u32>>>,
-    /// Chunks taken for writes since the collection took its last step.
+    /// Chunks taken for writes since the last step of the collection.
     taken: AtomicU32,
-    /// One thread at a time collects.
+    /// Held by the thread that collects.
     collection: Mutex<Collection>,
 }
 
-/// A record as it is stored.
+/// The contents of a record.
 pub(super) struct Payload<'a> {
     pub(super) hash: u64,
     pub(super) key: &'a [u8],
@@ -86,30 +86,29 @@ pub(super) struct Payload<'a> {
 }
 
 impl Payload<'_> {
-    /// Bytes that it takes in the log.
     fn stored_bytes(&self) -> u64 {
         stored_bytes(self.key.len(), self.value.len())
     }
 
-    /// The part that has to stay: only the key, when that was removed.
+    /// The part that must be kept: for a removal only the key.
     pub(super) fn needed(&self, dead: bool) -> Self {
         Self { value: if dead { &[] } else { self.value }, ..*self }
     }
 
-    /// Bytes that this takes in the log.
+    /// Bytes of this part in the log.
     pub(super) fn needed_bytes(&self, dead: bool) -> u64 {
         self.needed(dead).stored_bytes()
     }
 }
 
-/// A record as it lies in the log.
+/// A record as it is stored in the log.
 struct Stored<'a> {
     head: &'a [u8],
     content: &'a [u8],
     key: usize,
 }
 
-/// Bytes of a record in the log.
+/// Bytes that a record takes in the log.
 fn stored_bytes(key: usize, value: usize) -> u64 {
     ((HEAD_BYTES + key + value) as u64).next_multiple_of(UNIT_BYTES)
 }
@@ -131,7 +130,7 @@ impl Seal {
     }
 }
 
-/// The checksum of a record at its place.
+/// Computes the checksum of a record at its place.
 pub fn checksum(word: u64, hash: u64, lengths: u64, content: &[u8]) -> u64 {
     let seal = Seal::new();
     seal.of_content(content) ^ seal.of_place(word, lengths).wrapping_add(hash)
@@ -143,7 +142,7 @@ impl<'a> Stored<'a> {
         Payload { hash: word_at(self.head, 8), key, value }
     }
 
-    /// Says whether its checksum is that of a record to which a word leads.
+    /// Returns whether the checksum is that of a record at this place.
     fn is_whole(&self, word: u64) -> bool {
         let [lengths, hash, sum] = [0, 8, 16].map(|at| word_at(self.head, at));
         checksum(word, hash, lengths, self.content) == sum
@@ -151,8 +150,8 @@ impl<'a> Stored<'a> {
 }
 
 impl PayloadLog {
-    /// The log of a table; [`PayloadLog::resume`] follows where there are chunks already. One that `verifies` compares
-    /// the checksum of each record that it reads.
+    /// Creates or opens the log. For existing chunks, [`PayloadLog::resume`] must follow. With `verifies`, every read
+    /// verifies the checksum of its record.
     pub(super) fn open(
         pm: &impl Medium,
         chunk_bytes: u64,
@@ -175,12 +174,11 @@ impl PayloadLog {
         })
     }
 
-    /// Bytes of its regions.
     pub(super) fn bytes(&self) -> u64 {
         self.region.len() + self.map.len()
     }
 
-    /// Keeps chunks from being written again that can be reached now.
+    /// Pins: chunks that can be reached now are not written again.
     #[inline]
     pub(super) fn pin(&self) -> Guard<'_> {
         self.reclaimer.pin()
@@ -198,14 +196,15 @@ impl PayloadLog {
         })
     }
 
-    /// Says whether steps of the collection are due: one for each chunk that writes have taken.
+    /// Returns whether steps of the collection are due: one for each chunk that writes have taken.
     #[inline]
     pub(super) fn is_step_due(&self) -> bool {
-        // Relaxed: a count that decides about space only.
+        // Relaxed: the count decides only about space.
         self.taken.load(Relaxed) > 0
     }
 
-    /// The collection, and how many steps are due. Waits for another thread's steps only if there are more than so many.
+    /// Locks the collection, and returns the number of steps that are due. Waits for another thread's steps only if
+    /// more than `patience` are due.
     pub(super) fn lock_steps(
         &self,
         pm: &impl Medium,
@@ -219,7 +218,7 @@ impl PayloadLog {
         Some((collection, self.taken.swap(0, Relaxed)))
     }
 
-    /// Writes a record; flushed. It cannot be freed before [`PayloadLog::finish`].
+    /// Writes a record, flushed, and returns its reference. The record cannot be freed before [`PayloadLog::finish`].
     pub(super) fn write(
         &self,
         pm: &impl Medium,
@@ -253,7 +252,7 @@ impl PayloadLog {
         u64::from(place.chunk) * self.chunk_bytes + place.offset
     }
 
-    /// The record at a place is written, if not flushed: it may be read.
+    /// Marks a record as written and readable. It need not be flushed yet.
     fn complete(&self, pm: &impl Medium, PayloadRef { chunk, offset, .. }: PayloadRef, bytes: u64) {
         let mut space = lock(pm, &self.space);
         let state = self.chunks.state(pm, chunk);
@@ -273,24 +272,24 @@ impl PayloadLog {
         self.chunks.set(pm, chunk, ChunkState { limit, ..state });
     }
 
-    /// A slot refers to the record, or never will.
+    /// A slot refers to a record of the chunk, or never will.
     #[inline]
     pub(super) fn finish(&self, chunk: u32) {
         if let Some(chunk) = self.chunks.get(chunk) {
-            // Release: pairs with the Acquire in `is_settled`; the slot refers to it.
+            // Release: pairs with the Acquire in `is_settled`; the slot refers to the record.
             chunk.pending.fetch_sub(1, Release);
         }
     }
 
-    /// Says whether all records of a full chunk have their slots.
+    /// Returns whether slots refer to all records of a full chunk.
     fn is_settled(&self, chunk: u32) -> bool {
         // Acquire: pairs with the Release in `finish`.
         self.chunks.get(chunk).is_some_and(|chunk| chunk.pending.load(Acquire) == 0)
     }
 
-    /// The record behind a word; `None` when its chunk has been freed since.
+    /// Reads the record of a reference; `None` when its chunk has been freed since.
     ///
-    /// The caller is pinned, and has the word from a slot or a log, or made it up: then the bytes may be anything.
+    /// The caller is pinned. If the reference is not from a slot or a log, the bytes may be anything.
     #[inline]
     pub(super) fn read<'a>(
         &'a self,
@@ -305,15 +304,15 @@ impl PayloadLog {
         self.stored(pm, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
-    /// Prefetches the first line of the record behind a word.
+    /// Prefetches the first line of a record.
     #[inline]
     pub(super) fn hint(&self, word: u64) {
         let head: Option<&Cell64> = self.region.at(self.offset_of(PayloadRef::unpack(word)));
         head.into_iter().for_each(|head| prefetch_read(head));
     }
 
-    /// The record behind a word that [`PayloadLog::is_current`] knew since the caller was pinned: its chunk may have
-    /// been freed meanwhile, but is not written again (Y3).
+    /// Reads the record of a reference that was current according to [`PayloadLog::is_current`] at some time since
+    /// the caller was pinned. Its chunk may have been freed since, but is not written again (Y3).
     #[inline]
     pub(super) fn read_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<Payload<'a>> {
         let stored = self.stored_at(pm, word)?;
@@ -323,7 +322,7 @@ impl PayloadLog {
         Ok(stored.payload())
     }
 
-    /// The key of such a record as it is, damaged or not: records move on all the same.
+    /// The key of such a record, without verification: records also move when they are damaged.
     #[inline]
     pub(super) fn key_found<'a>(&'a self, pm: &'a impl Medium, word: u64) -> Result<&'a [u8]> {
         Ok(self.stored_at(pm, word)?.payload().key)
@@ -335,7 +334,7 @@ impl PayloadLog {
         self.stored(pm, place, self.chunks.state(pm, place.chunk).limit)
     }
 
-    /// Fails when reads are verified and the record behind a current word is damaged: its key may not be what it was.
+    /// With `verifies`, fails if the record of a current reference is damaged: its key may not be the original one.
     #[inline]
     pub(super) fn verify(&self, pm: &impl Medium, word: u64) -> Result<()> {
         if self.verifies { self.read_found(pm, word).map(|_| ()) } else { Ok(()) }
@@ -347,7 +346,7 @@ impl PayloadLog {
         Error::corrupt(file, self.offset_of(place), "a record whose checksum is wrong")
     }
 
-    /// The record at a place of a chunk that is written up to a limit.
+    /// Reads the record at a place of a chunk that is written up to `limit`.
     #[inline]
     fn stored<'a>(
         &'a self,
@@ -377,8 +376,8 @@ impl PayloadLog {
         Ok(Stored { head, content, key })
     }
 
-    /// Says whether the bytes of a chunk from a place to an end are written. They may be above its limit, while other
-    /// threads write before them.
+    /// Returns whether the bytes of a chunk from a place to `end` are written. They may be above the limit, while
+    /// other threads write before them.
     #[cold]
     fn is_written(&self, pm: &impl Medium, place: PayloadRef, end: u64) -> bool {
         let space = lock(pm, &self.space);
@@ -387,14 +386,14 @@ impl PayloadLog {
             || beyond.into_iter().any(|&[from, to]| from <= place.offset && end <= to)
     }
 
-    /// Whether the chunk that a word leads into has not been freed since.
+    /// Returns whether the chunk of a reference has not been freed since.
     #[inline]
     pub(super) fn is_current(&self, pm: &impl Medium, word: u64) -> bool {
         let place = PayloadRef::unpack(word);
         self.chunks.state(pm, place.chunk).is_of(place)
     }
 
-    /// What is wrong with a record, if anything.
+    /// Describes the damage of a record, if any.
     pub(super) fn fault(&self, pm: &impl Medium, word: u64) -> Option<&'static str> {
         let place = PayloadRef::unpack(word);
         let state = self.chunks.state(pm, place.chunk);
@@ -408,18 +407,17 @@ impl PayloadLog {
         }
     }
 
-    /// Bytes of a chunk.
     pub(super) fn chunk_size(&self) -> u64 {
         self.chunk_bytes
     }
 
-    /// The whole records of a full chunk: word, and bytes that they take. Holes of former crashes are skipped.
+    /// The valid records of a full chunk: reference, and bytes in the log. Holes from former crashes are skipped.
     pub(super) fn records_in(&self, pm: &impl Medium, chunk: u32) -> Vec<(u64, u64)> {
         let ChunkState { epoch, limit, .. } = self.chunks.state(pm, chunk);
         let (mut offset, mut records) = (0, Vec::new());
         while offset + HEAD_BYTES as u64 <= limit.min(self.chunk_bytes) {
             let place = PayloadRef { chunk, epoch, offset };
-            // Bytes that are no record may say any length.
+            // Bytes that are not a record may contain any length.
             let stored = self.stored(pm, place, limit).ok();
             let whole = stored.filter(|stored| stored.is_whole(place.pack()));
             let bytes = whole.map(|stored| stored.payload().stored_bytes());
@@ -431,7 +429,7 @@ impl PayloadLog {
         records
     }
 
-    /// Says whether there is anything between whole records of a chunk.
+    /// Returns whether there is a gap before or between the valid records of a chunk.
     pub(super) fn has_gaps(records: &[(u64, u64)]) -> bool {
         let mut end = 0;
         records.iter().any(|&(word, bytes)| {
@@ -445,7 +443,6 @@ fn word_at(head: &[u8], at: usize) -> u64 {
     head.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
 }
 
-/// The lengths of key and value.
 fn lengths(head: &[u8]) -> [usize; 2] {
     let word = word_at(head, 0);
     [(word & u64::from(u32::MAX)) as usize, (word >> 32) as usize]

@@ -1,4 +1,4 @@
-//! Opening an existing table (§5.4): compactions are rolled forward, the root is filled from the recovery logs.
+//! Opening an existing table (§5.4): rolls compactions forward and fills the root from the recovery logs.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -13,12 +13,13 @@ use crate::pm::Medium;
 use crate::pm::alloc::{Allocator, Words};
 use crate::pm::superblock::ROOT_OFFSET;
 
-/// Bytes of logs for which another thread is worth starting.
+/// Bytes of logs for which another thread is started.
 const REPLAY_BYTES: u64 = 1 << 20;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Settles what a crash left. Only repeats what may have been done, so that a crash in here is no different. Tells
-    /// how many changes were settled. All of it is durable by the caller's next fence, before anybody writes.
+    /// Recovers from a crash. Idempotent, so that a crash during recovery changes nothing. Returns the number of
+    /// changes that were completed or undone. All changes are durable by the caller's next fence, before the first
+    /// write.
     pub(super) fn recover(&self, phase: Phase) -> Result<u64> {
         self.adopt_levels()?;
         let mut resolved = self.redo_journals()?;
@@ -56,20 +57,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(resolved)
     }
 
-    /// Whether a log's record is not needed, or has its payload. Only where payloads became durable together with log
-    /// records can one be missing.
+    /// Returns whether a log's record is not needed, or has its payload. A payload can be missing only where payloads
+    /// become durable together with log records.
     fn is_whole(&self, record: RecordOf<K, V>, epoch: LogEpoch) -> Result<bool> {
         let Some(payloads) = &self.payloads else { return Ok(true) };
         if self.root_words()?.together.load(&self.pm, Acquire) == 0 {
             return Ok(true);
         }
-        // What has arrived was whole; its payload may have been freed since.
+        // A record that has arrived had its payload, which may have been freed since.
         Ok(self.has_arrived(self.hash_of(record), epoch)?
             || payloads.fault(&self.pm, record.reference()).is_none())
     }
 
-    /// Says whether payloads become durable together with log records from here on. Durable by the caller's next fence:
-    /// before the first such record, or when all of them are settled and those without are holes.
+    /// Stores whether payloads become durable together with log records from here on. Durable by the caller's next
+    /// fence: before the first such record, or after all of them are settled and those without a payload are holes.
     pub(super) fn tell_together(&self, together: bool) -> Result<()> {
         let cell = &self.root_words()?.together;
         if cell.load(&self.pm, Acquire) != u64::from(together) {
@@ -79,7 +80,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The levels that the root words tell of.
+    /// Adopts the number of levels from the root words.
     fn adopt_levels(&self) -> Result<()> {
         let levels = self.root_words()?.levels.load(&self.pm, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
@@ -105,7 +106,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let room = self.runs[class].len() / blocks.bytes;
             self.check_handed_out(allocator, &words.runs[class], room)?;
             allocator.raise(&self.pm, &words.runs[class], owned)?;
-            // By a damaged intent it may be anything.
+            // A damaged intent may have raised it to any number.
             self.check_handed_out(allocator, &words.runs[class], room)?;
             resolved += allocator.recover(&self.pm, &words.runs[class], &blocks, owned)?;
         }
@@ -117,7 +118,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(resolved)
     }
 
-    /// Refuses an allocator that is said to have handed out more blocks than there are.
+    /// Refuses an allocator that seems to have handed out more blocks than the file has.
     fn check_handed_out(&self, allocator: &Allocator, words: &Words, room: u64) -> Result<()> {
         let used = allocator.used(&self.pm, words);
         if used > room {
@@ -127,7 +128,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Each root entry goes on with the epoch after those that have arrived below; where nothing has, it has none yet.
+    /// Sets each root entry's epoch to the one after those that have arrived below; to none if none has.
     fn adopt_epochs(&self) -> Result<()> {
         let step = self.shape.step(0);
         for entry in 0..self.root.entries() {
@@ -142,7 +143,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Root entries of which neither the levels nor the logs know an epoch begin with the first.
+    /// Sets the first epoch for root entries of which neither the levels nor the logs have one.
     fn begin_epochs(&self) {
         for entry in 0..self.root.entries() {
             if self.root.epoch(entry) == LogEpoch::NONE {
@@ -151,8 +152,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Fills the root with the logs' records that have not arrived below: on several threads where they are long, for
-    /// each log has root entries of its own.
+    /// Fills the root with the log records that have not arrived below. Uses several threads for long logs, as each
+    /// log has its own root entries.
     fn replay(&self) -> Result<()> {
         let parts = self.logs.region().len() / REPLAY_BYTES;
         let logs = Tasks::new(self.logs.count());
@@ -204,14 +205,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Whether log records of an epoch have arrived in level 1.
+    /// Returns whether log records of an epoch have arrived in level 1.
     fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
         let target = self.level_entry(1, self.shape.index(1, hash))?;
-        // Equal epochs have arrived, too: that is when the target took it over.
+        // Also for equal epochs: the target stored the epoch when its records arrived.
         Ok(!epoch.is_after(self.state(target)?.epoch))
     }
 
-    /// Raises the epochs above those of all records in the logs.
+    /// Raises the epochs of the root entries to the latest ones in the logs.
     fn outlive_logs(&self) -> Result<()> {
         for log in 0..self.logs.count() {
             self.logs.replay(&self.pm, log, |_, record, epoch| {
@@ -223,8 +224,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Empties all levels, so that what the logs hold has arrived; then the root. While nobody writes, after the phase
-    /// word says that the table is empty.
+    /// Empties all levels, so that the logs' records count as arrived, and then the root. Called while no thread
+    /// writes, after the phase word has made the table empty.
     pub(super) fn wipe(&self) -> Result<()> {
         let step = self.shape.step(0);
         for level in 1..=self.level_count() {
@@ -250,11 +251,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.estimate.add(-self.estimate.sum());
         self.counts.writes.add(1);
-        // The table is empty all the same, once the phase word says so.
+        // The table is empty even if the fence failed, once the phase word is durable.
         fenced
     }
 
-    /// Takes all that an entry refers to from it; flushed.
+    /// Removes all references from an entry. Flushed.
     pub(super) fn wipe_entry(&self, id: EntryId, state: State) -> Result<()> {
         let entry = self.entry(id)?.entry;
         for cell in entry.runs.iter().chain([&entry.next]) {
@@ -269,7 +270,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Removes every record by one durable store. While nobody writes and readers are kept away.
+    /// Removes every record by one durable store. Called while no thread writes and readers wait.
     pub(super) fn clear(&self) -> Result<()> {
         let words = self.root_words()?;
         let Some(phase) = Phase::unpack(words.phase.load(&self.pm, Acquire)) else {
@@ -284,7 +285,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             allocator.prepare_switch(&self.pm, words, None);
         }
         self.chain_allocator.prepare_switch(&self.pm, &words.chains, None);
-        // The other set of the allocators' words, before the phase word says that it counts.
+        // The other set of the allocators' words is durable before the phase word selects it.
         self.pm.try_fence()?;
         // P13, commit point: the table is empty.
         self.set_phase(Phase::Clearing { set })?;

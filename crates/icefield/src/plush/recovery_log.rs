@@ -1,18 +1,19 @@
-//! Recovery logs (§4.2): where a record is durable from its write until it has left the root.
+//! Recovery logs (§4.2): they make a record durable from its write until it has left the root.
 //!
-//! A log is a ring of chunks that are filled strictly one after the other, each from its first record to its last.
-//! A record is the words of key and value and one more, each with a flag bit; it counts when the flags of all are those
-//! of its chunk's turn (§4.2, after Mnemosyne), however many they are and in whatever order they became durable. The flag
-//! changes from one round of the ring to the next. What makes it safe:
+//! A log is a ring of chunks. The chunks are filled strictly one after the other, each from its first record to its
+//! last. A log record is the words of key and value and one more word. Each word has a flag bit, and the record
+//! counts when the flags of all words are those of its chunk's turn (§4.2, after Mnemosyne). This holds for any
+//! number of words, in whatever order they became durable. The flag changes from one round of the ring to the next.
+//! The protocol relies on:
 //!
-//! - L1: of a chunk that is being filled, the records not handed out yet have the other flag, all words.
-//! - L2: of every other chunk that was ever begun, all words have the flag of its turn.
-//! - L3: a chunk is begun anew when none of its records is needed: those that were in the root have left it, durably.
-//!   Each root entry knows which chunk has its oldest record.
+//! - L1: in the chunk that is being filled, all words of records that were not handed out yet have the other flag.
+//! - L2: in every other chunk that was ever begun, all words have the flag of its turn.
+//! - L3: a chunk is begun anew only when none of its records is needed: those that were in the root have left it,
+//!   durably. Each root entry stores which chunk has its oldest record.
 //!
-//! A crash leaves holes: records handed out and not wholly written. Opening restores L1 and L2: a hole below the last
-//! record becomes one that belongs to no epoch, its last word first, so that no mixture of old and new words counts;
-//! above it, the flags are turned back.
+//! A crash leaves holes: records that were handed out and not completely written. Opening restores L1 and L2. A hole
+//! before the last record becomes a record that belongs to no epoch. Its last word is stored first, so that no
+//! mixture of old and new words counts. After the last record, the flags are set back.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -27,10 +28,10 @@ use crate::key::{Key, Value};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// From so many chunks on the oldest one is made ready when half of the last one that may be filled is, so that nobody
-/// waits for that. With fewer too many of its records would still be needed.
+/// With at least this many chunks, the oldest chunk is prepared when half of the last ready chunk is used, so that no
+/// writer waits for it. With fewer chunks, too many of its records would still be needed.
 const CHUNKS_AHEAD: u32 = 4;
-/// No table lives to see a later turn.
+/// Larger turns are rejected as damage: no table reaches them.
 const LAST_TURN: u64 = 1 << 62;
 
 /// All recovery logs of a table.
@@ -41,36 +42,36 @@ pub(super) struct RecoveryLogs<K: ?Sized, V: ?Sized> {
     logs: Box<[Log]>,
 }
 
-/// Two lines of the processor's, which it likes to fetch together: every write of a log's changes them.
+/// Two processor lines, which the hardware prefetches together: every write to a log changes them.
 #[repr(align(128))]
 struct Log {
     /// [`Filling`].
     filling: AtomicU64,
-    /// Chunks begun so far; the last of them is being filled.
+    /// Chunks begun so far. The last of them is being filled.
     turn: AtomicU64,
-    /// Up to which turn chunks may be begun.
+    /// The last turn whose chunk may be begun.
     ready: AtomicU64,
-    /// One thread at a time begins a chunk.
+    /// Held by the thread that begins a chunk.
     beginning: Mutex<()>,
-    /// One thread at a time makes the next chunk ready.
+    /// Held by the thread that prepares the next chunk.
     recycling: Mutex<()>,
-    /// Records written, by chunk.
+    /// Completed records of each chunk.
     written: [AtomicU32; MAX_LOG_CHUNKS],
 }
 
-/// How far a log has been filled, and what a place in it says of its chunk, so that nobody has to divide for it.
+/// How far a log has been filled. The word also holds the chunk and the flag, so that writers need no division.
 #[derive(Clone, Copy)]
 struct Filling {
     /// Records of the chunk that were handed out.
     handed_out: u32,
     chunk: u32,
-    /// Whether the flag is set in this turn's records.
+    /// `true` if records of this turn have the flag bit set.
     flag: bool,
-    /// The lower bits of the turn: the word never comes again while somebody looks at it.
+    /// The lower bits of the turn, so that the word never repeats while a thread holds an old copy of it.
     low_turn: u64,
 }
 
-/// Bits of its word for the records that were handed out, and for the chunk.
+/// Bits of the packed word for `handed_out` and for `chunk`.
 const HANDED_OUT_BITS: u32 = 21;
 const CHUNK_BITS: u32 = 6;
 const _: () = assert!(MAX_LOG_RECORDS < 1 << HANDED_OUT_BITS);
@@ -96,8 +97,8 @@ impl Filling {
     }
 }
 
-/// A record's place in a log, handed out to one thread: the log in the upper half, how far it was filled before in the
-/// lower one, without the turn. One word, as those that follow one another are counted up in memory.
+/// A record's place in a log, handed out to one thread. The upper half is the log, the lower half is the packed
+/// [`Filling`] without the turn. One word, so that consecutive places differ by 1.
 #[must_use = "a place that is never written holds its chunk up for ever"]
 pub(super) struct Place(u64);
 
@@ -109,8 +110,8 @@ impl Place {
         Self((log as u64) << u32::BITS | filling.pack() & u64::from(u32::MAX))
     }
 
-    /// Adds it, and those that follow it, so many in all, to the last span of its log, the number of which is `last`, or
-    /// behind all spans.
+    /// Adds `count` places from this one on to the spans. Extends the log's last span, whose index is `last`, if they
+    /// follow it.
     #[inline(always)]
     pub(super) fn note(&self, count: u32, spans: &mut Vec<Span>, last: &mut usize) {
         let Filling { handed_out: first, chunk, .. } = self.filling();
@@ -128,20 +129,19 @@ impl Place {
         (self.0 >> u32::BITS) as usize
     }
 
-    /// The chunk that it is in.
     #[inline(always)]
     pub(super) fn chunk(&self) -> usize {
         self.filling().chunk as usize
     }
 
-    /// Which record of which chunk it is, and by which flag that counts.
+    /// The record's index in its chunk, the chunk, and the flag.
     #[inline]
     fn filling(&self) -> Filling {
         Filling::unpack(self.0 & u64::from(u32::MAX))
     }
 }
 
-/// Places that follow one another in a chunk, handed out to one thread.
+/// Consecutive places of a chunk, handed out to one thread.
 #[must_use = "places that are never written hold their chunk up for ever"]
 pub(super) struct Places {
     next: Place,
@@ -151,7 +151,7 @@ pub(super) struct Places {
 impl Places {
     pub(super) const NONE: Self = Self { next: Place(0), left: 0 };
 
-    /// As [`Place::note`] of all of them, if there are any.
+    /// [`Place::note`] of all places, if there are any.
     #[inline(always)]
     pub(super) fn note(&self, spans: &mut Vec<Span>, last: &mut usize) {
         if self.left > 0 {
@@ -173,13 +173,13 @@ impl Iterator for Places {
     fn next(&mut self) -> Option<Place> {
         self.left = self.left.checked_sub(1)?;
         let Place(word) = self.next;
-        // The lowest bits say how many were handed out.
+        // The lowest bits are the number of records handed out.
         self.next = Place(word + 1);
         Some(Place(word))
     }
 }
 
-/// Records that follow one another in a chunk.
+/// Consecutive records of a chunk.
 pub(super) struct Span {
     log: u32,
     chunk: u32,
@@ -187,13 +187,13 @@ pub(super) struct Span {
     end: u32,
 }
 
-/// The flag of a turn: in the first round that which fresh files do not have.
+/// The flag of a turn. In the first round it is the flag that fresh files do not have.
 fn flag_of(turn: u64, chunks: u64) -> u64 {
     if ((turn - 1) / chunks).is_multiple_of(2) { FLAG } else { 0 }
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
-    /// Those of a table whose region is as long as it must be.
+    /// The logs of a table. The region has its full length already.
     pub(super) fn new(region: Region, shape: Shape, measure: Measure<K, V>) -> Self {
         let full = Filling { handed_out: shape.log_records, chunk: 0, flag: false, low_turn: 0 };
         let log = || Log {
@@ -207,14 +207,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Self { measure, region, shape, logs: (0..1 << shape.log_bits).map(|_| log()).collect() }
     }
 
-    /// Writes zeros over the region of a new table. A file system has only reserved it, and would otherwise have
-    /// metadata to change at each sync of the logs' first round.
+    /// Writes zeros over the region of a new table. The file system has only reserved its blocks, and without this
+    /// each sync in the first round of the logs would also have to write metadata.
     pub(super) fn overwrite(&self, pm: &impl Medium) {
         const ZEROS: [u8; 4096] = [0; 4096];
         let mut offset = 0;
         while offset < self.region.len() {
             let bytes = (self.region.len() - offset).min(ZEROS.len() as u64);
-            // SAFETY: nobody else knows the table yet.
+            // SAFETY: no other thread can access the table yet.
             unsafe { pm.write_bytes(&self.region, offset, &ZEROS[..bytes as usize]) };
             offset += bytes;
         }
@@ -225,12 +225,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         &self.region
     }
 
-    /// How many logs there are.
     pub(super) fn count(&self) -> usize {
         self.logs.len()
     }
 
-    /// The log of a root entry.
     #[inline]
     pub(super) fn log_of(&self, entry: usize) -> usize {
         entry & (self.logs.len() - 1)
@@ -253,7 +251,6 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.region.at(offset).ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
     }
 
-    /// The words of the records of a chunk.
     #[inline]
     fn words(&self, pm: &impl Medium, log: usize, chunk: usize) -> Result<&[Cell64]> {
         let offset = self.offset(log, chunk) + size_of::<ChunkHead>() as u64;
@@ -262,7 +259,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         words.ok_or_else(|| self.corrupt(pm, offset, "the file ends before it"))
     }
 
-    /// The same, record by record.
+    /// The words of a chunk's records, one slice for each record.
     fn slots(
         &self,
         pm: &impl Medium,
@@ -277,7 +274,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.measure.widths().log_words()
     }
 
-    /// What a log's slot holds, if it belongs to the turn of a flag.
+    /// Decodes a slot, if all its words have the flag.
     #[inline]
     fn read(
         &self,
@@ -294,8 +291,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Error::corrupt(pm.path().join(self.region.name()), offset, detail)
     }
 
-    /// Hands out the next records of a log, at most so many, as far as they are in one chunk; none when a chunk must be
-    /// made ready first.
+    /// Hands out up to `wanted` consecutive records of a log, within one chunk. Returns none when a chunk must be
+    /// prepared first.
     #[inline]
     pub(super) fn hand_out(&self, pm: &impl Medium, log: usize, wanted: u32) -> Result<Places> {
         let word = &self.logs[log].filling;
@@ -321,7 +318,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         }
     }
 
-    /// Begins the next chunk of a log, unless that has been done or there is none: whether one has room.
+    /// Begins the next chunk of a log if the current one is full and the next one is ready. Returns whether a chunk
+    /// has room.
     #[cold]
     fn begin_chunk(&self, pm: &impl Medium, log: usize) -> Result<bool> {
         let own = &self.logs[log];
@@ -329,7 +327,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         if self.filling(pm, log).handed_out < self.shape.log_records {
             return Ok(true);
         }
-        // Relaxed: changed under the mutex. Acquire (E9): pairs with the Release in `make_ready`.
+        // Relaxed: changed under the mutex only. Acquire (E9): pairs with the Release in `make_ready`.
         let turn = own.turn.load(Relaxed) + 1;
         if turn > own.ready.load(Acquire) {
             return Ok(false);
@@ -337,16 +335,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         let chunk = self.chunk_of(turn);
         let head = self.head(pm, log, chunk)?;
         own.written[chunk].store(0, Relaxed);
-        // What the chunk has had before, all of it (L2): it may have been acknowledged before it was durable.
+        // All former records of the chunk become durable (L2): they may have been acknowledged before they were
+        // durable.
         pm.settle()?;
         head.turn.store(pm, turn, Release);
-        // P1: the records to come count by this turn's flag; those there are do not any more (L3).
+        // P1: records to come count by this turn's flag; the chunk's former records do not count any more (L3).
         pm.try_persist(&head.turn)?;
         self.fill(log, turn, 0);
         Ok(true)
     }
 
-    /// Goes on with a chunk, of which so many records were handed out.
+    /// Continues with a chunk of which `handed_out` records were handed out.
     fn fill(&self, log: usize, turn: u64, handed_out: u32) {
         let (own, chunk) = (&self.logs[log], self.chunk_of(turn) as u32);
         let flag = flag_of(turn, self.chunks()) != 0;
@@ -356,7 +355,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         own.filling.store(filling.pack(), Release);
     }
 
-    /// Writes a record to its place. Flushed: durable by the thread's next fence.
+    /// Writes a record to its place. Flushed; durable after the thread's next fence.
     #[inline]
     pub(super) fn write(
         &self,
@@ -370,7 +369,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
-    /// As [`RecoveryLogs::write`], not flushed.
+    /// [`RecoveryLogs::write`] without the flush.
     #[inline(always)]
     pub(super) fn store(
         &self,
@@ -384,12 +383,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         let all = self.words(pm, place.log(), chunk as usize)?;
         let slot = &all[at as usize * words..][..words];
         let flag = if flag { FLAG } else { 0 };
-        // Relaxed: each word says by its flag whether it is there.
+        // Relaxed: the flag of each word shows whether the word was stored.
         encode(self.measure, (record, epoch), flag, |at, word| slot[at].store(pm, word, Relaxed));
         Ok(slot)
     }
 
-    /// Flushes what has been stored to the places of some spans, each line of a span once.
+    /// Flushes the records of some spans, each line of a span once.
     #[inline]
     pub(super) fn flush_all(&self, pm: &impl Medium, spans: &[Span]) -> Result<()> {
         for span in spans {
@@ -400,7 +399,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
-    /// As [`RecoveryLogs::finish`] of many records.
+    /// [`RecoveryLogs::finish`] of many records.
     pub(super) fn finish_all(&self, spans: &[Span]) {
         for span in spans {
             // Release: as in `finish`.
@@ -409,31 +408,32 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         }
     }
 
-    /// The record is durable, and in the root if it is needed.
+    /// Counts a record as completed: it is durable, and in the root if it is needed.
     #[inline]
     pub(super) fn finish(&self, place: Place) {
         // Release: pairs with the Acquire in `oldest`.
         self.logs[place.log()].written[place.chunk()].fetch_add(1, Release);
     }
 
-    /// Whether a log fills the last chunk that it may, and so many of its records were handed out.
+    /// Returns whether a log fills the last ready chunk and at least `handed_out` of its records were handed out.
     #[inline]
     fn is_at_last(&self, pm: &impl Medium, log: usize, handed_out: u32) -> bool {
         let own = &self.logs[log];
-        // Acquire (E9), all: as in `begin_chunk`. If a chunk is begun meanwhile, the one before it is full all the same.
+        // Acquire (E9), all: as in `begin_chunk`. If a thread begins a chunk in between, the chunk before it is full
+        // anyway.
         self.filling(pm, log).handed_out >= handed_out
             && own.turn.load(Acquire) == own.ready.load(Acquire)
     }
 
-    /// Lets one thread at a time make a chunk of a log ready, when it is time to; the others wait for it if there is no
-    /// room left. Comes before every lock of a root entry.
+    /// Returns the lock under which the next chunk of a log is prepared, if that is due. Waits for another thread
+    /// that prepares it only if the log has no room left. Taken before every lock of a root entry.
     #[inline]
     pub(super) fn lock_recycling(
         &self,
         pm: &impl Medium,
         log: usize,
     ) -> Option<MutexGuard<'_, ()>> {
-        // On disks what is still needed costs syncs.
+        // On disks, moving the records that are still needed takes syncs.
         let ahead = self.shape.log_chunks >= CHUNKS_AHEAD && !pm.fence_syncs();
         let all = self.shape.log_records;
         let due = if ahead { all / 2 } else { all };
@@ -448,17 +448,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.is_at_last(pm, log, due).then_some(locked)
     }
 
-    /// The oldest chunk of a log, which is the next to be begun; all that it holds is in the root, or has been. While
-    /// recycling.
+    /// The oldest chunk of a log, which is begun next. Returns when all its records are in the root, or have been.
+    /// Called under the recycling lock.
     pub(super) fn oldest(&self, pm: &impl Medium, log: usize) -> Option<usize> {
-        // Relaxed: only who recycles changes it.
+        // Relaxed: changed under the recycling lock only.
         let turn = self.logs[log].ready.load(Relaxed) + 1;
         if turn <= self.chunks() {
             return None;
         }
         let chunk = self.chunk_of(turn);
         let mut rounds = 0;
-        // Acquire: pairs with the Release in `finish`. Who has a place waits for nobody.
+        // Acquire: pairs with the Release in `finish`. A thread that has a place waits for no other thread.
         while self.logs[log].written[chunk].load(Acquire) != self.shape.log_records {
             pm.wait(rounds);
             rounds = rounds.saturating_add(1);
@@ -466,10 +466,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Some(chunk)
     }
 
-    /// No root entry has a record of the chunk of [`RecoveryLogs::oldest`] any more.
+    /// Allows the chunk of [`RecoveryLogs::oldest`] to be begun: no root entry needs its records any more.
     pub(super) fn make_ready(&self, pm: &impl Medium, log: usize) {
         pm.beside();
-        // Release (E9): who begins the chunk finds its records moved on.
+        // Release (E9): the thread that begins the chunk sees that its records have moved on.
         self.logs[log].ready.fetch_add(1, Release);
     }
 
@@ -480,7 +480,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Filling::unpack(self.logs[log].filling.load(Acquire))
     }
 
-    /// The turns of a log's chunks that were begun, oldest first.
+    /// The turns of the chunks of a log that were begun, oldest first.
     fn turns(&self, pm: &impl Medium, log: usize) -> Result<std::ops::RangeInclusive<u64>> {
         let mut last = 0;
         for chunk in 0..self.shape.log_chunks as usize {
@@ -500,7 +500,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(first..=last)
     }
 
-    /// Shows every record of a log, and the chunk that it is in, to `visit`, in the order in which they were written.
+    /// Calls `visit` with every record of a log and its chunk, in the order in which they were written.
     pub(super) fn replay(
         &self,
         pm: &impl Medium,
@@ -518,7 +518,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
-    /// Makes removals of those records of a log that `is_meant` says. Flushed.
+    /// Turns the records of a log for which `is_meant` holds into removals. Flushed.
     pub(super) fn mark_dead(
         &self,
         pm: &impl Medium,
@@ -529,8 +529,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.change(pm, log, last_word, is_meant, |word| word | dead_bit(self.measure))
     }
 
-    /// Lets those records of a log that `is_meant` says refer to another payload, whose word has the same top bit.
-    /// Flushed.
+    /// Makes the records of a log for which `is_meant` holds refer to another payload, whose word has the same top
+    /// bit. Flushed.
     pub(super) fn redirect(
         &self,
         pm: &impl Medium,
@@ -542,8 +542,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         self.change(pm, log, reference, is_meant, |word| word & FLAG | payload & !FLAG)
     }
 
-    /// Changes a word of those records of a log that `is_meant` says: of a root entry whose lock the caller has, and of
-    /// epochs that it has not let go of, so that their chunks stay. The flag stays as it is.
+    /// Changes a word of the records of a log for which `is_meant` holds, without the flag. The records must be of a
+    /// root entry that the caller has locked, and of epochs that this entry still needs, so that their chunks stay.
     fn change(
         &self,
         pm: &impl Medium,
@@ -561,7 +561,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             for slot in self.slots(pm, log, chunk)? {
                 let read = pm.peek(|| self.read(pm, slot, flag));
                 if read.is_some_and(|(record, epoch)| is_meant(&record, epoch)) {
-                    // Relaxed: one word, with its flag as before.
+                    // Relaxed: a single word, whose flag does not change.
                     slot[word].store(pm, changed(slot[word].load(pm, Relaxed)), Relaxed);
                     pm.flush_object(&slot[word]);
                 }
@@ -570,8 +570,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         Ok(())
     }
 
-    /// Restores L1 and L2 and goes on where the log was left; records that are not `whole`, for want of a payload,
-    /// become holes, too. Only repeats what may have been done.
+    /// Restores L1 and L2 and continues at the end of the log. Records that are not `whole`, because their payload is
+    /// missing, become holes as well. Idempotent.
     pub(super) fn resume(
         &self,
         pm: &impl Medium,
@@ -605,11 +605,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
         }
         let last_word = self.log_words() - 1;
         for &(slot, flag) in &holes {
-            // Release: on the medium, after the slot's other words.
+            // Release: on the medium, after the other words of the slot.
             slot[last_word].store(pm, flag | LogEpoch::NONE.bits(), Release);
             pm.flush_object(&slot[last_word]);
         }
-        // P2: no mixture of old words and those that follow belongs to an epoch.
+        // P2: no mixture of old words and the words stored below belongs to an epoch.
         pm.try_fence()?;
         for (slot, flag) in holes {
             for cell in &slot[..last_word] {
@@ -617,14 +617,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RecoveryLogs<K, V> {
             }
             flush(pm, slot);
         }
-        // Durable by the opening's next fence: before the first record of the session.
-        // Relaxed: nobody else knows the table yet.
+        // Durable by the next fence of the opening, before the first record of the session. Relaxed: no other thread
+        // can access the table yet.
         self.logs[log].ready.store(last.max(self.chunks()), Relaxed);
         self.fill(log, last, handed_out);
         Ok(())
     }
 
-    /// Broken rules of a log, in words.
+    /// Returns descriptions of the violations of L1 and L2 in a log.
     pub(super) fn check(&self, pm: &impl Medium, log: usize) -> Result<Vec<String>> {
         let turns = self.turns(pm, log)?;
         let (last, handed_out) = (*turns.end(), self.filling(pm, log).handed_out as usize);
@@ -648,7 +648,7 @@ fn flush(pm: &impl Medium, words: &[Cell64]) {
     pm.flush(words.as_ptr().cast(), size_of_val(words));
 }
 
-/// Takes the flag of the turn from a record that was not wholly written.
+/// Sets the flags of a record that was not completely written back to those of the turn before.
 fn turn_back(pm: &impl Medium, slot: &[Cell64], flag: u64) {
     let mut turned = false;
     for cell in slot {

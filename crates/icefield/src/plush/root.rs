@@ -1,7 +1,8 @@
-//! The root (§4.1): the level in DRAM, which takes every write first, and the locks of everything below it.
+//! The root (§4.1): the level in DRAM, which receives every write first, and the locks of everything below it.
 //!
-//! An entry's records are appended, the newest last, and leave all at once, even where the first of them have been
-//! copied to level 1 before. Whatever the levels hold for the hashes of an entry changes only under its lock.
+//! An entry's records are appended, the newest last, and are removed all at once, even if the first of them have been
+//! copied to level 1 before. The records in the levels for the hashes of an entry change only under the lock of the
+//! entry.
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,36 +17,35 @@ use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// What is left to do in level 1 ahead of an entry's next migration.
+/// The work that remains in level 1 before an entry's next migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Relief {
-    /// Something, perhaps.
+    /// There may be some.
     NotYet = 0,
-    /// Nothing.
+    /// None.
     Room = 1,
-    /// Nothing, and it holds nothing for the entry.
+    /// None, and level 1 has no records that the entry does not have itself.
     Empty = 2,
 }
 
-/// A migration of a level's entry of which some parts have been done.
+/// A migration of a level's entry of which some parts are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Underway {
     pub(super) level: usize,
     pub(super) index: u64,
-    /// Which of the entries below comes next.
+    /// The next of the entries below.
     pub(super) place: usize,
 }
 
-/// A migration of an entry's first records of which some parts have been done.
+/// A migration of an entry's first records of which some parts are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Departing {
-    /// How many they are. Those that came later belong to the next epoch, which the entry is in.
+    /// Number of these records. Later records belong to the next epoch, which the entry is in.
     pub(super) records: usize,
-    /// Which of the entries of level 1 comes next.
+    /// The next of the entries of level 1.
     pub(super) place: usize,
 }
 
-/// The entries.
 pub(super) struct RootTable<K: ?Sized, V: ?Sized> {
     measure: Measure<K, V>,
     heads: Box<[Head]>,
@@ -54,7 +54,7 @@ pub(super) struct RootTable<K: ?Sized, V: ?Sized> {
     slots: ZeroedArray<AtomicU64>,
     /// Records of an entry.
     records: usize,
-    /// Words of its fingerprints.
+    /// Words of an entry's fingerprints.
     words: usize,
 }
 
@@ -64,22 +64,22 @@ struct Head {
     /// `base::version_lock`.
     lock: AtomicU32,
     size: AtomicU32,
-    /// The epoch that the entry's next log records belong to.
+    /// The epoch of the entry's next log records.
     epoch: AtomicU64,
     dead: [AtomicU64; MAX_RECORDS / 64],
-    /// Whether there are records that no log has.
+    /// Whether the entry has records that are in no log.
     unlogged: AtomicBool,
     /// [`Relief`].
     relieved: AtomicU8,
-    /// How many of the first records are in level 1, too.
+    /// Number of first records that are also in level 1.
     moved: AtomicU16,
-    /// [`Departing`]; of no records there is none.
+    /// [`Departing`]; 0 records if there is none.
     departing: AtomicU16,
     departing_place: AtomicU8,
-    /// Which chunks of the log have the oldest records, plus one: of those that depart, or of all, and of those that came
-    /// behind them; 0 where no chunk has any.
+    /// The chunks of the log with the oldest records, plus one: of the departing records, or of all, and of those
+    /// that came after the departing ones; 0 if no chunk has any.
     oldest_chunks: [AtomicU8; 2],
-    /// [`Underway`]; of level 0 there is none.
+    /// [`Underway`]; level 0 if there is none.
     underway_index: AtomicU32,
     underway_level: AtomicU8,
     underway_place: AtomicU8,
@@ -89,7 +89,8 @@ const _: () = assert!(size_of::<Head>() == 64);
 
 const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
 
-/// An entry's lock word on its way through `base::version_lock`: other threads may run at each look at it.
+/// An entry's lock word for `base::version_lock`; every access is a point at which the simulator may run other
+/// threads.
 pub(super) struct Latch<'a, M> {
     word: &'a AtomicU32,
     pm: &'a M,
@@ -133,20 +134,20 @@ impl<M: Medium> LockCell for Latch<'_, M> {
     }
 }
 
-/// An entry of the root, locked: nothing with one of its hashes changes meanwhile.
+/// A locked entry of the root: no record with one of its hashes changes while it is held.
 pub(super) struct Held<'a, M: Medium> {
     pub(super) entry: usize,
     guard: WriteGuard<Latch<'a, M>>,
 }
 
 impl<M: Medium> Held<'_, M> {
-    /// Makes readers wait until the lock is let go.
+    /// Makes readers wait until the lock is released, or until `end_change`.
     #[inline]
     pub(super) fn begin_change(&self) {
         self.guard.begin_change();
     }
 
-    /// Lets readers in again.
+    /// Lets readers proceed.
     #[inline]
     pub(super) fn end_change(&self) {
         self.guard.end_change();
@@ -178,7 +179,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.heads.len()
     }
 
-    /// Has all of its memory there before the first record comes.
+    /// Touches all memory, so that the first writes do not wait for pages.
     pub(super) fn populate(&self) {
         self.fingerprints.populate();
         self.slots.populate();
@@ -190,7 +191,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
             as u64
     }
 
-    /// The words of a record by its place.
+    /// The words of a record.
     #[inline(always)]
     fn slot(&self, entry: usize, at: usize) -> &[AtomicU64] {
         let words = self.measure.widths().words();
@@ -201,13 +202,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         Latch { word: &self.heads[entry].lock, pm }
     }
 
-    /// Locks an entry. The caller holds no other.
+    /// Locks an entry. The caller holds no other one.
     #[inline]
     pub(super) fn lock<'a, M: Medium>(&'a self, pm: &'a M, entry: usize) -> Held<'a, M> {
         Held { entry, guard: version_lock::lock(self.latch(pm, entry)) }
     }
 
-    /// Locks an entry unless another thread has it.
+    /// Locks an entry, unless another thread holds the lock.
     #[inline]
     pub(super) fn try_lock<'a, M: Medium>(
         &'a self,
@@ -217,19 +218,19 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         version_lock::try_lock(self.latch(pm, entry)).map(|guard| Held { entry, guard })
     }
 
-    /// Begins to read what belongs to an entry.
+    /// Begins an optimistic read of an entry and everything below it.
     #[inline]
     pub(super) fn read_begin(&self, pm: &impl Medium, entry: usize) -> Version {
         version_lock::read_begin(self.latch(pm, entry))
     }
 
-    /// Whether what was read belongs together.
+    /// Returns whether nothing has changed since `read_begin`.
     #[inline]
     pub(super) fn validate(&self, pm: &impl Medium, entry: usize, version: Version) -> bool {
         version_lock::validate(self.latch(pm, entry), version)
     }
 
-    /// How many records an entry has.
+    /// Number of records.
     #[inline]
     pub(super) fn size(&self, entry: usize) -> usize {
         // Acquire (E4): pairs with the Release in `push`; the records come with it.
@@ -243,29 +244,30 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
 
     #[inline]
     pub(super) fn epoch(&self, entry: usize) -> LogEpoch {
-        // Acquire (E5): pairs with the Release in `set_epoch`; what left in earlier epochs is durable below.
+        // Acquire (E5): pairs with the Release in `set_epoch`; the records of earlier epochs are durable below.
         LogEpoch::of_bits(self.heads[entry].epoch.load(Acquire))
     }
 
-    /// Under the lock, or before anybody else knows the table.
+    /// Called under the lock, or before other threads can access the table.
     pub(super) fn set_epoch(&self, entry: usize, epoch: LogEpoch) {
         self.heads[entry].epoch.store(epoch.bits(), Release);
     }
 
-    /// Whether a chunk of the log, of which none is older, has records of an entry.
+    /// Returns whether an entry has records in the oldest chunk of its log.
     #[inline]
     pub(super) fn needs_chunk(&self, entry: usize, chunk: usize) -> bool {
-        // Acquire (E5): pairs with the Release in `empty` and `drop_first`; what the entry had is durable below.
+        // Acquire (E5): pairs with the Release in `empty` and `drop_first`; the entry's former records are durable
+        // below.
         let mut oldest = self.heads[entry].oldest_chunks.iter().map(|oldest| oldest.load(Acquire));
         oldest.any(|oldest| usize::from(oldest) == chunk + 1)
     }
 
-    /// The record that comes next is in a chunk of the entry's log. Under the lock, or before anybody else knows the
-    /// table.
+    /// Notes that the next record is in this chunk of the entry's log. Called under the lock, or before other threads
+    /// can access the table.
     #[inline(always)]
     pub(super) fn note_chunk(&self, entry: usize, chunk: usize) {
         let head = &self.heads[entry];
-        // Relaxed, all: whoever recycles the chunk waits until the record is in the root.
+        // Relaxed, all: the thread that recycles the chunk waits until the record is in the root.
         let is_behind = usize::from(head.departing.load(Relaxed) > 0);
         let oldest = &head.oldest_chunks[is_behind];
         if oldest.load(Relaxed) == 0 {
@@ -274,56 +276,56 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
     }
 
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
-        // Relaxed: asked under the lock.
+        // Relaxed: called under the lock.
         self.heads[entry].unlogged.load(Relaxed)
     }
 
-    /// A record comes that no log has. Under the lock.
+    /// Notes that the next record is in no log. Called under the lock.
     pub(super) fn note_unlogged(&self, entry: usize) {
         self.heads[entry].unlogged.store(true, Relaxed);
     }
 
-    /// Whether nothing is left to do ahead of the entry's next migration.
+    /// Returns whether no work is left before the entry's next migration.
     #[inline]
     pub(super) fn is_relieved(&self, entry: usize) -> bool {
-        // Relaxed: asked under the lock.
+        // Relaxed: called under the lock.
         self.heads[entry].relieved.load(Relaxed) != Relief::NotYet as u8
     }
 
-    /// Whether level 1 holds nothing for the entry that the entry does not hold itself.
+    /// Returns whether level 1 has no records of the entry that the entry does not have itself.
     #[inline]
     pub(super) fn is_sole(&self, entry: usize) -> bool {
         // Acquire (E6): pairs with the Release in `note_relief`; level 1 was empty then.
         self.heads[entry].relieved.load(Acquire) == Relief::Empty as u8
     }
 
-    /// Under the lock.
+    /// Called under the lock.
     pub(super) fn note_relief(&self, entry: usize, relief: Relief) {
         self.heads[entry].relieved.store(relief as u8, Release);
     }
 
-    /// How many of the first records of an entry are in level 1, too.
+    /// Number of first records of an entry that are also in level 1.
     #[inline]
     pub(super) fn moved(&self, entry: usize) -> usize {
-        // Relaxed: asked under the lock.
+        // Relaxed: called under the lock.
         self.heads[entry].moved.load(Relaxed).into()
     }
 
-    /// Under the lock.
+    /// Called under the lock.
     pub(super) fn note_moved(&self, entry: usize, moved: usize) {
         self.heads[entry].moved.store(moved as u16, Relaxed);
     }
 
-    /// The migration of an entry's first records that has begun.
+    /// The migration of an entry's first records that has begun, if any.
     #[inline]
     pub(super) fn departing(&self, entry: usize) -> Option<Departing> {
-        // Relaxed: asked under the lock.
+        // Relaxed: called under the lock.
         let records = self.heads[entry].departing.load(Relaxed).into();
         let place = self.heads[entry].departing_place.load(Relaxed).into();
         (records > 0).then_some(Departing { records, place })
     }
 
-    /// Under the lock.
+    /// Called under the lock.
     pub(super) fn set_departing(&self, entry: usize, departing: Option<Departing>) {
         let Departing { records, place } = departing.unwrap_or(Departing { records: 0, place: 0 });
         // Relaxed: as in `departing`.
@@ -331,17 +333,17 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.heads[entry].departing_place.store(place as u8, Relaxed);
     }
 
-    /// The migration below an entry that has begun.
+    /// The migration below an entry that has begun, if any.
     pub(super) fn underway(&self, entry: usize) -> Option<Underway> {
         let head = &self.heads[entry];
-        // Relaxed: asked under the lock.
+        // Relaxed: called under the lock.
         let level = head.underway_level.load(Relaxed).into();
         let index = head.underway_index.load(Relaxed).into();
         let place = head.underway_place.load(Relaxed).into();
         (level > 0).then_some(Underway { level, index, place })
     }
 
-    /// Under the lock.
+    /// Called under the lock.
     pub(super) fn set_underway(&self, entry: usize, underway: Option<Underway>) {
         let head = &self.heads[entry];
         let Underway { level, index, place } =
@@ -351,7 +353,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         head.underway_place.store(place as u8, Relaxed);
     }
 
-    /// Appends a record to an entry that has room, under its lock. Readers see it from here on.
+    /// Appends a record to an entry that has room. Called under the lock. Readers see the record from here on.
     #[inline(always)]
     pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<K, V>) {
         let size = &self.heads[entry].size;
@@ -375,24 +377,24 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.measure.each_word(record, |word, content| match word {
             // Relaxed (E4): published by the size.
             0 => slot[0].store(content, Relaxed),
-            // Release (E3): who has loaded the size before an earlier record left may see it here.
+            // Release (E3): a reader that loaded the size before an earlier record left may read this slot.
             _ => slot[word].store(content, Release),
         });
     }
 
-    /// Makes a removal of a record. Under the lock, readers being kept away.
+    /// Turns a record into a removal. Called under the lock, while readers wait.
     pub(super) fn mark_dead(&self, entry: usize, at: usize) {
         set_bits(&self.heads[entry].dead[at / 64], at % 64, 1, 1);
     }
 
-    /// Lets a record refer to another payload. Under the lock.
+    /// Makes a record refer to another payload. Called under the lock.
     pub(super) fn redirect(&self, entry: usize, at: usize, payload: u64) {
         // Release (E3): pairs with the Acquire in `record`.
         self.slot(entry, at)[self.measure.widths().key].store(payload, Release);
     }
 
-    /// Puts the records of an entry in the order of the entries below to which they belong; the newest of each stay the
-    /// last. Under the lock, readers being kept away.
+    /// Sorts the records of an entry by their entry below; records of one entry below keep their order. Called under
+    /// the lock, while readers wait.
     pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<K, V>) -> usize) {
         let mut ends = [0_usize; MAX_BUCKETS];
         let all: Vec<_> = (0..self.size(entry))
@@ -415,7 +417,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
             fingerprints[to / 8] |= u64::from(self.fingerprint_at(entry, at)) << (to % 8 * 8);
             dead[to / 64] |= u64::from(record.dead) << (to % 64);
         }
-        // Relaxed (E4): as in `store`; what lies behind the records means nothing.
+        // Relaxed (E4): as in `store`; the words after the last record have no meaning.
         let words = &self.fingerprints[entry * self.words..][..self.words];
         for (cell, word) in
             words.iter().zip(fingerprints).chain(self.heads[entry].dead.iter().zip(dead))
@@ -430,18 +432,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         (self.fingerprints[entry * self.words + at / 8].load(Relaxed) >> (at % 8 * 8)) as u8
     }
 
-    /// Drops so many of the first records of an entry: they have arrived below. Under the lock, readers being kept away.
+    /// Drops the first records of an entry, which have arrived below. Called under the lock, while readers wait.
     pub(super) fn drop_first(&self, entry: usize, records: usize) {
         let size = self.size(entry);
         for at in records..size {
             let fingerprint = self.fingerprint_at(entry, at);
             self.store(entry, at - records, fingerprint, self.record(entry, at));
         }
-        // Relaxed: nobody reads until the lock word says that it is over (E1).
+        // Relaxed: readers wait until the lock word ends the change (E1).
         self.heads[entry].size.store((size - records) as u32, Relaxed);
         let [departed, next] = &self.heads[entry].oldest_chunks;
-        // Release (E5): pairs with the Acquire in `needs_chunk`, which misses nothing in between: what is left is in the
-        // oldest chunk only where what has departed was.
+        // Release (E5): pairs with the Acquire in `needs_chunk`, which finds the oldest chunk in between as well: the
+        // remaining records are in the oldest chunk only if the departed ones were.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
         self.note_moved(entry, 0);
@@ -449,7 +451,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.note_relief(entry, Relief::NotYet);
     }
 
-    /// Drops all records of an entry: they have arrived below. Under the lock, readers being kept away.
+    /// Drops all records of an entry, which have arrived below. Called under the lock, while readers wait.
     pub(super) fn empty(&self, entry: usize) {
         self.heads[entry].size.store(0, Relaxed);
         // Release (E5): pairs with the Acquire in `needs_chunk`.
@@ -461,20 +463,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         self.note_relief(entry, Relief::NotYet);
     }
 
-    /// A record by its place.
+    /// The record at a place.
     #[inline]
     pub(super) fn record(&self, entry: usize, at: usize) -> RecordOf<K, V> {
         let slot = self.slot(entry, at);
         let dead = self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1;
         self.measure.record(dead, |word| match word {
-            // Relaxed (E4): the size was loaded before; what a change has replaced since fails the validation.
+            // Relaxed (E4): the size was loaded before. If a change has replaced the record since, the validation
+            // fails.
             0 => slot[0].load(Relaxed),
-            // Acquire (E3): pairs with the Release in `store`; a payload is looked at before the validation.
+            // Acquire (E3): pairs with the Release in `store`; the payload is read before the validation.
             _ => slot[word].load(Acquire),
         })
     }
 
-    /// The newest record with the fingerprint of the hash that `holds` the key.
+    /// The newest record with the fingerprint of the hash for which `holds` is true.
     #[inline]
     pub(super) fn newest<E>(
         &self,
@@ -487,7 +490,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         let wanted = LANES * u64::from(fingerprint(hash));
         for (word, lanes) in words.iter().enumerate().rev() {
             let differing = lanes.load(Relaxed) ^ wanted;
-            // A high bit for each zero byte, and for some bytes above one: the key decides.
+            // A high bit for each zero byte, and for some bytes above one; `holds` sorts out the false ones.
             let mut found = differing.wrapping_sub(LANES) & !differing & (LANES << 7);
             while let Some(bit) = found.checked_ilog2() {
                 let lane = bit as usize / 8;
@@ -504,10 +507,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         Ok(None)
     }
 
-    /// Asks for where the record will be that comes after so many more.
+    /// Prefetches the slot of the record that comes after `more` further ones.
     #[inline]
     pub(super) fn prefetch_push(&self, entry: usize, more: usize) {
-        // Relaxed: it decides nothing.
+        // Relaxed: a hint only.
         let at = self.heads[entry].size.load(Relaxed) as usize + more;
         if at < self.records {
             prefetch_write(&self.slot(entry, at)[0]);
@@ -516,26 +519,26 @@ impl<K: Key + ?Sized, V: Value + ?Sized> RootTable<K, V> {
         }
     }
 
-    /// Asks for an entry ahead of time.
+    /// Prefetches an entry.
     #[inline]
     pub(super) fn prefetch(&self, entry: usize) {
         prefetch_read(&self.heads[entry]);
     }
 
-    /// The same for who will lock it.
+    /// Prefetches an entry for a thread that will lock it.
     #[inline]
     pub(super) fn prefetch_to_write(&self, entry: usize) {
         prefetch_write(&self.heads[entry]);
     }
 
-    /// The same for who looks at all fingerprints.
+    /// Prefetches all fingerprints of an entry.
     pub(super) fn prefetch_fingerprints(&self, entry: usize) {
         let words = &self.fingerprints[entry * self.words..(entry + 1) * self.words];
         words.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));
     }
 }
 
-/// Replaces some bits of a word that only the holder of a lock changes.
+/// Replaces some bits of a word that only the holder of the lock changes.
 #[inline]
 fn set_bits(word: &AtomicU64, shift: usize, mask: u64, bits: u64) {
     // Relaxed (E4): published by the size.

@@ -17,14 +17,14 @@ use crate::pm::{Medium, refuse_child, superblock};
 use crate::record::mending::Mending;
 use crate::table::{DamagedRecord, SalvageReport};
 
-/// A table that is opened for salvage.
+/// The state of a table that is opened for salvage.
 pub(super) struct Mended {
     mending: Mending,
-    /// Records of the logs that the root had no room for, by hash, the oldest first.
+    /// Records of the logs for which the root had no room, by hash, the oldest first.
     spilled: Mutex<BTreeMap<u64, Vec<Spilled>>>,
 }
 
-/// Whether a record is dead, and its words.
+/// `true` for a removal, and the words of the record.
 type Spilled = (bool, Vec<u64>);
 
 impl Mended {
@@ -45,13 +45,13 @@ struct Found<R> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Puts zeros where files end too early, forgets what only writers need, and empties the entries whose buckets are
-    /// gone. Of a table opened for salvage, in private copies of its pages.
+    /// Extends files that end too early with zeros, resets the words that only writers need, and empties the entries
+    /// whose buckets are lost. For a table opened for salvage, in private copies of its pages.
     pub(super) fn mend(&self, mending: &Mending) -> Result<()> {
         let (pm, words) = (&self.pm, self.root_words()?);
         let levels = words.levels.load(pm, Acquire);
         if levels == 0 || levels > self.shape.max_levels() as u64 {
-            // Recovery refuses it.
+            // Recovery rejects it.
             return Ok(());
         }
         let bytes = self.shape.entries_above(levels as usize + 1) * ENTRY_BYTES;
@@ -77,7 +77,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.empty_bereft(levels as usize, &there, mending)
     }
 
-    /// Empties the entries that have lost buckets: nobody wrote the zeros that stand there now.
+    /// Empties the entries that have lost buckets: the zeros that replace them were never written.
     fn empty_bereft(&self, levels: usize, there: &[u64; CLASSES], mending: &Mending) -> Result<()> {
         let mut emptied = 0;
         for level in 1..=levels {
@@ -107,8 +107,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Moves the records of a full root entry out of the way: what of them has arrived below is not known where levels
-    /// are gone.
+    /// Moves the records of a full root entry aside. If levels are lost, it is unknown which of the records have
+    /// arrived below.
     pub(super) fn spill(&self, mended: &Mended, entry: usize) {
         let mut spilled = lock(&self.pm, &mended.spilled);
         for record in (0..self.root.size(entry)).map(|at| self.root.record(entry, at)) {
@@ -158,7 +158,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         for level in 1..=levels {
-            // Losses above the last level are told once, with the first of their ranges.
+            // Losses above the last level are reported once, with the first of their ranges.
             let width = self.shape.prefix(levels) - self.shape.prefix(level);
             let is_first = index & ((1 << width) - 1) == 0;
             let mut tell = |words: String| {
@@ -181,8 +181,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         found
     }
 
-    /// Whether a record is of the key of an older one with the same hash. Damaged keys say nothing: then one hash is one
-    /// key, so that a damaged record, or a damaged removal, brings no older value back.
+    /// Returns whether a record replaces an older one with the same hash. Damaged keys cannot be compared. Then equal
+    /// hashes count as equal keys, so that a damaged record or removal does not restore an older value.
     fn replaces(&self, newer: RecordOf<K, V>, older: RecordOf<K, V>) -> bool {
         let is_whole = |record: RecordOf<K, V>| match self.payloads() {
             Some(payloads) => payloads.fault(&self.pm, record.reference()).is_none(),
@@ -194,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The records of an entry that belong there, newest first.
+    /// Passes the valid records of an entry to `add`, newest first, and descriptions of the losses to `tell`.
     fn rescue_entry(
         &self,
         (level, index): (usize, u64),
@@ -231,7 +231,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
     pub(super) fn salvage_to(&self, path: &Path) -> Result<SalvageReport> {
-        // The parent moves records while the child reads them.
+        // In a forked child the parent would move records while the child reads them.
         refuse_child(&self.core.pm)?;
         let (_, identity) = superblock::read(&self.core.pm)?;
         let options = Self::options_like(&identity).partitioned_as(self.core.ranges);
@@ -251,7 +251,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(report)
     }
 
-    /// Copies a record, or tells that it is damaged.
+    /// Copies a record, or reports it as damaged.
     fn rescue(
         &self,
         record: RecordOf<K, V>,

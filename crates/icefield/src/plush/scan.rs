@@ -1,8 +1,8 @@
-//! Iteration: by ranges of hashes, each as wide as an entry of the last level covers. Ranges of keys go leaf by leaf
+//! Iteration by ranges of hashes, each as wide as an entry of the last level. Ranges of keys are read leaf by leaf
 //! where keys crowd in an entry.
 //!
-//! A range is read from the root and from every level, the newest record of each key counts, and the read is validated
-//! like a *get*. A cursor is the hash at which a range begins, so it survives new levels.
+//! A range is read from the root and from every level, and only the newest record of each key counts. The read is
+//! validated like a *get*. A cursor is the hash at which a range begins, so it remains valid when levels are added.
 
 use super::Plush;
 use super::core::Core;
@@ -13,10 +13,10 @@ use crate::pm::Medium;
 use crate::table::{Arg, Cursor, OnDamage, Owned, Page};
 use crate::{Error, Result};
 
-/// Where the next part of a range begins.
+/// The begin of the next part of a range.
 enum Next {
     Key(Box<[u8]>),
-    /// `None` behind the last one.
+    /// `None` after the last one.
     Hash(Option<u64>),
 }
 
@@ -24,14 +24,14 @@ enum Next {
 type Range<R> = (Vec<R>, Option<u64>);
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// The records of the range that a hash is in, but those before the hash.
+    /// The records from a hash on, up to the end of its range.
     pub(super) fn range_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
         let (mut records, after) = self.newest_at(hash)?;
         records.retain(|record| !record.dead);
         Ok((records, after))
     }
 
-    /// The same, with those that say that their keys were removed.
+    /// The same, with removals.
     pub(super) fn newest_at(&self, hash: u64) -> Result<Range<RecordOf<K, V>>> {
         let entry = self.root_entry(hash);
         loop {
@@ -44,15 +44,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Where the range after that of a hash begins, with so many levels.
+    /// The begin of the range after that of a hash, in a table with `levels` levels.
     pub(super) fn range_after(&self, levels: usize, hash: u64) -> Option<u64> {
         let next = self.shape.index(levels, hash) + 1;
         let width = 63 - self.shape.prefix(levels);
         (next < self.shape.entries(levels)).then(|| next << width << 1)
     }
 
-    /// As [`Core::range_at`] of what has keys from `key` on, whose place is in the hash, as far as one leaf of each
-    /// level reaches; and the key or the hash from which on the rest has to be looked for.
+    /// Like [`Core::range_at`], but for keys from `key` on, whose place is in the hash, up to the end of one leaf of
+    /// each level. Also returns the key or the hash at which the rest begins.
     fn range_from(&self, hash: u64, key: &[u8]) -> Result<(Vec<RecordOf<K, V>>, Next)> {
         let entry = self.root_entry(hash);
         loop {
@@ -95,12 +95,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             let is_between = |found: SortKey<'_>| {
                 *found >= *key && end.as_ref().is_none_or(|end| *found < **end)
             };
-            // Elsewhere the caller compares keys: they are few.
+            // Without leaves there are few records, and the caller compares their keys.
             if !is_crowded || self.sort_key_of(&moving)?.is_some_and(is_between) {
                 records.push(moving.record);
             }
         }
-        // A leaf above the last level may reach beyond the range.
+        // A leaf above the last level may extend beyond the range.
         let is_inside = |end: &[u8]| {
             self.ranges.is_some_and(|it| self.shape.index(levels, it.place_of_sorted(end)) == index)
         };
@@ -124,11 +124,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         Ok((records, self.range_after(levels, from)))
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub(super) fn count(&self) -> Result<u64> {
         let (mut count, mut next) = (0, Some(0));
         while let Some(hash) = next {
-            // Payload chunks that were freed wait for one range at most.
+            // Pinned anew for each range, so that freed payload chunks wait for at most one range.
             let _pin = self.pin();
             let (records, after) = self.range_at(hash)?;
             count += records.len() as u64;
@@ -139,15 +139,16 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// The first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Of a table that is
-    /// partitioned by [`Partition::Range`](super::Partition::Range).
+    /// Returns the first `limit` records from `from` on, in the order of their keys, each key once (§6.6). Requires a
+    /// table that is partitioned by [`Partition::Range`](super::Partition::Range).
     ///
-    /// Weakly consistent, as [`iter`](Self::iter): every key that is present throughout is in it, with a value that it
-    /// had meanwhile; the records of one entry of the last level, or of one leaf where keys crowd, some hundred at most,
-    /// are of one moment. Takes no lock of the table. Reads of each level one entry for each such part.
+    /// Weakly consistent, like [`iter`](Self::iter): contains every key that is present throughout, with a value that
+    /// it had during the call. The records of one entry of the last level, or of one leaf where keys crowd, some
+    /// hundred at most, are a consistent snapshot. Takes no lock of the table. For each such part it reads one entry
+    /// of each level.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the table is partitioned by hashes; as [`get`](Self::get).
+    /// [`Error::Unsupported`] when the table is partitioned by hashes; otherwise as [`get`](Self::get).
     ///
     /// ```
     /// use icefield::{Partition, Plush};
@@ -167,7 +168,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         };
         let _pin = self.core.pin();
         let from = K::raw(from);
-        // Keys of one place come in any order: all of them are looked at.
+        // Keys with the same place are in no particular order, so all of them are read and sorted.
         let (mut next, mut key) = (Some(ranges.place(&from)), Box::from(&*ranges.sort_key(&from)));
         let mut found = Vec::new();
         while let Some(hash) = next
@@ -185,7 +186,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
             found.drain(begin..begin + skipped);
             match after {
                 Next::Key(end) => key = end,
-                // What has a later place is behind all keys so far.
+                // Keys with a later place follow all keys read so far.
                 Next::Hash(hash) => next = hash,
             }
         }
@@ -193,7 +194,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         Ok(found)
     }
 
-    /// About `n` records from `cursor` on; those that are damaged go to `damaged`.
+    /// About `n` records from `cursor` on. Damaged ones are passed to `damaged`.
     pub(super) fn scan_page(
         &self,
         cursor: Cursor,

@@ -1,9 +1,9 @@
-//! Migrations on disks (past the paper): where a fence is a sync, those of many root entries share it.
+//! Migrations on disks (past the paper): a fence is a sync, and the migrations of many root entries share it.
 //!
-//! A migration has four fences at least, each a sync of every file that it concerns, for 256 records; a batch needs one
-//! sync for its log records. So nothing moves until a root entry has to let something go, and then what others would
-//! soon have to, too: those of the window that are locked anyway, and others that are free at the moment. They take
-//! part with less than they hold room for, which costs some more migrations, but each a small part of a sync.
+//! A migration has at least four fences, each a sync of every file involved, for 256 records; a batch needs one sync
+//! for its log records. So nothing moves until a root entry must move its records. Then other entries that would soon
+//! have to move theirs join in: those that a window has locked anyway, and others whose lock is free. They move fewer
+//! records than they have room for, which costs some more migrations, but each takes only a small part of a sync.
 
 use super::ahead::Next;
 use super::core::Core;
@@ -12,23 +12,23 @@ use crate::Result;
 use crate::key::{Key, Value};
 use crate::pm::Medium;
 
-/// Root entries that are locked for it besides those of a window, and how many are looked at for them.
+/// Root entries that are locked besides those of a window, and root entries that are examined for this.
 const TOGETHER: usize = 32;
 const LOOKED_AT: usize = 1024;
-/// Of how many parts of a root entry's room: from when on level 1 is to have room for it, and from when on it makes some
-/// if others have to.
+/// In parts of a root entry's room: the use from which on level 1 must have room for the entry, and the use from
+/// which on the entry joins in if others make room.
 const PARTS: usize = 16;
 const BELOW_DUE: usize = 12;
 const BELOW_READY: usize = 4;
-/// The same of its own records.
+/// The same for the migration of the entry's own records.
 const ROOT_DUE: usize = 15;
 const ROOT_READY: usize = 14;
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
-    /// Makes room below root entries that have just got records, and in them, if one needs it soon. The caller is
-    /// pinned.
+    /// Makes room below root entries that have just received records, and in them, if one of them needs it soon. The
+    /// caller is pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
-        // Not all of what follows reports a failed sync.
+        // Not all steps below report a failed sync.
         if self.pm.writable().is_err() {
             return;
         }
@@ -38,12 +38,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             self.with_others(helds, is_ready, |all| self.relieve(all));
         }
         if helds.iter().any(|held| self.fills(held.entry, ROOT_DUE)) {
-            // What fails here fails again when a root entry is full, and is told then.
+            // A step that fails here fails again when a root entry is full, and the error is reported then.
             let _ = self.with_others(helds, self.leaves_soon(), |all| self.migrate_roots(all));
         }
     }
 
-    /// Makes room in a full root entry, and others that soon will be.
+    /// Empties a full root entry, and others that are nearly full.
     pub(super) fn empty_together(&self, held: &Held<'_, M>) -> Result<()> {
         if self.root.departing(held.entry).is_some() {
             return self.finish_departing(held);
@@ -51,7 +51,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.migrate_with_others(held, self.leaves_soon())
     }
 
-    /// Empties a root entry, and others for which it is time, too.
+    /// Empties a root entry; on disks, others for which `is_time` holds as well.
     pub(super) fn migrate_with_others(
         &self,
         held: &Held<'_, M>,
@@ -64,17 +64,18 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.with_others(&[held], is_time, |all| self.migrate_roots(all))
     }
 
-    /// Whether so many parts of a root entry's room are taken.
+    /// Returns whether at least `parts` parts of a root entry's room are used.
     fn fills(&self, entry: usize, parts: usize) -> bool {
         self.root.size(entry) * PARTS >= self.shape.records() * parts
     }
 
-    /// Whether a root entry is nearly full, and level 1 has room for what it holds.
+    /// A predicate for root entries that are nearly full and for whose records level 1 has room.
     fn leaves_soon(&self) -> impl Fn(usize) -> bool {
         |entry| self.fills(entry, ROOT_READY) && self.root.is_relieved(entry)
     }
 
-    /// Does something with those of some root entries for which it is time, and with others, as far as nobody has them.
+    /// Calls `work` with those of the given root entries for which `is_time` holds, and with others whose lock is
+    /// free.
     fn with_others<R>(
         &self,
         helds: &[&Held<'_, M>],
@@ -93,7 +94,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         work(&own.chain(&others).collect::<Vec<_>>())
     }
 
-    /// Takes all steps that are left below some root entries.
+    /// Takes all remaining steps below some root entries.
     fn relieve(&self, helds: &[&Held<'_, M>]) {
         let mut left = helds.to_vec();
         while !left.is_empty() {
@@ -102,7 +103,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 match self.next_below(held) {
                     Ok(Next::Migrate(underway)) => migrations.push((held, underway)),
                     Ok(Next::Done(relief)) => self.root.note_relief(held.entry, relief),
-                    // As with the root's own.
+                    // As for the root entries in `step_together`.
                     Err(_) => self.root.note_relief(held.entry, Relief::Room),
                 }
             }

@@ -1,7 +1,8 @@
-//! The filters of the first levels once more in DRAM (§6.5): a search asks the medium only where they know the key.
+//! Copies of the first levels' filters in DRAM (§6.5): a search accesses the medium only where they contain the key.
 //!
-//! They are copies: changed with the medium's, under the same lock and as readers may see those, and read back from the
-//! entries when a table is opened. Of an entry without records the copy knows nothing, which the medium's need not say.
+//! A copy changes together with the filter on the medium, under the same lock and with the same visibility to
+//! readers. When a table is opened, the copies are read from the entries. The copy of an entry without records is
+//! empty; the filter on the medium need not be.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -24,7 +25,7 @@ pub(super) struct TopFilters {
 }
 
 impl TopFilters {
-    /// Those of up to `levels` levels, as many as take at most so many bytes.
+    /// For up to `levels` levels, as many as fit into `max_bytes`.
     pub(super) fn new(shape: Shape, levels: usize, max_bytes: u64) -> io::Result<Self> {
         let bytes = |levels: usize| shape.entries_above(levels + 1) * (FILTER_WORDS * 8) as u64;
         let wanted = levels.min(shape.max_levels());
@@ -35,22 +36,21 @@ impl TopFilters {
         Ok(Self { words, levels, entries })
     }
 
-    /// How many levels have copies.
+    /// Number of levels with copies.
     pub(super) fn levels(&self) -> usize {
         self.levels
     }
 
-    /// Has all of their memory there before the first record comes.
+    /// Touches all memory, so that the first writes do not wait for pages.
     pub(super) fn populate(&self) {
         self.words.populate();
     }
 
-    /// Bytes of DRAM.
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.words) as u64
     }
 
-    /// The copy of an entry's filter.
+    /// The copy of an entry's filter, if it has one.
     #[inline]
     fn of(&self, id: EntryId) -> Option<&[AtomicU64; FILTER_WORDS]> {
         match id {
@@ -70,14 +70,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         match self.top_filters.of(entry.id) {
             Some(words) => {
                 self.pm.beside();
-                // Relaxed (E3): as the medium's.
+                // Relaxed (E3): as on the medium.
                 filter::candidates_by(hash, |word| words[word].load(Relaxed))
             }
             None => filter::candidates(&self.pm, entry.entry, hash),
         }
     }
 
-    /// Asks for the line of an entry's filter that a search will read.
+    /// Prefetches the line of an entry's filter that a search will read.
     #[inline]
     pub(super) fn prefetch_filter(&self, entry: EntryRef<'_>, hash: u64) {
         match self.top_filters.of(entry.id) {
@@ -86,7 +86,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The filter of an entry whose records stay.
+    /// The filter of an entry, under the lock of its root entry.
     pub(super) fn filter_of(&self, entry: EntryRef<'_>) -> Image {
         match self.top_filters.of(entry.id) {
             // Relaxed: under the lock.
@@ -95,20 +95,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Stores an entry's filter. Flushed, to be fenced before the records count.
+    /// Stores an entry's filter. Flushed; a fence must follow before the records count.
     #[track_caller]
     pub(super) fn store_filter(&self, entry: EntryRef<'_>, image: &Image) {
         image.store(&self.pm, entry.entry);
         if let Some(words) = self.top_filters.of(entry.id) {
             self.pm.beside();
             for (copy, &word) in words.iter().zip(image.words()) {
-                // Relaxed (E3): a reader that acts on it looks at the lock word afterwards.
+                // Relaxed (E3): a reader that uses it validates by the lock word afterwards.
                 copy.store(word, Relaxed);
             }
         }
     }
 
-    /// The entry has no records any more: its copy need not lead there. Readers are kept away.
+    /// Clears the copy of an entry that has no records any more. Readers wait.
     pub(super) fn forget_filter(&self, entry: EntryRef<'_>) {
         if let Some(words) = self.top_filters.of(entry.id) {
             // Relaxed (E3): as in `store_filter`.
@@ -116,7 +116,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Reads the copies back: seven lines of each entry that has records, one of each other.
+    /// Reads the copies from the medium: seven lines of each entry with records, one of each other entry.
     pub(super) fn load_top_filters(&self) -> Result<()> {
         for level in 1..=self.level_count().min(self.top_filters.levels()) {
             for index in 0..self.shape.entries(level) {
@@ -127,7 +127,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 let image = Image::of(&self.pm, entry.entry);
                 for (copy, &word) in words.iter().zip(image.words()) {
-                    // Relaxed: the table is being opened, nobody else knows it yet.
+                    // Relaxed: no other thread can access the table yet.
                     copy.store(word, Relaxed);
                 }
             }

@@ -1,4 +1,4 @@
-//! Relaxed writes (§5.7): records that no log has, and the checkpoint that makes them durable.
+//! Relaxed writes (§5.7): records that are in no log, and the checkpoint that makes them durable.
 
 use super::Plush;
 use super::ahead::Pace;
@@ -22,7 +22,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         self.fits(probe, value)?;
         let value = self.write_payload(probe, value)?;
         if self.payloads.is_some() {
-            // Whoever moves the record on fences for itself only, and settles.
+            // The thread that later moves the record fences only for itself, and settles.
             self.pm.fence_later().inspect_err(|_| self.finish_payload(value))?;
         }
         let record = RecordOf::<K, V> { key: self.key_words(probe), value, dead: false };
@@ -46,7 +46,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Moves every record that no log has to level 1, on several threads.
+    /// Moves every record that is in no log to level 1, on several threads.
     pub(super) fn checkpoint(&self, threads: usize) -> Result<()> {
         let entries = self.root.entries();
         let tasks = Tasks::new(entries.div_ceil(ENTRIES_AT_A_TIME));
@@ -62,7 +62,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
             while let Some(task) = tasks.take() {
                 let first = task * ENTRIES_AT_A_TIME;
                 for entry in first..(first + ENTRIES_AT_A_TIME).min(entries) {
-                    // A hash of the entry's.
+                    // A hash that belongs to the entry.
                     let hash = (entry as u64).rotate_right(self.shape.root_bits);
                     self.with_room(hash, || migrate(entry))?;
                 }
@@ -74,9 +74,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
-    /// [`put`](Self::put) without a log (§5.7): the record is durable after the next [`checkpoint`](Self::checkpoint),
-    /// [`sync`](Self::sync) or clean shutdown, and may be so earlier. After a crash before that each key has one of its
-    /// values since the last of these, or the one it had then. Reads tell of it at once.
+    /// Does a [`put`](Self::put) without a log (§5.7): the record is durable after the next
+    /// [`checkpoint`](Self::checkpoint), [`sync`](Self::sync) or clean shutdown, or earlier. After an earlier crash
+    /// each key has one of the values that it has had since the last of these, or the one it had then. Reads see the
+    /// record at once.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert).
@@ -98,11 +99,11 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         core.with_room(probe.hash, || core.put_unlogged(&probe, &value))
     }
 
-    /// Makes everything durable that was put without a log before, on so many threads. Root entries without such
-    /// records stay as they are.
+    /// Makes all records durable that were put without a log before, on `threads` threads. Root entries without such
+    /// records remain as they are.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; what could not move stays unlogged.
+    /// [`crate::Error::NoSpace`], [`crate::Error::ReadOnly`]; records that could not move remain without a log.
     ///
     /// ```
     /// let table = icefield::Plush::<str, u64>::in_memory()?;
@@ -116,10 +117,10 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
         self.core.checkpoint(threads)
     }
 
-    /// [`put_unlogged`](Self::put_unlogged) of each record, then a [`checkpoint`](Self::checkpoint) (§5.7).
+    /// Calls [`put_unlogged`](Self::put_unlogged) for each record, then [`checkpoint`](Self::checkpoint) (§5.7).
     ///
     /// # Errors
-    /// As these; what came before the failure may be there.
+    /// As these; records before the failure may be there.
     ///
     /// ```
     /// let table = icefield::Plush::<u64, u64>::in_memory()?;
@@ -136,7 +137,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Plush<K, V, M> {
 
     pub(super) fn sync_now(&self) -> Result<()> {
         match self.core.pm.writable() {
-            // Nothing can have been put.
+            // No record can have been put.
             Err(crate::Error::ReadOnly) => return Ok(()),
             other => other?,
         }

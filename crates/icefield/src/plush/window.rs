@@ -1,11 +1,12 @@
-//! Batches of writes (the paper has none): windows of up to 32 records that share a fence, 512 where it is a sync.
+//! Batches of writes (not in the paper): windows of up to 32 records that share a fence, 512 where a fence is a sync.
 //!
-//! Each operation of a window locks its root entry. Only the first lock of a window is waited for; every other one is
-//! tried, and a failure closes the window: a thread never waits while it holds something, so no order of locking is
-//! needed. Closing gets all places in a log at once, writes all log records (after a fence for the payloads, where
-//! there are any), each line once, fences, and lets the root entries have them. What a full log has no places for comes
-//! into the next window, which is closed, too, before anything is told. That may only be said of blind writes; those
-//! that look have told already whether they do anything, and get their places at once.
+//! Each operation of a window locks its root entry. A window waits only for its first lock; it only tries the others,
+//! and commits when one of them is taken. So a thread never waits while it holds a lock, and no lock order is needed.
+//! The commit takes all places in a log at once, writes all log records (after a fence for the payloads, if there are
+//! any), flushes each line once, fences, and appends the records to their root entries. Records for which a full log
+//! has no place go to the next window, which is committed as well before any result is returned. This is possible for
+//! blind writes only. Other writes have already returned whether they change anything, so they take their places at
+//! once.
 
 use std::collections::VecDeque;
 
@@ -22,43 +23,42 @@ use crate::pm::Medium;
 use crate::record::Probe;
 use crate::{Error, Result};
 
-/// Records that share a fence.
 const WINDOW: usize = 32;
-/// The same where a fence is a sync of files.
+/// Records that share a fence where a fence is a sync of files.
 const SYNC_WINDOW: usize = 512;
 
-/// What an operation of the window found, to be told.
+/// The result of an operation of the window, to be returned after the commit.
 struct Answer<B> {
-    /// Its number in the batch.
+    /// The operation's number in the batch.
     index: usize,
     wrote: Wrote<B>,
 }
 
-/// What an operation of the window will write.
+/// A record that the window will write.
 struct Write<K: Key + ?Sized, V: Value + ?Sized> {
-    /// Where its root entry is among those held.
+    /// Index of its root entry in `held`.
     at: usize,
     hash: u64,
     record: RecordOf<K, V>,
-    /// None yet for blind ones.
+    /// `None` for blind writes until the commit.
     place: Option<Place>,
 }
 
-/// What a window has of a log.
+/// The window's part of a log.
 struct Share {
-    /// Records that have no place yet.
+    /// Records without a place.
     due: u32,
-    /// Places that no record has yet; none between commits.
+    /// Places without a record; none between commits.
     places: Places,
-    /// The last of its spans.
+    /// Index of the log's last span.
     last_span: usize,
 }
 
 impl Share {
     const NONE: Self = Self { due: 0, places: Places::NONE, last_span: usize::MAX };
 
-    /// The next place in the log, out of those that its records still need, which are handed out at once; `None` when
-    /// it is full.
+    /// Returns the next place in the log. Takes places for all records of the window that need one at once; `None`
+    /// when the log is full.
     #[inline(always)]
     fn place<K: Key + ?Sized, V: Value + ?Sized, M: Medium>(
         &mut self,
@@ -69,7 +69,7 @@ impl Share {
         if let Some(place) = self.places.next() {
             return Ok(Some(place));
         }
-        // Of a full log nobody gets a place who comes behind one without: they may have the same key.
+        // Once a record gets no place, later records of this log get none either: they may have the same key.
         let due = std::mem::take(&mut self.due);
         if due > 0 {
             self.places = core.logs.hand_out(&core.pm, log, due)?;
@@ -82,40 +82,40 @@ impl Share {
     }
 }
 
-/// What became of an attempt to stage an operation.
+/// The outcome of an attempt to stage an operation.
 enum Step {
-    /// Whether there was anything to do.
+    /// The operation is staged, or had nothing to do (`false`).
     Staged(bool),
-    /// Not in this window.
+    /// The operation does not fit into this window.
     Later,
 }
 
 /// The open window of a batch.
 pub(super) struct Window<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> {
     core: &'t Core<K, V, M>,
-    /// Operations that it takes, and has.
+    /// Operations that the window may hold, and operations staged.
     room: usize,
     staged: usize,
-    /// Of those that look; blind ones have nothing to tell.
+    /// Results of operations that look up the present value; blind ones have none.
     answers: Vec<Answer<V::Words>>,
     writes: Vec<Write<K, V>>,
-    /// Of each log.
+    /// By log.
     shares: Box<[Share]>,
-    /// Those that found a full log, for the next window; empty between commits.
+    /// Writes that found their log full, for the next window; empty between commits.
     left: VecDeque<Write<K, V>>,
-    /// Root entries, and how many records each of them will get.
+    /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
-    /// Where log records have been written; empty between commits.
+    /// Log records that were written; empty between commits.
     spans: Vec<Span>,
-    /// Inside the gate while anything is held; after `held`, so that the locks go first.
+    /// Inside the gate while the window holds a lock. Declared after `held`, so that the locks are released first.
     pass: Option<Pass<'t>>,
-    /// Pinned from its first operation until its answers are given: what that may need stays. Not for longer, as chunks
-    /// that were freed return between windows.
+    /// Pinned from the first operation until the results are returned, so that the payloads they refer to stay.
+    /// Renewed between windows, so that freed chunks return.
     pin: Option<Guard<'t>>,
 }
 
 impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> Drop for Window<'_, K, V, M> {
-    /// Gives back what was handed out for operations that will not come to pass: a panic only leads here.
+    /// Gives back the places and payloads of operations that were not committed, which only a panic leaves behind.
     fn drop(&mut self) {
         for write in self.writes.drain(..).chain(self.left.drain(..)) {
             write.place.into_iter().for_each(|place| self.core.waste(place));
@@ -145,8 +145,9 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
     }
 
-    /// Runs one write: in the open window or in a new one. `answer` gets what it and earlier ones have found, if they
-    /// look, in order, once they are durable. Whether there was anything to do.
+    /// Runs one write in the open window, or in a new one. `answer` receives the results of this and earlier
+    /// operations that look up the present value, in order, once they are durable. Returns whether the write had
+    /// anything to do.
     pub(super) fn run(
         &mut self,
         index: usize,
@@ -171,7 +172,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
                 Ok(Step::Staged(done)) => return Ok(done),
                 Ok(Step::Later) => self.commit(answer)?,
                 Err(error) => {
-                    // What came before the failure is made durable and told.
+                    // The operations before the failed one are made durable and answered.
                     self.commit(answer)?;
                     let no_space = matches!(error, Error::NoSpace { .. });
                     if no_space && mode.removes() {
@@ -196,7 +197,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         }
     }
 
-    /// Enters the gate, pins, and locks a first root entry, if that has not been done.
+    /// Enters the gate, pins, and locks the first root entry, if the window holds none yet.
     fn begin(&mut self, probe: &Probe<'_>) -> Result<()> {
         let core = self.core;
         if !self.held.is_empty() {
@@ -210,13 +211,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         self.hold_first(core.root_entry(probe.hash))
     }
 
-    /// Whether a record with the key's words is staged.
+    /// Returns whether a record with the key's words is staged.
     pub(super) fn has(&self, probe: &Probe<'_>) -> bool {
         let wanted = self.core.key_words(probe);
         self.writes.iter().any(|write| write.record.key == wanted)
     }
 
-    /// Locks the first root entry of a window, after what must be done while nothing is held.
+    /// Locks the first root entry of a window. First does the work that must not run under a lock.
     fn hold_first(&mut self, entry: usize) -> Result<()> {
         let core = self.core;
         core.make_log_ready(core.logs.log_of(entry))?;
@@ -224,10 +225,11 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(())
     }
 
-    /// Locks another root entry, unless it is held: which one of those held it is. `None` when somebody else has it.
+    /// Locks another root entry, or finds it among those held. Returns its index in `held`; `None` when another
+    /// thread has it.
     #[inline(always)]
     fn hold(&mut self, entry: usize) -> Option<usize> {
-        // Who gets the lock did not have it: few operations meet an entry again.
+        // The lock is tried first, because few operations of a window share a root entry.
         match self.core.root.try_lock(&self.core.pm, entry) {
             Some(held) => {
                 self.held.push((held, 0));
@@ -262,8 +264,8 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(Step::Staged(done))
     }
 
-    /// Takes a record with its payload into the window, and a place in the log if it needs that now; not, when there is
-    /// no room while others are staged.
+    /// Adds a record with its payload to the window, with a place in the log if it needs one now. Returns `false`
+    /// when there is no room while other records are staged.
     #[inline(always)]
     fn prepare(
         &mut self,
@@ -292,7 +294,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             }
         };
         if mode.looks() || *staged > 0 {
-            // Else the ring has asked for it.
+            // Otherwise the batch's pipeline has prefetched it.
             core.root.prefetch_push(held.entry, *staged);
         }
         let record = mode.record(core.key_words(probe), value);
@@ -310,7 +312,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         self.writes.push(write);
     }
 
-    /// Takes records that found a full log into a new window, in their order, as far as it has room for them.
+    /// Adds records that found their log full to a new window, in order, as long as it has room.
     #[cold]
     fn take_left(&mut self) -> Result<()> {
         let core = self.core;
@@ -331,14 +333,15 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         Ok(())
     }
 
-    /// Writes the log records of a window, whose places become those of `spans`, and makes them durable. Those that a full
-    /// log has no place for are left. What has a place is written also after a failure: others' records may be behind it.
+    /// Writes the log records of a window and makes them durable; adds their places to `spans`. Records for which a
+    /// full log has no place move to `left`. Records with a place are written even after a failure: records of other
+    /// threads may follow them in the log.
     fn log_all(&mut self, writes: &mut Vec<Write<K, V>>, spans: &mut Vec<Span>) -> Result<()> {
         let core = self.core;
         if writes.is_empty() {
             return Ok(());
         }
-        // Places that were handed out are written all the same.
+        // Its result is checked below: places that were handed out must be written in any case.
         let fenced = core.fence_payloads();
         self.shares.iter_mut().for_each(|share| share.last_span = usize::MAX);
         let (mut logged, mut is_left) = (Ok(()), false);
@@ -367,13 +370,13 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             left.into_iter().rev().for_each(|write| self.left.push_front(write));
         }
         let flushed = core.logs.flush_all(&core.pm, spans);
-        // P2, commit point of all of them.
+        // P2, commit point of all records of the window.
         let committed = core.commit(Mode::Put);
-        // What could not be made durable nobody may see.
+        // Records that are not durable must not become visible.
         fenced.and(logged).and(flushed).and(committed)
     }
 
-    /// Makes the window durable and visible, lets go of everything, and gives the answers.
+    /// Makes the window durable and visible, releases all locks, and passes the results to `answer`.
     pub(super) fn commit(
         &mut self,
         answer: &mut impl FnMut(usize, WroteOf<V>) -> Result<()>,
@@ -386,7 +389,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
             let taken = self.take_left();
             committed = taken.and(self.commit_placed());
             if matches!(committed, Err(Error::NoSpace { .. })) {
-                // Inside the gate, as before, and nothing is held.
+                // The pass is still held; no lock is.
                 match self.core.make_room_in_need(hash, attempt) {
                     Ok(true) => committed = Ok(()),
                     Ok(false) => {}
@@ -400,7 +403,7 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         if committed.is_err() {
             self.left.drain(..).for_each(|write| self.core.finish_payload(write.record.value));
         }
-        // Not before: a `clear` would free the payloads of those that were left.
+        // Not earlier: a `clear` in between would free the payloads of the writes in `left`.
         self.pass = None;
         self.staged = 0;
         let mut answers = std::mem::take(&mut self.answers);
@@ -415,12 +418,12 @@ impl<'t, K: Key + ?Sized, V: Value + ?Sized, M: Medium> Window<'t, K, V, M> {
         answered
     }
 
-    /// Makes what has a place in a log durable and visible, and lets go of the locks.
+    /// Makes the records that have a place in a log durable and visible, and releases the locks.
     fn commit_placed(&mut self) -> Result<()> {
         let core = self.core;
         let mut spans = std::mem::take(&mut self.spans);
         let mut writes = std::mem::take(&mut self.writes);
-        // A batch goes on after a window whose sync failed.
+        // A batch continues after a window whose sync failed.
         let writable = core.pm.writable();
         let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
         let (mut written, mut records) = (0, 0);

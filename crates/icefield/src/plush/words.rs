@@ -1,5 +1,5 @@
-//! Records as words: those of key and value themselves where both types have a fixed width, else the key's hash and a
-//! reference into the payload log.
+//! Records as words: those of key and value themselves if both types have a fixed width; otherwise the key's hash and
+//! a reference into the payload log.
 
 use std::marker::PhantomData;
 
@@ -9,26 +9,24 @@ use crate::record::types;
 
 use super::layout::SLOTS;
 
-/// The superblock parameter that holds the widths of records that are wider than two words.
+/// The superblock parameter with the widths of records of more than two words.
 const WIDTHS: usize = 9;
 /// Words of the widest key or value.
 pub(super) const MAX_WIDTH: usize = 8;
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// How many words of a record are its key's and its value's. Fixed at a table's creation, by its types.
+/// The numbers of words of key and value. Fixed at a table's creation, by its types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Widths {
     pub(super) key: usize,
     pub(super) value: usize,
-    /// Whether these are the key and the value themselves.
+    /// `true` if these words are the key and the value themselves.
     pub(super) inline: bool,
 }
 
 impl Widths {
-    /// Of records whose words are a hash and a reference.
     const BY_REFERENCE: Self = Self { key: 1, value: 1, inline: false };
 
-    /// Those of records of some forms.
     const fn of([key, value]: [Form; 2]) -> Self {
         const fn words(form: Form) -> Option<usize> {
             match form {
@@ -43,41 +41,37 @@ impl Widths {
         }
     }
 
-    /// Words of a record.
     #[inline(always)]
     pub(super) const fn words(self) -> usize {
         self.key + self.value
     }
 
-    /// Words of a log record.
     #[inline(always)]
     pub(super) const fn log_words(self) -> usize {
         self.words() + 1
     }
 
-    /// Words of a bucket.
     #[inline(always)]
     pub(super) const fn bucket_words(self) -> usize {
         SLOTS * self.words()
     }
 
-    /// Bytes of a bucket.
     pub(super) const fn bucket_bytes(self) -> u64 {
         (self.bucket_words() * WORD_BYTES) as u64
     }
 
-    /// Bytes of so many records of a log.
     pub(super) const fn log_bytes(self, records: u32) -> u64 {
         records as u64 * (self.log_words() * WORD_BYTES) as u64
     }
 
-    /// As a superblock parameter.
+    /// Encodes the widths as a superblock parameter.
     fn pack(self) -> u64 {
         if self.words() == 2 { 0 } else { (self.key | self.value << 8) as u64 }
     }
 }
 
-/// The widths of the records of `K -> V`: known to the compiler, unless one of them stands for any type of bytes.
+/// The widths of the records of `K -> V`. Known at compile time, unless one of the types represents any type of
+/// bytes.
 pub(super) struct Measure<K: ?Sized, V: ?Sized> {
     stored: Widths,
     types: PhantomData<fn(&K, &V)>,
@@ -95,14 +89,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
     const KNOWN: Option<Widths> =
         if is_any::<K>() || is_any::<V>() { None } else { Some(Widths::of([K::FORM, V::FORM])) };
 
-    /// Writes the widths of a new table down.
+    /// Stores the widths in the identity of a new table.
     pub(super) fn inscribe(identity: &mut Identity) -> Result<Self, ()> {
         let stored = widths_of(identity)?;
         identity.params[WIDTHS] = stored.pack();
         Ok(Self { stored, types: PhantomData })
     }
 
-    /// That of a table; `Err` when its superblock says the impossible.
+    /// Reads the widths of a table; `Err` when its superblock holds impossible ones.
     pub(super) fn of(identity: &Identity) -> Result<Self, ()> {
         let stored = widths_of(identity)?;
         let fits = identity.params[WIDTHS] == stored.pack();
@@ -117,13 +111,13 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
         }
     }
 
-    /// Whether records hold keys and values themselves.
+    /// Returns whether records hold keys and values themselves.
     #[inline(always)]
     pub(super) fn is_inline(self) -> bool {
         self.widths().inline
     }
 
-    /// The record whose words `word` gives by their numbers.
+    /// The record whose words `word` returns by their numbers.
     #[inline(always)]
     pub(super) fn record(self, dead: bool, mut word: impl FnMut(usize) -> u64) -> RecordOf<K, V> {
         let Widths { key: keys, value: values, .. } = self.widths();
@@ -135,7 +129,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
         Record { key, value, dead }
     }
 
-    /// The key words of such a record.
+    /// The key words of that record.
     #[inline(always)]
     pub(super) fn key(self, mut word: impl FnMut(usize) -> u64) -> K::Words {
         let mut key = K::Words::ZERO;
@@ -145,7 +139,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
         key
     }
 
-    /// Shows each word of a record, after its number.
+    /// Calls `show` with the number and content of each word of a record.
     #[inline(always)]
     pub(super) fn each_word(self, record: &RecordOf<K, V>, mut show: impl FnMut(usize, u64)) {
         let Widths { key: keys, value: values, .. } = self.widths();
@@ -157,20 +151,20 @@ impl<K: Key + ?Sized, V: Value + ?Sized> Measure<K, V> {
         }
     }
 
-    /// The key of a record that holds it.
+    /// The key of a record that holds it inline.
     #[inline(always)]
     pub(super) fn key_of<'a>(self, words: &K::Words) -> Raw<'a> {
         raw_of_words(K::FORM, &words.as_ref()[..self.widths().key])
     }
 
-    /// The value of a record that holds it.
+    /// The value of a record that holds it inline.
     #[inline(always)]
     pub(super) fn value_of<'a>(self, words: &V::Words) -> Raw<'a> {
         raw_of_words(V::FORM, &words.as_ref()[..self.widths().value])
     }
 }
 
-/// Whether a type stands for any that is no word.
+/// Returns whether a type represents any type of variable length.
 const fn is_any<T: Data + ?Sized>() -> bool {
     T::TYPE.is_empty() && matches!(T::FORM, Form::Variable)
 }
@@ -181,34 +175,32 @@ fn widths_of(identity: &Identity) -> Result<Widths, ()> {
     if fits(widths.key) && fits(widths.value) { Ok(widths) } else { Err(()) }
 }
 
-/// A record: its words, and whether it says that its key was removed.
+/// The words of a record, and whether it is a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<A, B> {
-    /// The key, or its hash where records are in the payload log.
+    /// The key, or its hash if records are in the payload log.
     pub(super) key: A,
-    /// The value, or where in the payload log the record is.
+    /// The value, or the reference to the payload.
     pub(super) value: B,
     pub(super) dead: bool,
 }
 
-/// A record of `K -> V`.
 pub(super) type RecordOf<K, V> = Record<<K as Data>::Words, <V as Data>::Words>;
 
 impl<A, B: WordArray> Record<A, B> {
-    /// Where in the payload log it is.
+    /// The reference to the payload.
     #[inline(always)]
     pub(super) fn reference(&self) -> u64 {
         first(&self.value)
     }
 }
 
-/// The first of some words.
 #[inline(always)]
 pub(super) fn first<A: WordArray>(words: &A) -> u64 {
     words.as_ref()[0]
 }
 
-/// One word, before others that mean nothing.
+/// A single word; the others have no meaning.
 #[inline(always)]
 pub(super) fn one_word<A: WordArray>(word: u64) -> A {
     let mut words = A::ZERO;
@@ -252,7 +244,7 @@ pub(super) fn bytes_of<'a>(raw: &'a Raw<'_>, buffer: &'a mut [u8; 8]) -> &'a [u8
     raw.bytes()
 }
 
-/// The inverse of [`bytes_of`]; `None` for bytes that are no word where one is expected.
+/// The inverse of [`bytes_of`]; `None` for bytes that are not a word where one is expected.
 pub(super) fn raw_of(form: Form, bytes: &[u8]) -> Option<Raw<'_>> {
     match form {
         Form::Word => bytes.try_into().ok().map(|word| Raw::Word(u64::from_le_bytes(word))),

@@ -13,11 +13,11 @@ use crate::plush::root::Held;
 use crate::pm::Medium;
 use crate::{Error, Result};
 
-/// Targets that share their fences. What they write, 30 blocks, stays in the medium's buffer (16 KiB on Optane) until
-/// their states follow: with all 16 together their entries were written twice.
+/// Targets that share their fences. Their writes, 30 blocks, stay in the medium's buffer (16 KiB on Optane) until
+/// their states follow; with all 16 targets together, the entries were written twice.
 const TOGETHER: usize = 8;
-/// When the filters of a last-level entry know at least one in this many of the arriving records, the entry is compacted
-/// before it is full.
+/// An entry of the last level is compacted before it is full when its filters contain at least one in this many of
+/// the arriving records.
 const UPDATES_PART: usize = 4;
 
 /// A group of records: the number of its migration, and the number of its target entry there.

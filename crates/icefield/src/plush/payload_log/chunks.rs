@@ -1,4 +1,5 @@
-//! Chunks: how references, the words of the map and the states in DRAM are packed, and where the states are.
+//! Chunks: the packed forms of references, of the words of the map and of the states in DRAM, and the array of the
+//! states.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -11,9 +12,9 @@ pub(super) const UNIT_BYTES: u64 = 8;
 const UNIT_BITS: u32 = 16;
 const EPOCH_BITS: u32 = 20;
 pub(super) const CHUNK_BITS: u32 = 64 - UNIT_BITS - EPOCH_BITS;
-/// No reference has it.
+/// No reference has this epoch.
 pub(super) const LAST_EPOCH: u64 = (1 << EPOCH_BITS) - 1;
-/// The largest chunk that references can reach into.
+/// The largest chunk in which references can address every record.
 pub(in crate::plush) const MAX_CHUNK_BYTES: u64 = UNIT_BYTES << UNIT_BITS;
 
 /// Where a payload is: chunk, epoch and offset.
@@ -41,7 +42,7 @@ impl PayloadRef {
     }
 }
 
-/// What the map says of a chunk.
+/// The word of a chunk in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkWord {
     pub(super) epoch: u64,
@@ -60,13 +61,14 @@ impl ChunkWord {
     }
 }
 
-/// The state of a chunk, in DRAM. A word of zeros is that of a chunk without records.
+/// The state of a chunk in DRAM. A word of zeros represents a chunk without records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkState {
     pub(super) epoch: u64,
-    /// References of this epoch lead into it; not so with free chunks and with those that continue another.
+    /// References of this epoch are valid. Not set for free chunks and chunks that continue another.
     pub(super) used: bool,
-    /// So many bytes from its start on are written and stay as they are until it is taken again.
+    /// The bytes from the chunk's start up to this offset are written, and do not change until the chunk is taken
+    /// again.
     pub(super) limit: u64,
 }
 
@@ -98,20 +100,19 @@ impl ChunkState {
 pub(super) struct Chunk {
     /// [`ChunkState`].
     pub(super) state: AtomicU64,
-    /// Records written that no slot refers to yet.
+    /// Records to which no slot refers yet.
     pub(super) pending: AtomicU32,
 }
 
-/// All chunks in DRAM, in segments of doubling length that stay where they are.
+/// The states of all chunks, in segments of doubling length that never move.
 #[derive(Default)]
 pub(super) struct Chunks([OnceLock<Box<[Chunk]>>; SEGMENTS]);
 
-/// Chunks of the first segment.
 const FIRST_SEGMENT: u32 = 64;
 const SEGMENTS: usize = (CHUNK_BITS - FIRST_SEGMENT.ilog2() + 1) as usize;
 
 impl Chunks {
-    /// Segment, and place in it.
+    /// The segment of a chunk, and its index there.
     #[inline(always)]
     fn place(chunk: u32) -> (usize, usize) {
         let number = chunk + FIRST_SEGMENT;
@@ -125,7 +126,7 @@ impl Chunks {
         self.0.get(segment)?.get()?.get(at)
     }
 
-    /// Makes chunks below a number known.
+    /// Adds the chunks below a number.
     pub(super) fn extend(&self, chunks: u32) {
         let Some(last) = chunks.checked_sub(1) else { return };
         for (segment, chunks) in self.0.iter().enumerate().take(Self::place(last).0 + 1) {
@@ -137,12 +138,12 @@ impl Chunks {
     pub(super) fn set(&self, pm: &impl Medium, chunk: u32, state: ChunkState) {
         pm.beside();
         if let Some(chunk) = self.get(chunk) {
-            // Release (E10): pairs with the Acquire in `state`; what lies below the limit is written.
+            // Release (E10): pairs with the Acquire in `state`; the bytes below the limit are written.
             chunk.state.store(state.pack(), Release);
         }
     }
 
-    /// That of a chunk; of one that is not known as that of a free one.
+    /// The state of a chunk. For an unknown chunk, that of a free one.
     #[inline(always)]
     pub(super) fn state(&self, pm: &impl Medium, chunk: u32) -> ChunkState {
         pm.beside();

@@ -1,4 +1,4 @@
-//! Which chunks are free, taken and full: how records get their places, and how chunks are freed.
+//! The free, taken and full chunks: how records get their places, and how chunks are freed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,10 +13,10 @@ use crate::plush::core::lock;
 use crate::pm::Medium;
 use crate::{Error, Result};
 
-/// So many free chunks stay for the collection: without one it could move nothing where there is no space.
+/// Free chunks that are reserved for the collection: without one it could not move any record when there is no space.
 pub(in crate::plush) const SPARE: usize = 1;
 
-/// What a chunk turns out to be when a table is opened, with those that continue it.
+/// The state of a chunk, and of those that continue it, when a table is opened.
 enum Found {
     /// The first chunk of its run.
     Full(u32),
@@ -25,27 +25,27 @@ enum Found {
     Spent,
 }
 
-/// Where chunks are.
+/// The use of the chunks.
 #[derive(Default)]
 pub(super) struct Space {
-    /// The chunk that takes records, and from which byte on.
+    /// The chunk to which records are appended, and the offset of the next record.
     pub(super) current: Option<(u32, u64)>,
-    /// Free chunks; a former session may have given their space back. Taken from the lowest on (Y5).
+    /// Free chunks; a former session may have given their space back. The lowest is taken first (Y5).
     pub(super) whole: BTreeSet<u32>,
     /// Free chunks whose space was given back, or is known to be missing.
     pub(super) punched: BTreeSet<u32>,
-    /// Chunks that take no more records; the first of each run.
+    /// Full chunks; of a run only the first.
     pub(super) full: BTreeSet<u32>,
-    /// Chunks of a run, where there are more than one.
+    /// Number of chunks of each run of more than one.
     pub(super) runs: BTreeMap<u32, u32>,
-    /// Records that are written where others before them in their chunk are not: from and to.
+    /// Ranges of records that are written while records before them in their chunk are not.
     pub(super) beyond: BTreeMap<u32, Vec<[u64; 2]>>,
-    /// How many chunks the region has.
+    /// Number of chunks of the region.
     pub(super) chunks: u32,
     pub(super) usage: Usage,
 }
 
-/// How much the log has taken.
+/// The usage of the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::plush) struct Usage {
     /// Chunks that are not free.
@@ -55,22 +55,22 @@ pub(in crate::plush) struct Usage {
     pub(in crate::plush) records: u64,
 }
 
-/// For what a record is written.
+/// The purpose of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::plush) enum Purpose {
-    /// A change.
+    /// A change of the table.
     Write,
-    /// To free the chunk that it is in: it may have the last free chunk.
+    /// A move, so that the record's chunk can be freed. May take the last free chunk.
     Move,
 }
 
-/// The chunks that all readers have left. The holder of this mutex waits for nothing.
+/// The chunks that all readers have left. No thread waits while it holds this mutex.
 fn unwaiting(returned: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
     returned.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PayloadLog {
-    /// Finds out what the chunks are, after a crash or not.
+    /// Reads the states of all chunks, after a crash or not.
     pub(in crate::plush) fn resume(&self, pm: &impl Medium) -> Result<()> {
         let chunks = (self.map.len() / WORD_BYTES).min(self.region.len() / self.chunk_bytes);
         let chunks = chunks.min(1 << CHUNK_BITS) as u32;
@@ -106,20 +106,20 @@ impl PayloadLog {
                 Found::Spent => {}
             }
         }
-        // A session that writes less than a chunk takes a step, too.
+        // A session that writes less than a chunk also takes one step.
         self.taken.store(1, Relaxed);
         *self.lock_collection(pm) = Collection::of_unknown(seed);
         Ok(())
     }
 
-    /// A used chunk is written up to a limit.
+    /// Sets how far a used chunk is written.
     fn set_limit(&self, pm: &impl Medium, chunk: u32, limit: u64) -> Result<()> {
         let epoch = ChunkWord::unpack(self.word(pm, chunk)?.load(pm, Acquire)).epoch;
         self.chunks.set(pm, chunk, ChunkState { epoch, used: epoch < LAST_EPOCH, limit });
         Ok(())
     }
 
-    /// A place for a record, pending.
+    /// Reserves a place for a record, and counts the record as pending.
     pub(super) fn reserve(
         &self,
         pm: &impl Medium,
@@ -148,13 +148,13 @@ impl PayloadLog {
         space.usage.bytes += bytes;
         space.usage.records += 1;
         if let Some(chunk) = self.chunks.get(chunk) {
-            // Relaxed: under the mutex, and before the chunk is full for others.
+            // Relaxed: under the mutex, and before the chunk is full for other threads.
             chunk.pending.fetch_add(1, Relaxed);
         }
         Ok(PayloadRef { chunk, epoch: self.chunks.state(pm, chunk).epoch, offset })
     }
 
-    /// Takes a run of free chunks, or new ones.
+    /// Takes a run of free chunks, or of new ones.
     fn take(&self, pm: &impl Medium, space: &mut Space, run: u32, purpose: Purpose) -> Result<u32> {
         space.whole.extend(unwaiting(&self.returned).drain(..));
         let spare = if purpose == Purpose::Write { SPARE } else { 0 };
@@ -165,7 +165,7 @@ impl PayloadLog {
             };
             let taken = start..start + run;
             match self.fill_holes(pm, space, taken.clone()) {
-                // A former session has given it back. Others may have space.
+                // A former session has given the space back. Other chunks may have space.
                 Err(Error::NoSpace { .. })
                     if taken.clone().any(|chunk| space.whole.contains(&chunk)) =>
                 {
@@ -204,7 +204,7 @@ impl PayloadLog {
         Ok(start)
     }
 
-    /// Free chunks may be holes, also those that a former session has left.
+    /// Allocates the space of free chunks, which may be holes, also of a former session.
     fn fill_holes(&self, pm: &impl Medium, space: &mut Space, chunks: Range<u32>) -> Result<()> {
         let [from, to] =
             [chunks.start, chunks.end].map(|chunk| u64::from(chunk) * self.chunk_bytes);
@@ -217,7 +217,8 @@ impl PayloadLog {
         Ok(())
     }
 
-    /// A longer file: the first of a run of new chunks, behind which `spare` others are free.
+    /// Grows the files by a run of new chunks, so that `spare` others remain free. Returns the first chunk of the
+    /// run.
     fn grow(&self, pm: &impl Medium, space: &mut Space, run: u32, spare: usize) -> Result<u32> {
         let start = space.chunks;
         let more = run + spare.saturating_sub(space.free_chunks()) as u32;
@@ -230,24 +231,23 @@ impl PayloadLog {
         pm.grow(&self.map, u64::from(chunks) * WORD_BYTES)?;
         self.chunks.extend(chunks);
         space.chunks = chunks;
-        // In case that the words cannot be stored: others may have them.
+        // In case the words cannot be stored: then other records may have these chunks.
         space.whole.extend(start..chunks);
         Ok(start)
     }
 
-    /// How much is taken.
     pub(in crate::plush) fn usage(&self, pm: &impl Medium) -> Usage {
         lock(pm, &self.space).usage
     }
 
-    /// The full chunks whose records all have their slots, and of how many chunks each is the first.
+    /// The full chunks to all of whose records slots refer, each with the length of its run.
     pub(in crate::plush) fn full(&self, pm: &impl Medium) -> Vec<(u32, u32)> {
         let space = lock(pm, &self.space);
         let settled = space.full.iter().copied().filter(|&chunk| self.is_settled(chunk));
         settled.map(|chunk| (chunk, space.run(chunk))).collect()
     }
 
-    /// The next full chunk from a number on, or from the first on, whose records all have their slots.
+    /// The next such chunk from a number on, or else from the first chunk on.
     pub(in crate::plush) fn full_from(&self, pm: &impl Medium, number: u32) -> Option<u32> {
         let space = lock(pm, &self.space);
         let around = space.full.range(number..).chain(space.full.range(..number));
@@ -259,8 +259,8 @@ impl PayloadLog {
         u64::from(lock(pm, &self.space).run(chunk)) * self.chunk_bytes
     }
 
-    /// Frees a chunk that nothing needed refers to, durably, or the run that begins with it. It is used again when all
-    /// readers have left.
+    /// Frees a chunk, or the run that begins with it. Its needed records have moved, durably. The chunk is used again
+    /// when all readers have left.
     pub(in crate::plush) fn release(
         &self,
         pm: &impl Medium,
@@ -269,25 +269,25 @@ impl PayloadLog {
     ) -> Result<()> {
         let cell = self.word(pm, chunk)?;
         let epoch = ChunkWord::unpack(cell.load(pm, Acquire)).epoch + 1;
-        // Durable when the chunk is taken (Y1); those that continue it stay as they are (Y5).
+        // Durable when the chunk is taken (Y1); the chunks that continue it remain as they are (Y5).
         cell.store(pm, ChunkWord { epoch, used: false, continues: false }.pack(), Release);
         let mut space = lock(pm, &self.space);
-        // The limit stays for those that have found it (Y3).
+        // The limit remains for readers that have already found a record (Y3).
         let state = self.chunks.state(pm, chunk);
         self.chunks.set(pm, chunk, ChunkState { epoch, used: false, ..state });
         space.full.remove(&chunk);
         let run = space.runs.remove(&chunk).unwrap_or(1);
         space.usage.chunks -= u64::from(run);
-        // A run whose first chunk is never taken again is not, either.
+        // If the first chunk of a run is never taken again, the others are not either.
         if epoch < LAST_EPOCH {
             let returned = Arc::clone(&self.returned);
-            // The holder of this mutex only takes them out.
+            // A thread that holds this mutex only removes chunks from the list.
             guard.retire(move || unwaiting(&returned).extend(chunk..chunk + run));
         }
         Ok(())
     }
 
-    /// Frees all chunks: the table is empty. Nothing is written meanwhile.
+    /// Frees all chunks of a table that is empty now. No other thread writes.
     pub(in crate::plush) fn release_all(&self, pm: &impl Medium) -> Result<()> {
         let guard = self.pin();
         guard.flush();
@@ -305,7 +305,7 @@ impl PayloadLog {
         }
     }
 
-    /// Gives the space of free chunks back to the file system, but for that of `spare` chunks. Returns whether any had
+    /// Gives the space of free chunks back to the file system, except that of `spare` chunks. Returns whether any had
     /// space. The caller is not pinned.
     pub(in crate::plush) fn give_back(&self, pm: &impl Medium, spare: usize) -> Result<bool> {
         let mut space = lock(pm, &self.space);
@@ -319,12 +319,12 @@ impl PayloadLog {
         for &chunk in &space.whole {
             pm.flush_object(self.word(pm, chunk)?);
         }
-        // Y1: a crash that showed a chunk used, or the first one of its run, would miss its records.
+        // Y1: if a crash showed a chunk as used, or the first one of its run, its records would be missing.
         pm.try_fence()?;
         for run in idle.chunk_by(|a, b| a + 1 == *b) {
             let [from, to] = [run[0], run[0] + run.len() as u32]
                 .map(|chunk| u64::from(chunk) * self.chunk_bytes);
-            // A file system that cannot punch keeps the pages; the chunks are as free as before.
+            // A file system that cannot punch holes keeps the pages; the chunks remain free.
             if pm.punch(&self.region, from, to - from).is_ok() {
                 space.note_punched(run.iter().copied());
             }
@@ -332,7 +332,7 @@ impl PayloadLog {
         Ok(true)
     }
 
-    /// Says whether chunks that were freed wait for readers to leave.
+    /// Returns whether freed chunks wait for readers to leave.
     pub(in crate::plush) fn waits_for_readers(&self, pm: &impl Medium) -> bool {
         let mut space = lock(pm, &self.space);
         space.whole.extend(unwaiting(&self.returned).drain(..));
@@ -341,12 +341,12 @@ impl PayloadLog {
 }
 
 impl Space {
-    /// Of how many chunks one is the first.
+    /// The length of the run that begins with a chunk.
     fn run(&self, chunk: u32) -> u32 {
         self.runs.get(&chunk).copied().unwrap_or(1)
     }
 
-    /// Free chunks have no space behind them.
+    /// Notes that free chunks have no space.
     fn note_punched(&mut self, chunks: impl Iterator<Item = u32>) {
         for chunk in chunks {
             self.whole.remove(&chunk);
@@ -358,7 +358,7 @@ impl Space {
         self.whole.len() + self.punched.len()
     }
 
-    /// The first of `run` free chunks in a row; `spare` others stay free. Those with space behind them come first.
+    /// The first of `run` consecutive free chunks, so that `spare` others remain free. Prefers chunks with space.
     fn run_of_free(&self, run: u32, spare: usize) -> Option<u32> {
         if self.free_chunks() < run as usize + spare {
             return None;
@@ -369,14 +369,14 @@ impl Space {
             .or_else(|| first_run(self.whole.union(&self.punched).filter(may_go), run))
     }
 
-    /// The chunk that stays free for the collection when some are taken: one with space behind it, if there is any.
+    /// The chunk that remains free for the collection when others are taken: one with space, if possible.
     fn spare_beside(&self, taken: &Range<u32>) -> Option<u32> {
         let stays = |chunk: &&u32| !taken.contains(*chunk);
         self.whole.iter().rev().find(stays).or_else(|| self.punched.iter().find(stays)).copied()
     }
 }
 
-/// The first of `run` chunks in a row among chunks in ascending order.
+/// The first of `run` consecutive chunks among chunks in ascending order.
 fn first_run<'a>(chunks: impl Iterator<Item = &'a u32>, run: u32) -> Option<u32> {
     let (mut start, mut len) = (0, 0);
     for &chunk in chunks {
