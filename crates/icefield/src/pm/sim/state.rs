@@ -174,9 +174,9 @@ pub(super) struct State {
     pub(super) entries: Vec<Entry>,
     pub(super) free: u32,
     pub(super) dirty: Vec<LineId>,
-    /// `Medium::publish_created` was called.
     /// A table is open on the medium.
     pub(super) is_claimed: bool,
+    /// `Medium::publish_created` was called.
     pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
     /// Lines that some thread's fence has left to the next `settle`.
