@@ -1,4 +1,4 @@
-//! Crash-safe allocation of equal blocks: segments, chained buckets.
+//! Crash-safe allocation of equal blocks, such as segments and chained buckets.
 //!
 //! # Layout
 //! [`Words`] in a table's root page: two sets of `{bump, skip, free}` (a table that clears itself by one store

@@ -131,7 +131,7 @@
 //! | a chunk given back | 1 map word | 1 | 1 for all that ripened together |
 //! | a blob moved | those of header and content, a slot | the same, once each | 1 (the table's), 1 for up to 64 |
 //!
-//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of a touched group of 1024.
+//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk of an accessed group of 1024.
 //! Time: `write` is one uncontended lock, one pass of the checksum (8 GB/s on our machines), the copy and the
 //! flushes; `retire` is one lock and one small allocation (the reclaimer's). Examining a block costs the scan one
 //! line, plus what the table's `is_live` reads; a write examines at most 512 blocks (256 each for hunt and sweep),
@@ -184,7 +184,7 @@ pub struct BlobParams {
     pub chunk_bytes: u32,
     /// The region grows by an eighth of its size, but at least by this number of chunks.
     pub growth_chunks: u32,
-    /// The blobs' region never grows beyond this.
+    /// The largest length of the blobs' region in bytes.
     pub max_bytes: u64,
     /// A number that differs from opening to opening (the generation). It determines where the scan begins.
     pub session: u64,
@@ -239,7 +239,7 @@ struct Shared {
     ripe: Mutex<Vec<(u32, u32)>>,
     ripe_runs: AtomicUsize,
     unscanned: AtomicU32,
-    /// Chunks that `tend` is to scan.
+    /// Unscanned chunks that `prepare` is to scan.
     scan_due: AtomicU32,
     used_bytes: ShardedCounter,
 }

@@ -124,7 +124,7 @@ fn of_group(line: &str) -> Option<u64> {
         .ancestors()
         .take_while(|directory| directory.starts_with(mount))
         .filter_map(|directory| {
-            // `No limit` is a word, or a number that no machine reaches.
+            // A missing limit is a word, or a number that no machine reaches.
             let left = number(directory, most)?.saturating_sub(number(directory, used)?);
             Some(left.saturating_add(reclaimable(directory)))
         })

@@ -43,7 +43,7 @@ pub struct Event {
     pub kind: EventKind,
     /// Its number on this medium, from 1.
     pub number: u64,
-    /// The thread, numbered in the order of their first stores.
+    /// The number of the thread, by the order of first use of the medium.
     pub thread: usize,
     /// The position in the code.
     pub site: &'static Location<'static>,

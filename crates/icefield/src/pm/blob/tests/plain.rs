@@ -24,7 +24,7 @@ pub struct Plain {
 impl Drop for Plain {
     fn drop(&mut self) {
         for (region, layout) in lock(&self.regions).values() {
-            // SAFETY: allocated in `region` with this layout; the stores above are gone.
+            // SAFETY: allocated in `region` with this layout; the stores that used it have been dropped.
             unsafe { dealloc(region.base().as_ptr(), *layout) };
         }
     }
