@@ -119,7 +119,7 @@ macro_rules! volatile_cell {
                 pm.$load(&self.0, order)
             }
 
-            /// Stores `value`. Tables do not flush volatile cells.
+            /// Stores `value`. A volatile cell needs no flush.
             #[inline(always)]
             #[track_caller]
             pub fn store(&self, pm: &impl Medium, value: $word, order: Ordering) {

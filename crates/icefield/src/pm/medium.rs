@@ -176,8 +176,8 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Fails unless `bytes` more bytes fit in the medium's files and `dram_bytes` in memory, before any of it is taken:
-    /// for calls that would otherwise use up all space before they fail. The check reserves nothing.
+    /// Fails unless `bytes` more bytes fit in the medium's files and `dram_bytes` in memory. For calls that would
+    /// otherwise use up all space before they fail. The check reserves nothing.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] or [`crate::Error::NoMemory`].

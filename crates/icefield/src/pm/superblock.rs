@@ -90,7 +90,7 @@ pub struct Identity {
     pub uuid: [u64; 2],
 }
 
-/// Omits the seed: who has it can choose keys that collide.
+/// Omits the seed, which would make it easy to choose keys that collide.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")

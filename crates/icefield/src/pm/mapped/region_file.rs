@@ -174,7 +174,7 @@ impl RegionFile {
         lock(&self.reservations).iter().find_map(|reservation| reservation.offset_of(start, bytes))
     }
 
-    /// Makes at least `bytes` usable; if `exactly`, only the rest of the last page more.
+    /// Makes at least `bytes` usable: if `exactly`, at most the rest of the last page more.
     pub(super) fn grow(
         &self,
         setting: &Setting<'_>,
@@ -609,8 +609,8 @@ pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, E
     length_and_space(io, file, path).map(|(len, _)| len)
 }
 
-/// Returns the length of a file of a table, and the number of bytes that the file system has allocated for it. Errors
-/// as those of [`file_length`].
+/// Returns the length of a file of a table, and the number of bytes that the file system has allocated for it. The
+/// errors are those of [`file_length`].
 fn length_and_space(io: &Io, file: &OwnedFd, path: &Path) -> Result<(u64, u64), Error> {
     let status = io.status(file.as_fd()).map_err(|errno| error(path, errno, 0))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {

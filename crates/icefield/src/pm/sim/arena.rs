@@ -56,8 +56,7 @@ impl Drop for Arena {
     }
 }
 
-/// Used arenas and logs for the next medium. Clones share the pool; all [`super::SimOptions`] of a run should have
-/// one.
+/// Used arenas and logs for the next medium. Clones share the pool, and so should all [`super::SimOptions`] of a run.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Mutex<Vec<(Arena, State)>>>);
 

@@ -187,7 +187,7 @@ impl Sim {
         }
     }
 
-    /// Accesses a volatile word. `Some` is its value afterwards; `None` means that it did not change.
+    /// Accesses a volatile word. `access` returns a result and the stored value, `None` if the word did not change.
     fn record_volatile<R>(
         &self,
         address: usize,
