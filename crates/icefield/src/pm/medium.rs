@@ -513,7 +513,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Called once when a new table is complete on the medium. Makes it visible under its path atomically.
     ///
     /// # Errors
-    /// The directory could not be synced or renamed; there is no table at the path then.
+    /// The directory could not be synced or renamed; the path then holds no table.
     fn publish_created(&self) -> Result<()>;
 
     /// Ends the medium's use by a table: called once by the table's `Drop`, after its last store.

@@ -30,9 +30,10 @@ impl Mapped {
     /// thread changes them meanwhile.
     ///
     /// # Errors
-    /// [`crate::Error::AlreadyExists`] when anything is at `path`, [`crate::Error::NoSpace`], [`crate::Error::Io`].
+    /// [`crate::Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at
+    /// `path`; [`crate::Error::NoSpace`], [`crate::Error::Io`].
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
-        // A forked child's table is no longer the parent's, and does not lock out the parent's writers.
+        // A forked child does not share the parent's table any more, and does not lock out the parent's writers.
         if let Err(error @ Error::Forked) = self.writable() {
             return Err(error);
         }

@@ -65,7 +65,7 @@ use region_file::{Backing, RegionFile, Setting};
 /// Options for opening a [`Mapped`].
 #[derive(Clone, Debug, Default)]
 pub struct MappedOptions {
-    /// What the files must survive.
+    /// The events that the files must survive.
     pub durability: Durability,
     /// When writes are acknowledged, on [`Durability::Disk`].
     pub sync: SyncMode,
@@ -128,7 +128,7 @@ enum Effort {
 #[derive(Debug)]
 pub struct Mapped {
     effort: Effort,
-    /// Whether `effort` is `None`; a separate word, because the shortest loops test it.
+    /// True if `effort` is `None`. A separate word, because the shortest loops test it.
     is_free: bool,
     huge_pages: HugePages,
     permit: Permit,
@@ -149,8 +149,8 @@ impl Mapped {
     /// Starts a new table directory that will appear at `path` with [`Medium::publish_created`].
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] when anything is at `path`; [`Error::Unsupported`] when the medium does not provide
-    /// the durability; [`Error::Io`], [`Error::NoSpace`].
+    /// [`Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at `path`;
+    /// [`Error::Unsupported`] when the medium does not provide the durability; [`Error::Io`], [`Error::NoSpace`].
     pub fn create(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
         let directory = Directory::create(&io, path.as_ref())?;
@@ -160,7 +160,8 @@ impl Mapped {
     /// Opens the table directory at `path` for reading and writing. No other opening may exist meanwhile.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when `path` is no table directory, [`Error::Locked`], [`Error::Unsupported`], [`Error::Io`].
+    /// [`Error::NotFound`] unless `path` is a table directory; [`Error::Locked`], [`Error::Unsupported`],
+    /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
         let directory = Directory::open(&io, path.as_ref(), Purpose::Write)?;

@@ -30,7 +30,7 @@ const MAPPED_AT_ONCE: u64 = 64 << 20;
 /// With less free space than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
 
-/// What backs a region's addresses.
+/// The backing of a region's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
     Memory,
@@ -191,7 +191,7 @@ impl RegionFile {
         if bytes > self.region.max_bytes() {
             return Err(no_space().into());
         }
-        // More than requested, so that growing is rare; if there is no room for more, only the bytes requested.
+        // More than requested, so that growing is rare; if that does not fit, only the bytes requested.
         let generous =
             round_up(bytes, growth_step(bytes, self.is_huge)).min(self.region.max_bytes());
         let exact = round_up(bytes, page_size() as u64).min(self.region.max_bytes());

@@ -44,8 +44,8 @@ unsafe impl Send for Reservation {}
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Maps `wanted` bytes of `content`, or at least `len` where there are no addresses for more. The addresses behind
-    /// them, up to `most`, are free, if the process has them.
+    /// Maps `wanted` bytes of `content`, or at least `len` where the process has no addresses for more. The addresses
+    /// behind them, up to `most`, are free, if the process has them.
     pub(super) fn map(
         io: &Io,
         content: Content<'_>,
@@ -75,7 +75,7 @@ impl Reservation {
     /// Extends the mapping in place to at least `bytes`: to twice its length if possible, and to at most `most`.
     ///
     /// # Errors
-    /// `NOMEM`: there are no more addresses, or the next ones are taken.
+    /// `NOMEM`: the process has no more addresses, or the next ones are taken.
     pub(super) fn extend(&self, content: Content<'_>, bytes: u64, most: u64) -> Result<(), Errno> {
         let page = page_size() as u64;
         let (now, most) = (self.bytes(), round_up(most, page));

@@ -176,7 +176,7 @@ impl State {
         self.observe(|state| CrashPoint::reordered(state, event, lines, moved));
     }
 
-    /// Exchanges the two newest stores of a line, if only their order prevents other images.
+    /// Exchanges the two newest stores of a line, if they are ordered stores of one thread to different words.
     fn swap_in_line(&mut self, id: LineId) {
         let later = self.line(id).map_or(NONE, |line| line.last) as usize;
         let mut earlier = self.line(id).map_or(NONE, |line| line.first) as usize;
