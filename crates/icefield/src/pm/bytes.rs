@@ -1,8 +1,9 @@
-//! Bytes of a mapping that other threads may be storing to: loaded and stored word by word, never lent as a slice.
+//! Bytes of a mapping that other threads may store to meanwhile: loaded and stored word by word, never lent as a
+//! slice.
 //!
-//! A damaged file may have a reference that leads to any bytes. A `&[u8]` to them would promise that no thread stores
-//! there while it lives, and no check of a file can keep that promise. So such bytes are reached as atomic words only:
-//! a store that comes meanwhile makes the copy a mixture, and nothing worse.
+//! In a damaged file a reference may lead to any bytes. A `&[u8]` to them would assert that no thread stores there
+//! while it lives, and no check of a file can guarantee that. So such bytes are accessed as atomic words only: a
+//! concurrent store makes the copy a mixture, but causes no undefined behaviour.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,6 @@ use super::cell::Overlay;
 
 const WORD: usize = size_of::<u64>();
 
-/// A word of such bytes.
 #[repr(transparent)]
 pub(in crate::pm) struct ByteWord(AtomicU64);
 
@@ -19,8 +19,8 @@ pub(in crate::pm) struct ByteWord(AtomicU64);
 unsafe impl Overlay for ByteWord {}
 
 impl ByteWord {
-    // Relaxed, here and in `set`: what makes the bytes of a sound file complete is the Acquire load of the reference
-    // that led here, which pairs with the Release store of that reference.
+    // Relaxed, here and in `set`: in a sound file, the Acquire load of the reference that led here makes the bytes
+    // complete. It pairs with the Release store of that reference.
     #[inline(always)]
     fn get(&self) -> [u8; WORD] {
         self.0.load(Ordering::Relaxed).to_ne_bytes()
@@ -35,32 +35,32 @@ impl ByteWord {
 /// Bytes of a mapping, to be copied out or compared. From [`Medium::shared_bytes`](super::Medium::shared_bytes).
 #[derive(Clone, Copy)]
 pub struct SharedBytes<'a> {
-    /// All that hold any of them.
+    /// The words that contain the bytes.
     words: &'a [ByteWord],
     len: usize,
 }
 
 impl<'a> SharedBytes<'a> {
-    /// The first `len` bytes of `words`, which has as many words as they take.
+    /// Returns the first `len` bytes of `words`; `words` has exactly the words that contain them.
     pub(super) fn new(words: &'a [ByteWord], len: usize) -> Self {
         debug_assert_eq!(words.len(), len.div_ceil(WORD));
         Self { words, len }
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Copies the first ones to `to`, as many as fit, and gives the copy.
+    /// Copies the bytes to `to`, as far as they fit, and returns the copy.
     #[inline]
     pub fn copy_to<'t>(&self, to: &'t mut [MaybeUninit<u8>]) -> &'t mut [u8] {
         let len = self.len.min(to.len());
@@ -74,12 +74,12 @@ impl<'a> SharedBytes<'a> {
                 target.write(byte);
             }
         }
-        // SAFETY: all `len` of them have just been written: `words` holds at least as many. `MaybeUninit<u8>` has the
+        // SAFETY: all `len` bytes have just been written: `words` holds at least that many. `MaybeUninit<u8>` has the
         // layout of `u8`.
         unsafe { &mut *(std::ptr::from_mut(to) as *mut [u8]) }
     }
 
-    /// A copy.
+    /// Returns a copy of the bytes.
     #[inline]
     #[must_use]
     pub fn to_vec(self) -> Vec<u8> {
@@ -90,7 +90,7 @@ impl<'a> SharedBytes<'a> {
         copy
     }
 
-    /// Whether they are `bytes`.
+    /// Returns whether the bytes equal `bytes`.
     #[inline]
     #[must_use]
     pub fn equal(&self, bytes: &[u8]) -> bool {
@@ -103,7 +103,7 @@ impl<'a> SharedBytes<'a> {
     }
 }
 
-/// Stores `bytes` to `words`, as many as they take; behind them, in the last word, zeros.
+/// Stores `bytes` to `words`, and zeros in the rest of the last word.
 #[inline]
 pub(super) fn store(words: &[ByteWord], bytes: &[u8]) {
     let (whole, rest) = bytes.as_chunks::<WORD>();

@@ -1,8 +1,8 @@
-//! Typed cells: the only way in which tables touch words on a medium.
+//! Typed cells: tables access words on a medium only through them.
 //!
-//! On real media each method is the plain atomic instruction; on the simulated one it is recorded. A cell is
-//! `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid whatever other threads or the file
-//! system do to the bytes beneath it. Everything else in a mapping is bulk bytes ([`super::Medium::write_bytes`]).
+//! On real media each method is the plain atomic instruction; on the simulated one the access is recorded. A cell is
+//! `repr(transparent)` over an atomic, so a `&Cell64` into a mapping stays valid even when other threads or the file
+//! system change the bytes beneath it. All other data in a mapping is bulk bytes ([`super::Medium::write_bytes`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ macro_rules! durable_cell {
         pub struct $name($atomic);
 
         impl $name {
-            /// The present value.
+            /// Returns the present value.
             #[inline(always)]
             #[track_caller]
             pub fn load(&self, pm: &impl Medium, order: Ordering) -> $word {
@@ -36,26 +36,26 @@ durable_cell!(Cell32, AtomicU32, u32, load32, store32, "32");
 durable_cell!(Cell64, AtomicU64, u64, load64, store64, "64");
 
 /// Two durable words that lie in one line and can be loaded as one. They are stored one by one: each store changes one
-/// of them, so that a failure between two stores leaves a state that some load could have seen.
+/// word, so a crash between two stores leaves a state that some load could have seen.
 #[repr(C, align(16))]
 pub struct Cell128(pub(super) [AtomicU64; 2]);
 
 impl Cell128 {
-    /// Whether this processor loads both words at once. Where it does not, [`Cell128::load`] is two loads, and the
-    /// caller keeps writers away meanwhile.
+    /// Returns whether this processor loads both words at once. Where it does not, [`Cell128::load`] is two loads, and
+    /// the caller must exclude writers meanwhile.
     #[must_use]
     pub fn loads_whole() -> bool {
         arch::loads_whole()
     }
 
-    /// Both words, as of one moment; of order Acquire.
+    /// Returns both words, as of one moment, with Acquire ordering.
     #[inline(always)]
     #[track_caller]
     pub fn load(&self, pm: &impl Medium) -> [u64; 2] {
         pm.load128(self)
     }
 
-    /// One of the words; `WORD` is 0 or 1.
+    /// Returns one of the words; `WORD` is 0 or 1.
     #[inline(always)]
     #[track_caller]
     pub fn load_word<const WORD: usize>(&self, pm: &impl Medium, order: Ordering) -> u64 {
@@ -70,12 +70,12 @@ impl Cell128 {
     }
 }
 
-/// A line of eight durable words, in which keys are looked for all at once.
+/// A line of eight durable words, which can be searched for a key all at once.
 #[repr(C, align(64))]
 pub struct CellLine(pub(super) [AtomicU64; 8]);
 
 impl CellLine {
-    /// One of the words; `word` is below 8.
+    /// Returns one of the words; `word` is below 8.
     #[inline(always)]
     #[track_caller]
     pub fn load(&self, pm: &impl Medium, word: usize, order: Ordering) -> u64 {
@@ -89,7 +89,8 @@ impl CellLine {
         pm.store64(&self.0[word & 7], value, order);
     }
 
-    /// Bit `2 * i` says whether word `2 * i` is `key`; the odd bits mean nothing. Each word is loaded once.
+    /// Compares words 0, 2, 4 and 6 with `key`. Bit `i` of the result is set if word `i` is equal; odd bits are
+    /// undefined. Each word is loaded once.
     #[inline(always)]
     #[track_caller]
     pub fn find_keys(&self, pm: &impl Medium, isa: impl Isa, key: u64) -> u32 {
@@ -111,24 +112,24 @@ macro_rules! volatile_cell {
         pub struct $name($atomic);
 
         impl $name {
-            /// The present value.
+            /// Returns the present value.
             #[inline(always)]
             #[track_caller]
             pub fn load(&self, pm: &impl Medium, order: Ordering) -> $word {
                 pm.$load(&self.0, order)
             }
 
-            /// Stores `value`. Never flushed for its own sake.
+            /// Stores `value`. A volatile cell needs no flush.
             #[inline(always)]
             #[track_caller]
             pub fn store(&self, pm: &impl Medium, value: $word, order: Ordering) {
                 pm.$store(&self.0, value, order);
             }
 
-            /// Replaces `current` by `new`; `Err` holds what was there instead.
+            /// Replaces `current` by `new`. `Err` holds the present value.
             ///
             /// # Errors
-            /// The cell held something else (or the weak exchange failed spuriously).
+            /// The cell held another value (or the weak exchange failed spuriously).
             #[inline(always)]
             #[track_caller]
             pub fn compare_exchange_weak(
@@ -147,15 +148,15 @@ macro_rules! volatile_cell {
 volatile_cell!(Volatile32, AtomicU32, u32, load_volatile32, store_volatile32, cas_volatile32, "32");
 volatile_cell!(Volatile64, AtomicU64, u64, load_volatile64, store_volatile64, cas_volatile64, "64");
 
-/// A type whose every byte belongs to a cell (or is padding that nobody touches), so that it may be laid over any bytes
-/// of a mapping.
+/// A type whose bytes all belong to cells (or are padding that is never accessed), so that it may be laid over any
+/// bytes of a mapping.
 ///
 /// # Safety
 /// The type is `repr(C)` or `repr(transparent)`, holds only cells, arrays of them, and other `Overlay` types, and has
 /// no alignment above 64.
 pub unsafe trait Overlay: Sized {}
 
-// SAFETY: transparent over an atomic integer: every bit pattern is valid, and shared mutation is what atomics are for.
+// SAFETY: transparent over an atomic integer: every bit pattern is valid, and atomics allow shared mutation.
 unsafe impl Overlay for Cell32 {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Cell64 {}
@@ -167,5 +168,5 @@ unsafe impl Overlay for CellLine {}
 unsafe impl Overlay for Volatile32 {}
 // SAFETY: as for `Cell32`.
 unsafe impl Overlay for Volatile64 {}
-// SAFETY: an array of overlays has no bytes of its own.
+// SAFETY: an array of overlays has no other bytes.
 unsafe impl<T: Overlay, const N: usize> Overlay for [T; N] {}

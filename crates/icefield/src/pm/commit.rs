@@ -1,5 +1,5 @@
-//! Group commit on media whose fences are syncs of files: when a write is acknowledged, and a future for those who want
-//! to know when it is durable.
+//! Group commit on media whose fences are syncs of files: when a write is acknowledged, and a future that resolves
+//! when it is durable.
 
 use std::fmt;
 use std::future::Future;
@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 use super::io::lock;
 use crate::{Error, Result};
 
-/// When a write on [`Durability::Disk`](super::Durability::Disk) is acknowledged. On the other media, whose fences cost
-/// next to nothing, every write is durable when its call returns, whatever the mode.
+/// When a write on [`Durability::Disk`](super::Durability::Disk) is acknowledged. On the other media, whose fences
+/// cost next to nothing, every write is durable when its call returns, in every mode.
 ///
 /// ```
 /// use icefield::SyncMode;
@@ -23,13 +23,12 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMode {
-    /// When it is synced. Callers that meet share a sync.
+    /// After its sync. Concurrent callers share a sync.
     #[default]
     Always,
-    /// At once. It is synced so many milliseconds later at the latest, by a thread that ends with the table.
+    /// At once. A thread that ends with the table syncs it at most this number of milliseconds later.
     Every(u64),
-    /// At once. It is synced when somebody asks for it, when the table is closed, and before the table comes to rely
-    /// on it.
+    /// At once. It is synced on request, when the table is closed, and before the table relies on it.
     Never,
 }
 
@@ -58,9 +57,9 @@ impl std::str::FromStr for SyncMode {
     }
 }
 
-/// Resolves when what it stands for is durable, or cannot be made so any more. Blocks no thread, needs no runtime, and
-/// outlives its table. Wakers are called by the table's own thread, which holds no lock then: they may use the table,
-/// but they keep all others waiting.
+/// A future that resolves when the writes it covers are durable, or when they can no longer become durable. Blocks no
+/// thread, needs no runtime, and outlives its table. Wakers are called by the table's own thread, which holds no lock
+/// then: they may use the table, but a slow waker delays all others.
 ///
 /// ```
 /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
@@ -101,12 +100,12 @@ enum Stage {
 }
 
 impl Committed {
-    /// It is known already.
+    /// Returns a future whose outcome is known already.
     pub(crate) fn known(outcome: Result<()>) -> Self {
         Self(Stage::Known(outcome))
     }
 
-    /// The sync that serves `ticket` will tell.
+    /// Returns a future that resolves with the sync that serves `ticket`.
     pub(super) fn by(group: Arc<Group>, ticket: u64) -> Self {
         Self(Stage::Awaited { group, ticket })
     }
@@ -124,33 +123,33 @@ impl Future for Committed {
         match std::mem::replace(&mut self.0, Stage::Told) {
             Stage::Known(outcome) => Poll::Ready(outcome),
             Stage::Awaited { group, ticket } => Poll::Ready(group.outcome(ticket)),
-            // Polled once more than the contract of futures allows.
+            // Polled after it was ready, which the contract of futures does not allow.
             Stage::Told => Poll::Ready(Ok(())),
         }
     }
 }
 
-/// Which syncs are over, and who waits for one. A sync is told by whoever made it, who may hold locks of a table; wakers
-/// run code of the user's, so only a thread that holds none calls them.
+/// The state of completed syncs, and the wakers of threads that wait for one. The thread that made a sync may hold
+/// locks of a table. Wakers run user code, so only a thread that holds no lock calls them.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// All tickets below are served.
+    /// All tickets below this one are served.
     served: AtomicU64,
-    /// No sync will serve a ticket any more.
+    /// No further ticket will be served.
     failed: AtomicBool,
     waiting: Mutex<Vec<(u64, Waker)>>,
 }
 
 impl Group {
-    /// Whether the fate of a ticket is known; if not, `waker` is woken when it is.
+    /// Returns whether the outcome of a ticket is known; if not, registers `waker` to be woken when it is.
     fn awaits(&self, ticket: u64, waker: &Waker) -> bool {
         if self.is_settled(ticket) {
             return true;
         }
-        // Cloned and, if needless, dropped without the lock: that is code of the user's, too.
+        // Cloned and, if not needed, dropped without the lock: both run user code.
         let own = waker.clone();
         let mut waiting = lock(&self.waiting);
-        // Again: whoever tells of a sync changes the words first, and has wakers looked for afterwards.
+        // Checked again under the lock: a sync changes the words first and looks for wakers afterwards.
         if self.is_settled(ticket) {
             drop(waiting);
             return true;
@@ -165,15 +164,15 @@ impl Group {
         self.is_served(ticket) || self.has_failed()
     }
 
-    /// Whether a sync has made everything durable that was queued under `ticket`.
+    /// Returns whether a sync has made everything durable that was queued under `ticket`.
     pub(super) fn is_served(&self, ticket: u64) -> bool {
-        // Acquire: pairs with the Release in `serve`; who hears of the sync comes after it.
+        // Acquire: pairs with the Release in `serve`; what follows happens after the sync.
         self.served.load(Acquire) > ticket
     }
 
-    /// Whether no sync will serve a ticket any more.
+    /// Returns whether no further ticket will be served.
     pub(super) fn has_failed(&self) -> bool {
-        // Acquire: pairs with the Release in `fail`; who hears of it comes after the sync that failed.
+        // Acquire: pairs with the Release in `fail`; what follows happens after the failed sync.
         self.failed.load(Acquire)
     }
 
@@ -181,24 +180,25 @@ impl Group {
         if self.is_served(ticket) { Ok(()) } else { Err(Error::Poisoned) }
     }
 
-    /// A sync has served all tickets below one; [`Group::wake`] is to follow.
+    /// Marks all tickets below `below` as served. The caller then has [`Group::wake`] called.
     pub(super) fn serve(&self, below: u64) {
-        // The larger one: syncs follow one another, but not what is told of them. Release: the sync is over.
+        // Max: syncs are serialized, but their calls of `serve` may come in another order. Release: publishes that the
+        // sync is over.
         self.served.fetch_max(below, Release);
     }
 
-    /// No ticket will be served any more; [`Group::wake`] is to follow.
+    /// Marks that no further ticket will be served. The caller then has [`Group::wake`] called.
     pub(super) fn fail(&self) {
         // Release: pairs with the Acquire in `has_failed`.
         self.failed.store(true, Release);
     }
 
-    /// Wakes those whose tickets' fate is known. The caller holds no lock.
+    /// Wakes the futures whose tickets' outcome is known. The caller holds no lock.
     pub(super) fn wake(&self) {
         let settled: Vec<_> =
             lock(&self.waiting).extract_if(.., |(ticket, _)| self.is_settled(*ticket)).collect();
         for (_, waker) in settled {
-            // One that panics shall not keep the others asleep.
+            // A waker that panics must not prevent the others from being woken.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }

@@ -1,9 +1,9 @@
-//! Every system call of the persistent layer, each with a name, so that a test can make the Nth of them fail or kill
-//! the process there ([`FaultPlan`]).
+//! All system calls of the persistent layer. Each has a name, so that a test can make the Nth of them fail or kill the
+//! process there ([`FaultPlan`]).
 //!
-//! Calls that undo half-made things (`remove_*`, `restore_*`, `unlock`) run even where a plan says that everything
-//! fails: a plan that disabled them would only prove that nothing can be undone without system calls. They still count,
-//! and the process can still be killed at them.
+//! Calls that undo incomplete changes (`remove_*`, `restore_*`, `unlock`) run even where a plan makes everything fail:
+//! a plan that disabled them would only show that undoing needs system calls. They still count, and the process can
+//! still be killed at them.
 
 #[cfg(any(test, feature = "sim"))]
 mod faults;
@@ -34,12 +34,12 @@ pub use no_faults::FaultPlan;
 
 type Answer<T> = Result<T, Errno>;
 
-/// Locks a mutex whose data is valid at every instruction, whatever a panicking holder did.
+/// Locks a mutex whose data is valid at every instruction, so that poisoning can be ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the system answered about `path`, with `needed_bytes` for the case that the device is full.
+/// Converts the error of a system call on `path`. `needed_bytes` is reported when the device is full.
 pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
     match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
@@ -56,34 +56,34 @@ pub(crate) fn error(path: &Path, errno: Errno, needed_bytes: u64) -> Error {
     }
 }
 
-/// What a call makes durable.
+/// The object that a call makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synced {
     /// The pages of a mapped range.
     Mapping {
-        /// Where it begins in this process.
+        /// The address of its first byte in this process.
         address: usize,
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// All of an open file.
+    /// An open file as a whole.
     File(RawFd),
     /// The names of a directory.
     Names,
 }
 
-/// The door to the system. Cheap to clone.
+/// Makes system calls. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Io {
     plan: Option<Arc<FaultPlan>>,
 }
 
-/// Reading and writing for owner, group and others, as far as the process's umask allows.
+/// Read and write permission for owner, group and others, restricted by the process's umask.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 
 impl Io {
-    /// Calls under `plan`, or plain ones.
+    /// Creates the interface, with faults if `plan` is given.
     pub(crate) fn new(plan: Option<Arc<FaultPlan>>) -> Self {
         Self { plan }
     }
@@ -99,12 +99,11 @@ impl Io {
 
     fn enter_undo(&self, site: &'static str) {
         if let Some(plan) = &self.plan {
-            // Undoing goes on whatever the plan says (see the module's header).
+            // Undoing continues regardless of the plan (see the module's header).
             let _ = plan.enter(site, false);
         }
     }
 
-    /// Opens a directory by path.
     pub(crate) fn open_directory(&self, path: &Path) -> Answer<OwnedFd> {
         self.enter("open_directory")?;
         retry_on_intr(|| {
@@ -135,30 +134,28 @@ impl Io {
             Access::Write => "open_file",
             Access::Create => "create_file",
         })?;
-        // NONBLOCK: opening a FIFO or a device that somebody put there must not hang.
+        // NONBLOCK: opening a FIFO or a device at this name must not block.
         let flags = access.flags() | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         retry_on_intr(|| rustix::fs::openat(at, name, flags, FILE_MODE))
     }
 
-    /// Makes a directory.
     pub(crate) fn make_directory(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<()> {
         self.enter("make_directory")?;
         rustix::fs::mkdirat(at, name, DIRECTORY_MODE)
     }
 
-    /// What lies at `name`, a symbolic link itself included.
+    /// Returns the status of `name`, without following a symbolic link.
     pub(crate) fn status_at(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<Stat> {
         self.enter("status_at")?;
         rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// An open file's status.
     pub(crate) fn status(&self, file: BorrowedFd<'_>) -> Answer<Stat> {
         self.enter("status")?;
         rustix::fs::fstat(file)
     }
 
-    /// The names in a directory, without `.` and `..`.
+    /// Returns the names in a directory, without `.` and `..`.
     pub(crate) fn names(&self, directory: BorrowedFd<'_>) -> Answer<Vec<std::ffi::OsString>> {
         use std::os::unix::ffi::OsStrExt;
         self.enter("names")?;
@@ -173,7 +170,7 @@ impl Io {
         Ok(names)
     }
 
-    /// Takes the lock on an open file, or says `WOULDBLOCK`.
+    /// Takes the lock on an open file; fails with `WOULDBLOCK` when it is held.
     pub(crate) fn try_lock(&self, file: BorrowedFd<'_>, exclusive: bool) -> Answer<()> {
         self.enter("try_lock")?;
         let how = if exclusive {
@@ -184,10 +181,10 @@ impl Io {
         retry_on_intr(|| rustix::fs::flock(file, how))
     }
 
-    /// Gives the lock back, also for processes that inherited the open file.
+    /// Releases the lock, also for processes that inherited the open file.
     pub(crate) fn unlock(&self, file: BorrowedFd<'_>) {
         self.enter_undo("unlock");
-        // The lock ends with the file anyway.
+        // On failure, the lock ends when the file is closed.
         let _ = rustix::fs::flock(file, FlockOperation::Unlock);
     }
 
@@ -218,7 +215,7 @@ impl Io {
         Ok(())
     }
 
-    /// What kind of file system a file is on.
+    /// Returns the kind of file system that a file is on.
     pub(crate) fn keeper(&self, file: BorrowedFd<'_>) -> Keeper {
         if self.enter("keeper").is_err() {
             return Keeper::Local;
@@ -226,17 +223,17 @@ impl Io {
         rustix::fs::fstatfs(file).map_or(Keeper::Local, |status| Keeper::of(status.f_type))
     }
 
-    /// Takes an extension back after a failure.
+    /// Undoes an extension of a file after a failure.
     pub(crate) fn restore_length(&self, file: BorrowedFd<'_>, bytes: u64) {
         self.enter_undo("restore_length");
-        // A file left longer holds zeros behind its old end: harmless.
+        // If this fails, the longer file holds zeros after its old end, which is harmless.
         let _ = retry_on_intr(|| rustix::fs::ftruncate(file, bytes));
     }
 
-    /// Overwrites a file's content with what it held before.
+    /// Restores a file's content.
     pub(crate) fn restore_content(&self, file: BorrowedFd<'_>, bytes: &[u8]) {
         self.enter_undo("restore_content");
-        // A file left as it is names a process that has gone, which readers find out.
+        // If this fails, the file names a process that has ended, which readers detect.
         if within_size_limit(0, bytes.len() as u64).is_ok() {
             let _ = retry_on_intr(|| rustix::io::pwrite(file, bytes, 0));
         }
@@ -256,61 +253,60 @@ impl Io {
         retry_on_intr(|| rustix::fs::fallocate(file, how, offset, bytes))
     }
 
-    /// Makes a file's content durable, with as much of its status as reading it back needs.
+    /// Makes a file's content durable, and the part of its status that reading it back needs.
     pub(crate) fn sync_data(&self, file: BorrowedFd<'_>) -> Answer<()> {
         self.enter_sync("sync_data", Synced::File(file.as_raw_fd()))?;
         retry_on_intr(|| rustix::fs::fdatasync(file))
     }
 
-    /// Makes a file durable.
     pub(crate) fn sync_file(&self, file: BorrowedFd<'_>) -> Answer<()> {
         self.enter_sync("sync_file", Synced::File(file.as_raw_fd()))?;
         retry_on_intr(|| rustix::fs::fsync(file))
     }
 
-    /// Makes a directory's names durable.
+    /// Makes the names in a directory durable.
     pub(crate) fn sync_directory(&self, directory: BorrowedFd<'_>) -> Answer<()> {
         self.enter_sync("sync_directory", Synced::Names)?;
         match retry_on_intr(|| rustix::fs::fsync(directory)) {
-            // Some file systems have no such call on directories: their names are as durable as they get.
+            // Some file systems do not support this call on directories; nothing more can be done there.
             Err(Errno::INVAL) => Ok(()),
             answer => answer,
         }
     }
 
-    /// Gives `from` the name `to` in the same directory, where that is free.
+    /// Renames `from` to `to` in the same directory; fails if `to` exists.
     pub(crate) fn rename(&self, at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
         self.enter("rename")?;
         rename_to_free_name(at, from, to)
     }
 
-    /// Takes a renaming back; tells whether it could.
+    /// Undoes a renaming; returns whether that succeeded.
     pub(crate) fn restore_name(&self, at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> bool {
         self.enter_undo("restore_name");
         rename_to_free_name(at, from, to).is_ok()
     }
 
-    /// Takes a file away, for good.
+    /// Removes a file as a permanent change; may fail under a plan.
     pub(crate) fn unlink(&self, at: BorrowedFd<'_>, name: &OsStr) -> Answer<()> {
         self.enter("unlink")?;
         rustix::fs::unlinkat(at, name, AtFlags::empty())
     }
 
-    /// Removes a file.
+    /// Removes a file as cleanup.
     pub(crate) fn remove_file(&self, at: BorrowedFd<'_>, name: &OsStr) {
         self.enter_undo("remove_file");
-        // What stays is removed by the next creation under this name.
+        // A file that remains is removed by the next creation under this name.
         let _ = rustix::fs::unlinkat(at, name, AtFlags::empty());
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty directory as cleanup.
     pub(crate) fn remove_directory(&self, at: BorrowedFd<'_>, name: &OsStr) {
         self.enter_undo("remove_directory");
         // As for `remove_file`.
         let _ = rustix::fs::unlinkat(at, name, AtFlags::REMOVEDIR);
     }
 
-    /// The names in a directory that is about to be removed.
+    /// Returns the names in a directory that is about to be removed.
     pub(crate) fn remove_names(&self, directory: BorrowedFd<'_>) -> Vec<std::ffi::OsString> {
         self.enter_undo("remove_names");
         Self::default().names(directory).unwrap_or_default()
@@ -322,7 +318,7 @@ impl Io {
         rustix::fs::ioctl_ficlone(to, from)
     }
 
-    /// Copies up to `bytes` at `offset` to the same place of another file; how many were copied.
+    /// Copies up to `bytes` at `offset` to the same offset of another file. Returns the number of bytes copied.
     pub(crate) fn copy_range(
         &self,
         from: BorrowedFd<'_>,
@@ -343,13 +339,13 @@ impl Io {
         })
     }
 
-    /// The next byte at or behind `offset` that is in no hole; `NXIO` when there is none.
+    /// Returns the first byte at or after `offset` that is not in a hole; fails with `NXIO` when there is none.
     pub(crate) fn next_data(&self, file: BorrowedFd<'_>, offset: u64) -> Answer<u64> {
         self.enter("next_data")?;
         rustix::fs::seek(file, SeekFrom::Data(offset))
     }
 
-    /// The next hole at or behind `offset`; the end of the file counts as one.
+    /// Returns the first hole at or after `offset`; the end of the file counts as one.
     pub(crate) fn next_hole(&self, file: BorrowedFd<'_>, offset: u64) -> Answer<u64> {
         self.enter("next_hole")?;
         rustix::fs::seek(file, SeekFrom::Hole(offset))
@@ -358,7 +354,7 @@ impl Io {
     /// Reserves address space that faults on every access.
     pub(crate) fn reserve_addresses(&self, bytes: usize) -> Answer<NonNull<u8>> {
         self.enter("reserve_addresses")?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces no other.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -373,8 +369,8 @@ impl Io {
     /// Maps zeros at an address.
     ///
     /// # Safety
-    /// The range is page-aligned. It belongs to a reservation of the caller and nothing in it is in use; or `placement` is
-    /// [`Placement::IfFree`].
+    /// The range is page-aligned, and either it belongs to a reservation of the caller and is not in use, or
+    /// `placement` is [`Placement::IfFree`].
     pub(crate) unsafe fn map_zeros(
         &self,
         base: NonNull<u8>,
@@ -382,7 +378,7 @@ impl Io {
         placement: Placement,
     ) -> Answer<()> {
         self.enter("map_zeros")?;
-        // SAFETY: the caller owns the range, so replacing its mapping harms nobody; or nothing is replaced.
+        // SAFETY: the caller owns the range, so replacing its mapping affects no other code; or nothing is replaced.
         let mapped = unsafe {
             rustix::mm::mmap_anonymous(
                 base.as_ptr().cast(),
@@ -391,11 +387,11 @@ impl Io {
                 MapFlags::PRIVATE | MapFlags::NORESERVE | placement.flag(),
             )
         }?;
-        // SAFETY: what was just mapped.
+        // SAFETY: the mapping was just made.
         unsafe { is_at(base, mapped, bytes) }
     }
 
-    /// Maps a file from byte `start` of it on at an address.
+    /// Maps a file, from its byte `start` on, at an address.
     ///
     /// # Safety
     /// As for [`Io::map_zeros`].
@@ -413,7 +409,7 @@ impl Io {
             Sharing::SharedSync => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             Sharing::Private => MapFlags::PRIVATE,
         };
-        // SAFETY: the caller owns the range, so replacing its mapping harms nobody; or nothing is replaced.
+        // SAFETY: the caller owns the range, so replacing its mapping affects no other code; or nothing is replaced.
         let mapped = unsafe {
             rustix::mm::mmap(
                 base.as_ptr().cast(),
@@ -424,29 +420,29 @@ impl Io {
                 start,
             )
         }?;
-        // SAFETY: what was just mapped.
+        // SAFETY: the mapping was just made.
         unsafe { is_at(base, mapped, bytes) }
     }
 
-    /// Unmaps a range.
     ///
     /// # Safety
     /// The range is page-aligned, belongs to the caller, and nothing in it is in use.
     pub(crate) unsafe fn unmap(&self, base: NonNull<u8>, bytes: usize) {
         self.enter_undo("unmap");
-        // SAFETY: the caller's contract. It fails only for ranges that are no such thing; then address space stays
-        // taken.
+        // SAFETY: the caller's contract. The call fails only for ranges that are not mapped so; the address space then
+        // stays taken.
         let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
     }
 
-    /// Whether the file can be mapped so that a written-back line is durable: the mark of persistent memory.
+    /// Returns whether the file can be mapped so that a written-back line is durable: the property of persistent
+    /// memory.
     pub(crate) fn grants_sync(&self, file: BorrowedFd<'_>) -> bool {
         let bytes = rustix::param::page_size();
         if self.enter("grants_sync").is_err() {
             return false;
         }
         let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-        // SAFETY: a new mapping at an address of the kernel's choice, never touched, gone at once.
+        // SAFETY: a new mapping at an address that the kernel chooses; it is never accessed and unmapped at once.
         unsafe {
             let mapped =
                 rustix::mm::mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, flags, file, 0);
@@ -454,42 +450,42 @@ impl Io {
         }
     }
 
-    /// Tells the kernel to use huge pages for a range, where it likes to.
+    /// Advises the kernel to use huge pages for a range.
     ///
     /// # Safety
     /// The range is page-aligned and mapped by the caller.
     pub(crate) unsafe fn advise_huge_pages(&self, base: NonNull<u8>, bytes: usize) {
         if self.enter("advise_huge_pages").is_ok() {
-            // SAFETY: the advice changes no content. Refused where huge pages are not configured: then small ones
-            // serve.
+            // SAFETY: the advice changes no content. It is refused where huge pages are not configured; small pages
+            // are used then.
             let _ =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
     }
 
-    /// Gives every page of a range a frame, where the kernel can, as stores to them would.
+    /// Maps a frame for every page of a range, where the kernel can, as a store to each page would.
     ///
     /// # Errors
-    /// `NOSPC` where a store would end in a signal because the file system has no space, though the range is reserved: the
-    /// first store to a reserved block can need space for the file's description.
+    /// `NOSPC` where a store would raise a signal because the file system has no space although the range is reserved:
+    /// the first store to a reserved block can need space for the file's metadata.
     ///
     /// # Safety
     /// The range is page-aligned and mapped by the caller.
     pub(crate) unsafe fn map_pages(&self, base: NonNull<u8>, bytes: usize) -> Answer<()> {
         self.enter("map_pages")?;
-        // SAFETY: it changes no content.
+        // SAFETY: the call changes no content.
         let mapped = retry_on_intr(|| unsafe {
             rustix::mm::madvise(base.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
         });
         match mapped {
             Err(Errno::FAULT) => Err(Errno::NOSPC),
-            // Kernels before 5.14 refuse it: then each page is mapped by its first store.
+            // Kernels before 5.14 refuse the call; the first store to each page maps it then.
             _ => Ok(()),
         }
     }
 
-    /// Puts whole huge pages of a mapped file's range into such, where the kernel can. Their small pages that have no
-    /// space get it.
+    /// Moves the content of a mapped file's range into huge pages, where the kernel can. Small pages in it that have
+    /// no space yet get space by this.
     ///
     /// # Safety
     /// The range is page-aligned and mapped by the caller.
@@ -499,9 +495,10 @@ impl Io {
             if self.enter("collapse").is_err() {
                 return;
             }
-            // SAFETY: the advice moves content, and changes none. Kernels before 6.1, and most file systems, refuse it.
+            // SAFETY: the advice moves content, but does not change it. Kernels before 6.1, and most file systems,
+            // refuse it.
             let answer = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) };
-            // Again where somebody held a page at the moment.
+            // WOULDBLOCK: a page was pinned at the moment; try again.
             if answer == 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
                 return;
             }
@@ -531,7 +528,8 @@ impl Io {
     }
 }
 
-/// Fails where the kernel would send a signal that kills the process: beyond its file size limit.
+/// Fails with `FBIG` beyond the process's file size limit, where the kernel would send a signal that kills the
+/// process.
 fn within_size_limit(offset: u64, bytes: u64) -> Answer<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     match offset.checked_add(bytes) {
@@ -540,8 +538,8 @@ fn within_size_limit(offset: u64, bytes: u64) -> Answer<()> {
     }
 }
 
-/// Fails with `EXIST`, and unmaps, when the kernel chose another address: those before 4.17 take
-/// [`Placement::IfFree`] for a wish.
+/// Fails with `EXIST`, and unmaps, when the kernel chose another address: kernels before 4.17 treat
+/// [`Placement::IfFree`] as a hint.
 ///
 /// # Safety
 /// `mapped` is a new mapping of `bytes` bytes.
@@ -556,7 +554,7 @@ unsafe fn is_at(base: NonNull<u8>, mapped: *mut std::ffi::c_void, bytes: usize) 
 
 fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<()> {
     match rustix::fs::renameat_with(at, from, at, to, RenameFlags::NOREPLACE) {
-        // File systems without the flag: a plain renaming replaces at most an empty directory.
+        // File systems without the flag: a plain rename, which replaces at most an empty directory.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::statat(at, to, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
@@ -568,19 +566,19 @@ fn rename_to_free_name(at: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Answer<(
     }
 }
 
-/// What kind of file system keeps a file.
+/// The kind of file system that holds a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeper {
-    /// The kernel's own memory (`tmpfs`, `ramfs`, `hugetlbfs`): nothing survives the system.
+    /// The kernel's own memory (`tmpfs`, `ramfs`, `hugetlbfs`): nothing survives a restart of the system.
     Memory,
-    /// Another machine or another process: a sync is worth what that makes of it.
+    /// Another machine or process: the meaning of a sync depends on it.
     Elsewhere(&'static str),
     /// Any other.
     Local,
 }
 
 impl Keeper {
-    /// By the magic number of its kind.
+    /// Returns the kind by the magic number of the file system.
     fn of(magic: rustix::fs::FsWord) -> Self {
         match magic as u32 {
             0x0102_1994 | 0x8584_58F6 | 0x9584_58F6 => Self::Memory,
@@ -598,7 +596,7 @@ impl Keeper {
     }
 }
 
-/// What an opened file is for.
+/// The access mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Reading; the file exists.
@@ -619,12 +617,12 @@ impl Access {
     }
 }
 
-/// What becomes of a mapping at the addresses of a new one.
+/// How a new mapping treats an existing one at its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// It is replaced.
+    /// The existing mapping is replaced.
     Replace,
-    /// It stays: the new one fails with `EXIST`.
+    /// The existing mapping stays, and the new one fails with `EXIST`.
     IfFree,
 }
 
@@ -637,13 +635,13 @@ impl Placement {
     }
 }
 
-/// Who sees the stores to a mapping of a file.
+/// The visibility of stores to a mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// Everybody; the file.
+    /// Stores reach the file and all its shared mappings.
     Shared,
-    /// As `Shared`, and a written line is durable once it has left the caches (persistent memory only).
+    /// As `Shared`, and a line is durable once it is written back (persistent memory only).
     SharedSync,
-    /// Only this mapping.
+    /// Stores are visible in this mapping only.
     Private,
 }

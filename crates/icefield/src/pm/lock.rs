@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering;
 use super::{Medium, Volatile32};
 use crate::base::version_lock::LockCell;
 
-/// A volatile cell as the word of a [`crate::base::version_lock`]. Recovery resets it before anybody trusts it.
+/// A volatile cell as the word of a [`crate::base::version_lock`]. Recovery resets it before it is used.
 pub struct PmLock<'a, M> {
     cell: &'a Volatile32,
     pm: &'a M,
 }
 
 impl<'a, M> PmLock<'a, M> {
-    /// The lock in `cell`.
+    /// Returns the lock in `cell`.
     #[inline(always)]
     pub fn new(pm: &'a M, cell: &'a Volatile32) -> Self {
         Self { cell, pm }
     }
 
-    /// Whether both are the same lock.
+    /// Returns whether both are the same lock.
     #[inline(always)]
     #[must_use]
     pub fn is(&self, cell: &Volatile32) -> bool {

@@ -1,4 +1,4 @@
-//! The one vocabulary of all media: map and grow regions, load and store words, flush lines, fence.
+//! The interface of all media: map and grow regions, load and store words, flush lines, fence.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::{Cell128, CellLine, Committed, LINE_BYTES, Region, SharedBytes, SyncM
 use crate::Result;
 use crate::base::group::Isa;
 
-/// What a table's files survive, and what a fence costs for it.
+/// The events that a table's files survive, and thereby the cost of a fence.
 ///
 /// ```
 /// use icefield::{DashEh, Durability};
@@ -21,22 +21,22 @@ use crate::base::group::Isa;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// `Pmem` where the kernel grants `MAP_SYNC` on the directory's file system. `Process` elsewhere, with a warning
-    /// through the `log` crate when a table is made or opened for writing.
+    /// through the `log` crate when a table is created or opened for writing.
     #[default]
     Auto,
     /// Nothing survives: anonymous memory.
     Memory,
-    /// Survives the death of the process at any instruction, but no power cut: a shared mapping of any file. A fence
-    /// costs nothing.
+    /// Survives the death of the process at any instruction, but not a power failure: a shared mapping of any file. A
+    /// fence costs nothing.
     Process,
-    /// Survives a power cut: persistent memory. A fence costs line write-backs and a store fence.
+    /// Survives a power failure: persistent memory. A fence costs line write-backs and a store fence.
     Pmem,
-    /// `Pmem`'s instructions on whatever file is there, for tests and measurements on machines without persistent
-    /// memory. Survives what the file's own medium survives.
+    /// `Pmem`'s instructions on any file, for tests and measurements on machines without persistent memory. Survives
+    /// what the file's own medium survives.
     PmemForced,
-    /// Survives a power cut on SSDs and disks: a fence costs an `fdatasync` of the dirty ranges. Refused on file systems
-    /// in memory (`tmpfs`, `ramfs`); on those of another machine or process (NFS, SMB, FUSE and others) a warning through
-    /// the `log` crate says that it depends on them.
+    /// Survives a power failure on SSDs and disks: a fence costs an `fdatasync` of the dirty ranges. Refused on file
+    /// systems in memory (`tmpfs`, `ramfs`). On file systems of another machine or process (NFS, SMB, FUSE and
+    /// others), durability depends on that machine or process; a warning through the `log` crate says so.
     Disk,
 }
 
@@ -73,7 +73,7 @@ impl std::str::FromStr for Durability {
     }
 }
 
-/// Fails when a sync failed, and in a forked child. A reader stores to private pages and has nothing to sync.
+/// Fails after a failed sync, and in a forked child. A reader stores to private pages only and has nothing to sync.
 pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
     match pm.writable() {
         Err(crate::Error::ReadOnly) => Ok(()),
@@ -81,8 +81,8 @@ pub(crate) fn sound(pm: &impl Medium) -> Result<()> {
     }
 }
 
-/// Fails after a failed sync. Called before a store over words that the next opening may need, where no fence of the same
-/// call comes first. A reader's recovery in private pages is not stopped.
+/// Fails after a failed sync. Called before a store over words that the next opening may need, where no fence of the
+/// same call comes first. A reader's recovery, which works in private pages, is not stopped.
 pub(crate) fn not_poisoned(pm: &impl Medium) -> Result<()> {
     match pm.writable() {
         Err(error @ crate::Error::Poisoned) => Err(error),
@@ -90,8 +90,8 @@ pub(crate) fn not_poisoned(pm: &impl Medium) -> Result<()> {
     }
 }
 
-/// Fails in a forked child, whose stores would meet those of its parent. Reads call this before they finish what a crash
-/// or a doubling has left; on a medium that is open for reading they finish it in private pages.
+/// Fails in a forked child, whose stores would mix with those of its parent. Reads call this before they finish what a
+/// crash or a doubling has left undone. On a medium that is open for reading they finish it in private pages.
 pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {
     match pm.writable() {
         Err(error @ crate::Error::Forked) if !pm.is_private() => Err(error),
@@ -99,36 +99,37 @@ pub(crate) fn refuse_child(pm: &impl Medium) -> Result<()> {
     }
 }
 
-/// Keeps [`Medium`] to this crate: unsafe code relies on what its calls do.
+/// Keeps implementations of [`Medium`] inside this crate: unsafe code relies on their behaviour.
 pub(crate) mod sealed {
-    /// Not nameable outside.
+    /// Cannot be named outside the crate.
     pub trait Sealed {}
 }
 
-/// An opened table directory on some medium. Implemented by [`super::Mapped`] and by `Sim`, the simulator, only.
+/// An opened table directory on some medium. Only [`super::Mapped`] and the simulator, `Sim`, implement it.
 ///
-/// The word calls are for the cells of [`super::cell`]; tables use those. They take `#[track_caller]` so that the
+/// The word calls are for the cells of [`super::cell`]; tables use those. They are `#[track_caller]` so that the
 /// simulator can name, skip and reorder each site in the code.
 pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
-    /// The medium for one table alone. What a table lends from its files may change only by its own calls: a medium is
-    /// refused whose regions are in use, or on which another table is open.
+    /// Returns the medium for the exclusive use of one table. References that a table lends into its files are valid
+    /// only if its own calls alone change them. So a medium is refused whose regions are in use, or on which another
+    /// table is open.
     ///
     /// # Errors
-    /// [`crate::Error::InvalidOption`] names what is in the way.
+    /// [`crate::Error::InvalidOption`] names the conflict.
     fn claimed(self) -> Result<Self> {
         Ok(self)
     }
 
     /// Maps the region `name`, creating an empty one when the directory has none, and reserves address space for
-    /// `max_bytes`. The same name gives the same region. A file that somebody copied with holes, opened for writing,
-    /// has space behind every byte afterwards: no store meets a full device.
+    /// `max_bytes`. The same name gives the same region. If the file was copied with holes and is opened for writing,
+    /// space for every byte is reserved first, so that no store can meet a full device.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped; [`crate::Error::NoSpace`] when its holes cannot be filled.
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
 
     /// [`Medium::region`] for an owner that punches: holes stay holes, and the owner calls [`Medium::reserve`] before
-    /// it stores to what may be one.
+    /// it stores to a range that may be a hole.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped.
@@ -140,23 +141,23 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// is published, so a later store cannot run out of it. Crash-safe: a crash leaves the old or the new length.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room; nothing has changed
+    /// [`crate::Error::NoSpace`] when the file system or the region's `max_bytes` has no room. Nothing has changed
     /// then.
     fn grow(&self, region: &Region, bytes: u64) -> Result<()>;
 
-    /// As [`Medium::grow`], for a region whose length is known: takes no more than the bytes asked for, and what fills
-    /// their last page.
+    /// Like [`Medium::grow`], for a region whose final length is known: takes only the bytes requested, rounded up to
+    /// whole pages.
     ///
     /// # Errors
-    /// As [`Medium::grow`].
+    /// Those of [`Medium::grow`].
     fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()>;
 
-    /// Takes a region out of the table, with its bytes; none of that name is no error. The next [`Medium::region`] of
-    /// the name makes an empty one. Who still has the old one goes on seeing what it held. On a medium that is open for
-    /// reading nothing is taken away, but the next call looks anew at what there is under the name.
+    /// Removes a region and its bytes from the table. A missing region is not an error. The next [`Medium::region`] of
+    /// that name creates an empty one. Existing handles continue to show the old content. On a medium that is open for
+    /// reading nothing is removed, but the next [`Medium::region`] opens the file under that name again.
     ///
     /// # Errors
-    /// The system call failed; the region may be there or not.
+    /// The system call failed; the region may or may not have been removed.
     fn discard_region(&self, name: &'static str) -> Result<()>;
 
     /// Gives the pages that lie wholly inside the range back to the file system; they read as zero afterwards.
@@ -165,8 +166,8 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// The system call failed; the range holds what it held.
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()>;
 
-    /// Makes sure that there is space behind a range of `region`'s bytes again, before something is stored to it: it
-    /// may have been punched, or the file copied sparsely. Costs nothing where the region has no holes.
+    /// Reserves space for a range of `region`'s bytes again, before data is stored to it: the range may have been
+    /// punched, or the file copied sparsely. Costs nothing where the region has no holes.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] when the file system has no room.
@@ -175,8 +176,8 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Fails when there is no room for `bytes` more bytes in the medium's files and `dram_bytes` in memory, before any of it
-    /// is taken: for calls that would otherwise take all there is before they fail. Room that is there may be gone later.
+    /// Fails unless `bytes` more bytes fit in the medium's files and `dram_bytes` in memory. For calls that would
+    /// otherwise use up all space before they fail. The check reserves nothing.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`] or [`crate::Error::NoMemory`].
@@ -185,26 +186,27 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Fails when this process may not change the table (read-only, poisoned by a failed sync, forked). Every call that
-    /// changes a table begins with it; it costs one load.
+    /// Fails when this process must not change the table (read-only, poisoned by a failed sync, forked). Every call
+    /// that changes a table begins with it; it costs one load.
     ///
     /// # Errors
     /// [`crate::Error::ReadOnly`], [`crate::Error::Poisoned`] or [`crate::Error::Forked`].
     fn writable(&self) -> Result<()>;
 
-    /// Whether the regions are private copies of the files, so that stores reach no other process.
+    /// Returns whether the regions are private copies of the files, so that stores reach no other process.
     fn is_private(&self) -> bool {
         false
     }
 
-    /// What the files survive; never `Auto`.
+    /// Returns the durability of the files; never `Auto`.
     fn durability(&self) -> Durability;
 
-    /// The table's directory (a made-up name for memory and the simulator).
+    /// Returns the table's directory (an invented name for memory and the simulator).
     fn path(&self) -> &Path;
 
-    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence. The range lies
-    /// in a region of this medium; another one may end the process by a fault or a panic, and does nothing else.
+    /// Starts the write-back of every line that overlaps the range. Durable after this thread's next fence. The range
+    /// must lie in a region of this medium. For any other range the call may end the process by a fault or a panic,
+    /// but has no other effect.
     #[track_caller]
     fn flush(&self, start: *const u8, bytes: usize);
 
@@ -222,17 +224,18 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         }
     }
 
-    /// Returns when every line that this thread has flushed is durable. For tables that refuse `Disk`, where it cannot
-    /// fail; others call [`Medium::try_fence`].
+    /// Returns when every line that this thread has flushed is durable. For tables that refuse `Disk`, where a fence
+    /// can fail; tables that support it call [`Medium::try_fence`].
     #[track_caller]
     fn fence(&self);
 
-    /// [`Medium::fence`] for tables that live on disks, too, where it is a sync. After a failed one the system may
-    /// write any of the pages as they are then, or later, and none of what was flushed: nothing that relies on this
-    /// fence may be stored any more, and no later fence succeeds. Elsewhere it costs what the other one does.
+    /// [`Medium::fence`] for tables that also support disks, where it is a sync. After a failed sync the system may
+    /// have written any or none of the flushed pages, and may still write any page later in its state at that time. So
+    /// nothing that relies on this fence may be stored any more, and every later fence fails. On other media it costs
+    /// as much as [`Medium::fence`].
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Medium::writable`] say so, too.
+    /// [`crate::Error::Poisoned`], on `Disk` only; later calls of [`Medium::writable`] return it, too.
     #[inline(always)]
     #[track_caller]
     fn try_fence(&self) -> Result<()> {
@@ -240,43 +243,44 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// When writes shall be acknowledged. `Always` wherever a fence costs next to nothing.
+    /// Returns when writes are acknowledged. `Always` wherever a fence costs next to nothing.
     fn sync_mode(&self) -> SyncMode {
         SyncMode::Always
     }
 
-    /// Whether a fence costs nothing: then there is nothing to gain from sharing one.
+    /// Returns whether a fence costs nothing, so that sharing one gains nothing.
     fn fence_is_free(&self) -> bool {
         false
     }
 
-    /// Whether a fence is a sync of files, which takes as long as thousands of operations.
+    /// Returns whether a fence is a sync of files, which takes as long as thousands of operations.
     fn fence_syncs(&self) -> bool {
         false
     }
 
-    /// A fence that may come later: what this thread has flushed is durable after any thread's next
-    /// [`Medium::settle`], and may be so earlier. Media whose fences cost next to nothing fence at once.
+    /// A fence that may be deferred: the lines that this thread has flushed are durable after any thread's next
+    /// [`Medium::settle`], or earlier. Media whose fences cost next to nothing fence at once.
     ///
     /// # Errors
-    /// As [`Medium::try_fence`].
+    /// Those of [`Medium::try_fence`].
     #[inline(always)]
     #[track_caller]
     fn fence_later(&self) -> Result<()> {
         self.try_fence()
     }
 
-    /// Returns when everything is durable that any thread has fenced later.
+    /// Returns when everything is durable that any thread has passed to [`Medium::fence_later`].
     ///
     /// # Errors
-    /// As [`Medium::try_fence`].
+    /// Those of [`Medium::try_fence`].
     #[inline(always)]
     #[track_caller]
     fn settle(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Resolves when everything is durable that any thread has fenced later so far; asks for it, too.
+    /// Requests a sync of everything that any thread has passed to [`Medium::fence_later`] so far; the future resolves
+    /// when it is durable.
     #[track_caller]
     fn committed(&self) -> Committed {
         Committed::known(self.settle().and_then(|()| self.writable()))
@@ -290,10 +294,10 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         self.fence();
     }
 
-    /// [`Medium::persist`] by [`Medium::try_fence`].
+    /// [`Medium::persist`] with [`Medium::try_fence`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Medium::try_fence`].
     #[inline(always)]
     #[track_caller]
     fn try_persist<T>(&self, object: &T) -> Result<()> {
@@ -313,7 +317,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     #[track_caller]
     fn flush_object<T>(&self, object: &T) {
         let start = std::ptr::from_ref(object).cast();
-        // No larger than its alignment: it lies in one line.
+        // An object no larger than its alignment lies in one line.
         if const { size_of::<T>() <= align_of::<T>() && align_of::<T>() <= LINE_BYTES } {
             self.flush_line(start);
         } else {
@@ -324,16 +328,15 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Copies `src` to byte `offset` of `region`, in no order: until a fence any subset of the words may be there.
     ///
     /// # Safety
-    /// No other thread reads or writes the range meanwhile, and nobody holds a reference from [`Medium::read_bytes`] to
-    /// it.
+    /// No other thread reads or writes the range meanwhile, and no reference from [`Medium::read_bytes`] to it exists.
     ///
     /// # Panics
     /// The range lies outside the region.
     #[track_caller]
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]);
 
-    /// As [`Medium::write_bytes`], for many bytes that nobody has touched since the region grew over them: where there
-    /// is a way to write them without clearing and mapping their pages first, that is taken.
+    /// Like [`Medium::write_bytes`], for many bytes that have not been accessed since the region grew over them. Where
+    /// possible they are written without clearing and mapping their pages first.
     ///
     /// # Safety
     /// As [`Medium::write_bytes`].
@@ -346,11 +349,11 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         unsafe { self.write_bytes(region, offset, src) };
     }
 
-    /// The bytes at `offset`, or `None` when they lie outside the region.
+    /// Returns the bytes at `offset`, or `None` when they lie outside the region.
     ///
     /// # Safety
     /// The range was written before by [`Medium::write_bytes`] (or by a former process), that write happens before this
-    /// call, and nobody writes the range again while the reference lives.
+    /// call, and the range is not written again while the reference lives.
     unsafe fn read_bytes<'a>(
         &self,
         region: &'a Region,
@@ -358,8 +361,8 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         bytes: usize,
     ) -> Option<&'a [u8]>;
 
-    /// The bytes at `offset`, a multiple of 8, to be copied out or compared word by word, whoever stores to them
-    /// meanwhile; `None` when they, or the last one's word, lie outside the region.
+    /// Returns the bytes at `offset`, a multiple of 8, to be copied out or compared word by word; other threads may
+    /// store to them meanwhile. `None` when the bytes, or the word that holds the last one, lie outside the region.
     #[inline(always)]
     #[track_caller]
     fn shared_bytes<'a>(
@@ -373,7 +376,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     }
 
     /// Stores `src` from `offset` on, a multiple of 8, word by word in no order, and zeros in the rest of the last
-    /// word: until a fence any subset of the words may be there. Whoever loads them meanwhile gets a mixture.
+    /// word: until a fence any subset of the words may be durable. A thread that loads them meanwhile gets a mixture.
     ///
     /// # Panics
     /// The range lies outside the region.
@@ -391,13 +394,14 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Loads a durable word.
     #[track_caller]
     fn load64(&self, cell: &AtomicU64, order: Ordering) -> u64;
-    /// Loads two durable words at once, where the processor can ([`Cell128::loads_whole`]); of order Acquire.
+    /// Loads two durable words at once, where the processor can ([`Cell128::loads_whole`]), with Acquire ordering.
     #[inline(always)]
     #[track_caller]
     fn load128(&self, cell: &Cell128) -> [u64; 2] {
         arch::load128(cell)
     }
-    /// Bit `2 * i` says whether word `2 * i` of `line` is `key`; the odd bits mean nothing.
+    /// Compares words 0, 2, 4 and 6 of `line` with `key`. Bit `i` of the result is set if word `i` is equal; odd bits
+    /// are undefined.
     #[inline(always)]
     #[track_caller]
     fn find_keys(&self, isa: impl Isa, line: &CellLine, key: u64) -> u32 {
@@ -436,7 +440,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Weak compare-and-exchange of a volatile word.
     ///
     /// # Errors
-    /// What the cell held instead.
+    /// The value that the cell held instead.
     #[track_caller]
     fn cas_volatile32(
         &self,
@@ -449,7 +453,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// Weak compare-and-exchange of a volatile word.
     ///
     /// # Errors
-    /// What the cell held instead.
+    /// The value that the cell held instead.
     #[track_caller]
     fn cas_volatile64(
         &self,
@@ -460,7 +464,7 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         failure: Ordering,
     ) -> std::result::Result<u64, u64>;
 
-    /// Called in every loop that waits for another thread, with the number of rounds so far: spins, then yields.
+    /// Called in every loop that waits for another thread, with the number of rounds so far. Spins first, then yields.
     fn wait(&self, rounds: u32) {
         if rounds < 64 {
             std::hint::spin_loop();
@@ -469,25 +473,25 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
         }
     }
 
-    /// Called before a table looks at, or changes, words in DRAM that threads share beside the medium. Only the
-    /// simulator listens: another thread may run in between, as everywhere else.
+    /// Called before a table reads or changes words in DRAM that threads share beside the medium. Does nothing except
+    /// in the simulator, where another thread may run at this point, as at every access to the medium.
     #[inline(always)]
     fn beside(&self) {}
 
-    /// Called when an optimistic read turns out to have raced with a writer and begins again: nothing is built on what
-    /// it has read so far. Only the simulator's detector listens.
+    /// Called when an optimistic read has raced with a writer and starts again: nothing depends on the values read so
+    /// far. Used by the simulator's detector only.
     #[inline(always)]
     fn forget_reads(&self) {}
 
-    /// Runs `look`, whose loads decide nothing that a call answers: what to ask for ahead of time, or whether to tidy
-    /// up afterwards. Only the simulator's detector listens.
+    /// Runs `look`, whose loads do not influence the result of a call. They only decide, for example, what to prefetch
+    /// or whether to tidy up afterwards. Used by the simulator's detector only.
     #[inline(always)]
     fn peek<T>(&self, look: impl FnOnce() -> T) -> T {
         look()
     }
 
-    /// Copies the table's files, as they are, into a new table directory at `path`; tells how many bytes that were. The
-    /// caller sees to it that nobody changes them meanwhile.
+    /// Copies the table's files, in their present state, into a new table directory at `path`, and returns the number
+    /// of bytes copied. The caller ensures that no thread changes them meanwhile.
     ///
     /// # Errors
     /// The copy could not be written (nothing is left at `path` then), or the medium has no files.
@@ -500,23 +504,23 @@ pub trait Medium: sealed::Sealed + Send + Sync + Sized + 'static {
     /// `parts`. The caller completes and publishes it, and keeps those bytes unchanged during the call.
     ///
     /// # Errors
-    /// As [`Medium::backup_to`].
+    /// Those of [`Medium::backup_to`].
     fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<super::Mapped> {
         let _ = (path, parts);
         Err(crate::Error::Unsupported("this medium has no files to copy".into()))
     }
 
-    /// Called once when a new table is complete on the medium: makes it findable under its path, all at once.
+    /// Called once when a new table is complete on the medium. Makes it visible under its path atomically.
     ///
     /// # Errors
-    /// The directory could not be synced or renamed; the path holds no table then.
+    /// The directory could not be synced or renamed; the path then holds no table.
     fn publish_created(&self) -> Result<()>;
 
     /// Ends the medium's use by a table: called once by the table's `Drop`, after its last store.
     fn close(&self);
 }
 
-/// The refusal of a medium on which somebody else has `region`.
+/// Returns the error for a medium whose `region` is in use elsewhere.
 pub(super) fn in_use(region: &Region) -> crate::Error {
     crate::Error::InvalidOption {
         option: "medium",

@@ -1,15 +1,17 @@
-//! The persistent layer: lines, offsets, stores, flushes, fences, files. It knows no tables and no hashing.
+//! The persistent layer: lines, offsets, stores, flushes, fences and files. It does not depend on tables or
+//! hashing.
 //!
-//! A table is written once, against [`Medium`], and runs on real files ([`Mapped`]) and on the simulated medium
-//! ([`sim::Sim`]) alike. The rules are those of `docs/crash-model.md`:
+//! A table is written once, against [`Medium`], and runs both on real files ([`Mapped`]) and on the simulated
+//! medium ([`sim::Sim`]). The rules are those of `docs/crash-model.md`:
 //!
-//! - Every word that threads share lives in a typed cell ([`cell`]); every store to a cell names its medium, so that
-//!   the simulator sees it. A store that bypasses the cells is found by comparing the mapping with its shadow.
-//! - [`Cell32`] and [`Cell64`] are durable: what they hold after a crash is some value stored since they were last
-//!   persisted. A [`Cell128`] is two of them that readers load as one, a [`CellLine`] eight in which keys are sought.
-//!   [`Volatile32`] and [`Volatile64`] live on the medium for locality only: after a crash, *and after every
-//!   reopening*, they hold anything, and the simulator sees to it that they do.
-//! - `flush` names lines, `fence` makes the lines that this thread flushed before it durable.
+//! - Every word that threads share lives in a typed cell ([`cell`]). Every store to a cell names its medium, so
+//!   that the simulator records it. The simulator finds a store that bypasses the cells by comparing the mapping
+//!   with its shadow.
+//! - [`Cell32`] and [`Cell64`] are durable: after a crash they hold some value stored since they were last
+//!   persisted. A [`Cell128`] is two `Cell64`s that readers load as one. A [`CellLine`] is eight of them, which
+//!   readers search for a key. [`Volatile32`] and [`Volatile64`] live on the medium for locality only: after a
+//!   crash, *and after every reopening*, they may hold any value, and the simulator fills them with garbage.
+//! - `flush` names lines. `fence` makes durable the lines that this thread flushed before it.
 //! - References on the medium are offsets or indices, checked against the region's length before use.
 
 pub mod blob;

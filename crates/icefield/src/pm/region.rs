@@ -1,9 +1,10 @@
-//! A growable run of bytes on a medium. Each byte keeps its address while the table is open.
+//! A growable range of bytes on a medium. Each byte keeps its address while the table is open.
 //!
-//! A region is mapped at one base as long as there are free addresses behind it. Where there are none, the medium maps
-//! the whole file a second time, at a larger free range (`Region::add_mapping`): what ends within the length that the
-//! region had then keeps its address in the former mapping, and what lies beyond is found in the newer one. Both show the
-//! same pages. [`Region::at`] compares with `head_len` only, so that the usual case costs what a fixed mapping costs.
+//! A region has one mapping as long as the addresses behind it are free. When they are taken, the medium maps the
+//! whole file a second time, at a larger free range (`Region::add_mapping`). Ranges that end within the length that
+//! the region had then keep their addresses in the older mapping; ranges that end beyond it lie in the newer one. Both
+//! show the same pages. [`Region::at`] compares with `head_len` only, so that the usual case costs as much as a fixed
+//! mapping.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -15,7 +16,7 @@ use super::cell::Overlay;
 /// One region: a file of the table's directory (or its image in memory), mapped.
 ///
 /// Cheap to clone; the clones share the length. The mapping belongs to the medium that made the region and stays valid
-/// until that and every clone are dropped.
+/// until the medium and every clone are dropped.
 #[derive(Clone, Debug)]
 pub struct Region {
     name: &'static str,
@@ -26,44 +27,45 @@ pub struct Region {
     _owner: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// How often a region can be mapped anew. Each mapping is planned for twice the length that it begins with, at least.
+/// The largest number of further mappings. Each is planned for at least twice the length that it begins with.
 const MOST_MAPPINGS: usize = 24;
 
-/// What the handles of a region share.
+/// The state that the handles of a region share.
 #[derive(Debug)]
 struct Shared {
-    /// How far the region may be touched at `Region::base`: `len`, until there is a further mapping.
+    /// The bytes that may be accessed at `Region::base`: `len`, until there is a further mapping.
     head_len: AtomicU64,
-    /// How far the region may be touched. Grows after the space behind it has been reserved, never shrinks.
+    /// The bytes that may be accessed. Grows after the space has been reserved, and never shrinks.
     len: AtomicU64,
-    /// Further mappings, in the order of their making.
+    /// Further mappings, oldest first.
     more: [OnceLock<Mapping>; MOST_MAPPINGS],
 }
 
-/// A mapping of the region's bytes from the first one on, for what ends behind `from`.
+/// A mapping of all the region's bytes, used for ranges that end beyond `from`.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     from: u64,
 }
 
-// SAFETY: an address; who may touch the bytes behind it is said at `Region`.
+// SAFETY: an address; the contracts of `Region` regulate accesses to the bytes at it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-// SAFETY: the bytes behind `base` are only reached through cells (atomics) and the bulk calls of a medium, whose
-// contracts name who may write when.
+// SAFETY: the bytes behind `base` are only accessed through cells (atomics) and the bulk calls of a medium, whose
+// contracts exclude races.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Wraps a mapping: `len` bytes may be touched now, `max_bytes` is the most that the region may ever have.
+    /// Wraps a mapping: `len` bytes may be accessed now; `max_bytes` bounds the length of the region.
     ///
     /// # Safety
-    /// `base` is 4096-aligned; the first `len` bytes from it are readable (and, unless the medium is read-only, writable)
-    /// for as long as any clone is used; so are those of a later [`Region::set_len`], unless there is a further mapping.
+    /// `base` is 4096-aligned. The first `len` bytes from it are readable (and, unless the medium is read-only,
+    /// writable) for as long as any clone is used. The same holds for the length of a later [`Region::set_len`],
+    /// unless there is a further mapping.
     pub(crate) unsafe fn new(
         name: &'static str,
         base: NonNull<u8>,
@@ -75,50 +77,50 @@ impl Region {
         Self { name, base, shared, max_bytes, _owner: None }
     }
 
-    /// The same region, keeping `owner` alive as long as itself: what makes the contract of [`Region::new`] hold.
+    /// Returns a handle that keeps `owner` alive, so that the contract of [`Region::new`] holds.
     pub(crate) fn kept_by(&self, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { _owner: Some(owner), ..self.clone() }
     }
 
-    /// The file name of the region inside the table's directory.
+    /// Returns the file name of the region inside the table's directory.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How many bytes may be touched.
+    /// Returns the number of bytes that may be accessed.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
-        // Acquire: pairs with the Release in `set_len`; who sees the length may touch the bytes below it.
+        // Acquire: pairs with the Release in `set_len`; a thread that reads the length may access the bytes below it.
         self.shared.len.load(Ordering::Acquire)
     }
 
-    /// Whether nothing may be touched yet.
+    /// Returns whether the length is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How far the region can ever grow.
+    /// Returns the bound of the region's length.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// The start of the first mapping, which no other region has. Later bytes can be in another mapping.
+    /// Returns the start of the first mapping, which is unique to this region. Later bytes can be in another mapping.
     #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Whether there are other handles of this region.
+    /// Returns whether there are other handles of this region.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.shared) > 1
     }
 
-    /// Publishes a new length, for the medium that has just reserved the space.
+    /// Publishes a new length. Called by the medium after it has reserved the space.
     pub(crate) fn set_len(&self, len: u64) {
         debug_assert!(len <= self.max_bytes, "a region never grows past its bound");
         if self.shared.more[0].get().is_none() {
@@ -129,8 +131,9 @@ impl Region {
         self.shared.len.fetch_max(len, Ordering::Release);
     }
 
-    /// From here on, what ends behind the present length is found in a mapping at `base`. False when there have been too
-    /// many. For the medium, which lets one thread at a time change a region's length and mappings.
+    /// Adds a mapping at `base`, used for ranges that end beyond the present length. Returns `false` when there is no
+    /// slot for another mapping. Only the medium calls this; it lets one thread at a time change a region's length and
+    /// mappings.
     ///
     /// # Safety
     /// As for [`Region::new`]; both mappings show the same bytes.
@@ -141,12 +144,12 @@ impl Region {
         free.set(Mapping { base, from: self.len() }).is_ok()
     }
 
-    /// Where `bytes` bytes at `offset` lie; `None` when they are not wholly inside the region. All of them, and any other
-    /// range that ends where this one does, are found in the same mapping each time.
+    /// Returns the address of `bytes` bytes at `offset`; `None` when they are not wholly inside the region. Two ranges
+    /// with the same end always lie in the same mapping.
     #[inline(always)]
     pub(crate) fn place(&self, offset: u64, bytes: u64) -> Option<NonNull<u8>> {
         let end = offset.checked_add(bytes)?;
-        // Acquire: pairs with the Release in `set_len`; who sees the length may touch the bytes below it.
+        // Acquire: pairs with the Release in `set_len`; a thread that reads the length may access the bytes below it.
         if end > self.shared.head_len.load(Ordering::Acquire) {
             return self.place_beyond(offset, end);
         }
@@ -156,7 +159,7 @@ impl Region {
 
     #[cold]
     fn place_beyond(&self, offset: u64, end: u64) -> Option<NonNull<u8>> {
-        // The length first: with it come the mappings that were made for it.
+        // The length is read first: the mappings that were made for it are visible then.
         if end > self.len() {
             return None;
         }
@@ -170,7 +173,7 @@ impl Region {
         Some(unsafe { base.add(offset as usize) })
     }
 
-    /// The `T` at byte `offset`; `None` when it does not lie wholly inside the region, or not aligned.
+    /// Returns the `T` at byte `offset`; `None` when it does not lie wholly inside the region, or is not aligned.
     #[inline]
     #[must_use]
     pub fn at<T: Overlay>(&self, offset: u64) -> Option<&T> {
@@ -183,7 +186,7 @@ impl Region {
         Some(unsafe { start.cast::<T>().as_ref() })
     }
 
-    /// `count` values of `T` from byte `offset`, under the conditions of [`Region::at`].
+    /// Returns `count` values of `T` from byte `offset` on, under the conditions of [`Region::at`].
     #[inline]
     #[must_use]
     pub fn slice_at<T: Overlay>(&self, offset: u64, count: usize) -> Option<&[T]> {

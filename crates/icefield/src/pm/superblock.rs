@@ -1,4 +1,4 @@
-//! The first page of every table: what the table is, and which session it is in.
+//! The first page of every table: the table's identity and its session state.
 //!
 //! ```text
 //! table.ice     0  identity, first copy        1024  identity, second copy        2048  zero
@@ -14,17 +14,18 @@
 //! ```
 //!
 //! All numbers are little-endian. Later formats keep the places of magic, version and checksum, so that an older build
-//! can say that a table is too new for it.
+//! can report that a table is too new for it.
 //!
-//! # Crash
+//! # Crashes
 //!
-//! - P1: both copies but for their magics are durable. A crash before leaves no magic: no table.
-//! - P2, commit point of creation: the magics are durable. A crash between leaves none, one or both; each copy is valid
-//!   on its own.
-//! - P3: a session's first persist stores `clean = 0` and the next generation. Either order of the two words is right:
-//!   nothing else has been changed yet, but for a copy of the identity that was not whole.
-//! - P4: closing stores one word, the record count and a seal over count and generation. A seal of the generation before
-//!   is what a crash leaves of P3 on a disk. One that fits neither is damage, on any medium.
+//! - P1: both copies except their magics are durable. A crash before leaves no magic: there is no table.
+//! - P2, commit point of creation: the magics are durable. A crash between P1 and P2 leaves none, one or both; each
+//!   copy is valid on its own.
+//! - P3: a session's first persist stores `clean = 0` and the next generation. The two words may become durable in
+//!   either order, because nothing else has been changed yet except a damaged copy of the identity, which is
+//!   rewritten.
+//! - P4: closing stores one word: the record count, and a seal over count and generation. A crash during P3 on a disk
+//!   can leave the seal of the previous generation. A seal that fits neither generation is damage, on any medium.
 
 use std::fmt;
 use std::path::Path;
@@ -36,9 +37,9 @@ use crate::{Error, Result};
 
 /// The region that holds the superblock.
 pub const TABLE_REGION: &str = "table.ice";
-/// Where the design's root words begin in [`TABLE_REGION`].
+/// The offset of the design's root words in [`TABLE_REGION`].
 pub const ROOT_OFFSET: u64 = 4096;
-/// How many bytes the design's root words have.
+/// The length of the design's root words in bytes.
 pub const ROOT_BYTES: u64 = 4096;
 /// The version of the file format that this build reads and writes.
 pub const FORMAT_VERSION: u32 = 1;
@@ -51,9 +52,9 @@ const COPIES: [u64; 2] = [0, COPY_BYTES as u64];
 /// The bytes at the start of [`TABLE_REGION`] that hold both copies of the identity.
 pub(crate) const IDENTITY_BYTES: usize = 2 * COPY_BYTES;
 const SESSION_OFFSET: u64 = 3072;
-/// Bits of the number of records in the word that a clean close leaves; above is its seal.
+/// Bits of the record count in the word of a clean close; the seal is above them.
 const RECORDS_BITS: u32 = 40;
-/// The largest number of records that a closed table tells; of more it tells as many.
+/// The largest record count that a closed table stores. A larger count is stored as this value.
 pub const MOST_RECORDS: u64 = (1 << RECORDS_BITS) - 1;
 
 const VERSION_AT: usize = 8;
@@ -62,7 +63,7 @@ const SEED_AT: usize = 16;
 const UUID_AT: usize = 32;
 const PARAMS_AT: usize = 48;
 const LENGTHS_AT: usize = 176;
-/// Where each name begins, and how long it may be.
+/// The offset and the maximal length of each name.
 const NAMES: [(usize, usize); 3] = [(184, 96), (280, 256), (536, 256)];
 const CHECKSUM_AT: usize = 1016;
 const _: () = assert!(NAMES[2].0 + NAMES[2].1 <= CHECKSUM_AT && CHECKSUM_AT + 8 == COPY_BYTES);
@@ -70,7 +71,7 @@ const _: () =
     assert!(NAMES[0].0 + NAMES[0].1 == NAMES[1].0 && NAMES[1].0 + NAMES[1].1 == NAMES[2].0);
 const _: () = assert!(PARAMS_AT + 16 * 8 == LENGTHS_AT && LENGTHS_AT + 8 == NAMES[0].0);
 
-/// What a table is. Fixed at its creation.
+/// The properties of a table that are fixed at its creation.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The design's name, e.g. `dash-eh`.
@@ -81,15 +82,15 @@ pub struct Identity {
     pub value_type: String,
     /// The hash function.
     pub hash_id: u32,
-    /// Its seed.
+    /// The seed of the hash function.
     pub hash_seed: [u64; 2],
     /// The design's parameters.
     pub params: [u64; 16],
-    /// Tells tables apart.
+    /// Distinguishes tables.
     pub uuid: [u64; 2],
 }
 
-/// Leaves out the seed, which allows choosing keys that collide.
+/// Omits the seed, which would make it easy to choose keys that collide.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
@@ -116,30 +117,30 @@ struct Session {
 // SAFETY: repr(C), cells only.
 unsafe impl Overlay for Session {}
 
-/// What a new session found.
+/// The state that a new session found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionStart {
-    /// This session's number; no earlier session of the table had it.
+    /// This session's number, which no earlier session of the table had.
     pub generation: u64,
-    /// Whether the last session ended by [`end_session`].
+    /// The last session ended by [`end_session`].
     pub was_clean: bool,
-    /// How many records the table had at the last clean close. Means nothing when `was_clean` is false.
+    /// The number of records at the last clean close. Undefined if `was_clean` is false.
     pub records: u64,
-    /// Whether a copy of the identity was not whole and is written anew.
+    /// A copy of the identity was damaged and has been rewritten.
     pub mended: bool,
 }
 
 /// Maps a new table's first region, with a superblock that is not valid yet.
 ///
 /// # Errors
-/// The region could not be made or grown.
+/// The region could not be created or grown.
 pub fn create(pm: &impl Medium) -> Result<Region> {
     let region = pm.region(TABLE_REGION, TABLE_BYTES)?;
     pm.grow(&region, TABLE_BYTES)?;
     Ok(region)
 }
 
-/// Writes the superblock: the commit point of creation. Everything else that the new table needs is durable before.
+/// Writes the superblock: the commit point of creation. All other data of the new table must be durable before.
 ///
 /// # Errors
 /// [`Error::InvalidOption`] when a name is too long, [`Error::Poisoned`] when the medium could not be synced.
@@ -152,7 +153,7 @@ pub fn seal(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<()
         }
         pm.flush_object(copy);
     }
-    // P1: whatever says that it is a table is one.
+    // P1: a copy with a magic is complete.
     pm.try_fence()?;
     for copy in copies {
         copy[0].store(pm, MAGIC, Ordering::Release);
@@ -162,11 +163,11 @@ pub fn seal(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<()
     pm.try_fence()
 }
 
-/// Finds out what the table on `pm` is. One good copy suffices.
+/// Reads the identity of the table on `pm`. One intact copy suffices.
 ///
 /// # Errors
 /// [`Error::NotFound`] when no table was ever completed here, [`Error::FormatVersion`] when another version wrote it,
-/// [`Error::Corrupt`] when neither copy is whole.
+/// [`Error::Corrupt`] when neither copy is intact.
 pub fn read(pm: &impl Medium) -> Result<(Region, Identity)> {
     let region = pm.region(TABLE_REGION, TABLE_BYTES)?;
     if region.is_empty() {
@@ -180,11 +181,11 @@ fn identity(pm: &impl Medium, region: &Region) -> Result<Identity> {
     judge(pm.path(), copies(pm, region)?.map(|copy| load(pm, copy)))
 }
 
-/// Finds the identity in the first bytes of [`TABLE_REGION`], as [`read`] does in the mapped region. `path` is the
-/// table's directory. Reads `bytes` only: what decides whether a directory is a table before anything in it is changed.
+/// Reads the identity from the first bytes of [`TABLE_REGION`], as [`read`] does in the mapped region. `path` is the
+/// table's directory. Decides whether a directory is a table before anything in it is changed.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub(crate) fn identify(path: &Path, bytes: &[u8]) -> Result<Identity> {
     if bytes.is_empty() {
         return Err(Error::NotFound { path: path.to_owned() });
@@ -196,7 +197,7 @@ pub(crate) fn identify(path: &Path, bytes: &[u8]) -> Result<Identity> {
     }
 }
 
-/// What two copies of an identity say together. One good copy suffices.
+/// Combines the two copies of an identity. One intact copy suffices.
 fn judge(path: &Path, copies: [[u8; COPY_BYTES]; 2]) -> Result<Identity> {
     let mut unsealed = 0;
     let mut other_version = None;
@@ -227,33 +228,33 @@ fn judge(path: &Path, copies: [[u8; COPY_BYTES]; 2]) -> Result<Identity> {
     ))
 }
 
-/// How many sessions there have been, more or less: differs from opening to opening.
+/// Returns the number of the last session: it differs from opening to opening.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when the region is too short.
 pub fn last_session(pm: &impl Medium, region: &Region) -> Result<u64> {
-    // Relaxed: a former session's word.
+    // Relaxed: a word of a former session.
     Ok(session(pm, region)?.generation.load(pm, Ordering::Relaxed))
 }
 
-/// How the last session ended.
+/// The end of the last session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// By [`end_session`], with so many records.
+    /// By [`end_session`], with this number of records.
     Clean(u64),
     /// Not yet, or by a crash.
     Open,
-    /// The words fit no session at all: they are damaged.
+    /// The words fit no session: they are damaged.
     Odd,
 }
 
-/// How the last session ended, or that it has not. Changes nothing.
+/// Returns how the last session ended, or that it has not. Changes nothing.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when the region is too short.
 pub fn session_end(pm: &impl Medium, region: &Region) -> Result<SessionEnd> {
     let session = session(pm, region)?;
-    // Relaxed: a former session's words, or words that the seal holds together.
+    // Relaxed: words of a former session, or words that the seal binds together.
     let generation = session.generation.load(pm, Ordering::Relaxed);
     let clean = session.clean.load(pm, Ordering::Relaxed);
     let records = clean & MOST_RECORDS;
@@ -265,8 +266,9 @@ pub fn session_end(pm: &impl Medium, region: &Region) -> Result<SessionEnd> {
     })
 }
 
-/// Whether both copies of the identity are whole, and nothing lies between them and the root words but the session's:
-/// what [`read`] does not look at, because one good copy suffices. Faults in words.
+/// Checks that both copies of the identity are intact, and that all other bytes before the root words are zero except
+/// the session words. [`read`] does not check this, because one intact copy suffices. Returns descriptions of the
+/// faults.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when the region is too short.
@@ -304,10 +306,10 @@ pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> 
     };
     let session = session(pm, region)?;
     let last = session.generation.load(pm, Ordering::Relaxed);
-    // Zero is what a fresh file holds: no session has that number, whatever the word said.
+    // Zero is the content of a fresh file: no session has that number, even after an overflow.
     let generation = last.wrapping_add(1).max(1);
     session.clean.store(pm, 0, Ordering::Relaxed);
-    // Release: not before the seal is gone, which is in the same line.
+    // Release: after the store that removes the seal, which is in the same line.
     session.generation.store(pm, generation, Ordering::Release);
     // P3: before the first change of the session.
     pm.try_persist(session)?;
@@ -315,28 +317,28 @@ pub fn begin_session(pm: &impl Medium, region: &Region) -> Result<SessionStart> 
     Ok(SessionStart { generation, was_clean, records, mended: false })
 }
 
-/// Starts a session of a table that is opened: the copies of its identity are whole from here on, both of them.
+/// Starts a session of an existing table, and makes both copies of its identity intact.
 ///
 /// # Errors
-/// As [`begin_session`].
+/// Those of [`begin_session`].
 pub fn resume_session(
     pm: &impl Medium,
     region: &Region,
     identity: &Identity,
 ) -> Result<SessionStart> {
-    // Read-only, what is damaged stays for whoever checks it.
+    // A reader leaves a damaged copy in place, so that a check reports it.
     let mended = pm.writable().is_ok() && mend(pm, region, identity)?;
     Ok(SessionStart { mended, ..begin_session(pm, region)? })
 }
 
-/// Writes those copies of the identity anew that are not whole; whether there was one. What a crash between the magics
-/// of a creation has left, or a damaged copy, while the other is good. Flushed: durable by P3.
+/// Rewrites damaged copies of the identity and returns whether there were any: a crash between the magics of a
+/// creation leaves one, and so does damage of a copy while the other is intact. Flushed; durable by P3.
 fn mend(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> {
     let words = encode(identity)?;
     let mut mended = false;
     for copy in copies(pm, region)?.into_iter().filter(|copy| decode(&load(pm, copy)).is_err()) {
         for (cell, word) in copy.iter().zip(words) {
-            // Relaxed: the checksum holds them together.
+            // Relaxed: the checksum binds the words together.
             cell.store(pm, word, Ordering::Relaxed);
         }
         pm.flush_object(copy);
@@ -345,22 +347,22 @@ fn mend(pm: &impl Medium, region: &Region, identity: &Identity) -> Result<bool> 
     Ok(mended)
 }
 
-/// Ends a session cleanly, with so many records, or [`MOST_RECORDS`] of them. Everything else is durable before.
+/// Ends a session cleanly, with `records` records (at most [`MOST_RECORDS`]). All other data must be durable before.
 ///
 /// # Errors
-/// As [`begin_session`].
+/// Those of [`begin_session`].
 pub fn end_session(pm: &impl Medium, region: &Region, records: u64) -> Result<()> {
     let session = session(pm, region)?;
     let generation = session.generation.load(pm, Ordering::Relaxed);
     let clean = clean_word(generation, records.min(MOST_RECORDS));
-    // Relaxed: one word, and all else is durable.
+    // Relaxed: one word, and all other data is durable.
     session.clean.store(pm, clean, Ordering::Relaxed);
     // P4, commit point: the next opening finds the table closed, and the count.
     pm.try_persist(session)?;
     sound(pm)
 }
 
-/// What the word `clean` holds after a clean close: never 0, and fitting no other session or count.
+/// Returns the word `clean` of a clean close: never 0, and different for other sessions and counts.
 fn clean_word(generation: u64, records: u64) -> u64 {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&generation.to_le_bytes());
@@ -399,7 +401,7 @@ fn load(pm: &impl Medium, copy: &Copy) -> [u8; COPY_BYTES] {
     bytes
 }
 
-/// What is wrong with a copy.
+/// The flaw of a copy.
 enum Flaw {
     Unsealed,
     Version(u32),
@@ -488,7 +490,7 @@ fn put_u64(bytes: &mut [u8; COPY_BYTES], at: usize, word: u64) {
     bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
 }
 
-/// CRC-64/XZ, a bit at a time: it runs over a kilobyte, once an opening.
+/// CRC-64/XZ, one bit at a time: it runs over a kilobyte, once for each opening.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
     /// The ECMA-182 polynomial, its bits reversed.

@@ -1,46 +1,49 @@
-//! Crash-safe allocation of equal blocks: segments, chained buckets.
+//! Crash-safe allocation of equal blocks, such as segments and chained buckets.
 //!
 //! # Layout
-//! [`Words`] in a table's root page: two sets of `{bump, skip, free}` (a table that clears itself in one store switches
-//! between them) and a row of intents. Blocks below `bump` have been handed out at some time (`skip - 1` was handed out
-//! before its turn); `free` heads a list of blocks through words of their own ([`Blocks::next`]).
+//! [`Words`] in a table's root page: two sets of `{bump, skip, free}` (a table that clears itself by one store
+//! switches between them) and a row of intents. Blocks below `bump` have been handed out at some time (`skip - 1` was
+//! handed out before its turn). `free` heads a list of blocks, which are linked through a word in each block
+//! ([`Blocks::next`]).
 //!
 //! # Invariants
-//! - A1: every block below `bump` but `skip - 1` is owned by the table, or on the free list once, or named by an
-//!   intent.
-//! - A2: all changes of `bump` and `free` are made under one mutex, and each is announced by durable intents, so that
-//!   at a crash the intents of a list change that is unfinished name blocks at or above `bump`, or such as were the
-//!   first of the list.
-//! - A3: an intent that has ended may come back after a crash, until the next change of the list is announced, which makes
-//!   the ends before it durable. Owners part from blocks by freeing them, so until then such an intent names a block
-//!   that its owner still has, or one of the first of the list: changes announced before put no more blocks in front
-//!   of it than there are intents.
+//! - A1: every block below `bump` except `skip - 1` is owned by the table, or is on the free list once, or is named by
+//!   an intent.
+//! - A2: all changes of `bump` and `free` are made under one mutex, and durable intents announce each of them. So at a
+//!   crash, the intents of an unfinished list change name blocks at or above `bump`, or blocks that were the first of
+//!   the list.
+//! - A3: an intent that has ended may reappear after a crash, until the next change of the list is announced, which
+//!   makes earlier ends durable. Blocks leave their owners only by being freed. So until then such an intent names a
+//!   block that its owner still has, or one of the first of the list: changes announced before put no more blocks in
+//!   front of it than there are intents.
 //!
-//! # Crash
-//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links it, durably,
-//! and [`Allocator::commit`] ends the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1 intent; the
-//! owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`] asks the owner
-//! about each block that an intent names: owned ones are left alone; a block at or above `bump`, or among the first of
-//! the list, is not out (A2); any other goes back on the list. Recovery only repeats these steps, so a crash inside it is
-//! no different.
+//! # Crashes
+//! Allocation: P1 the intent (block, tag) is durable; P2 the block is off the list. Then the owner links the block
+//! durably, and [`Allocator::commit`] ends the intent, or [`Allocator::abandon`] puts the block back. Freeing: P1
+//! intent; the owner unlinks; P2 the block's next word; P3 the list's head; the intent ends. [`Allocator::recover`]
+//! queries the owner about each block that an intent names. Owned blocks are left alone. A block at or above `bump`,
+//! or among the first of the list, is not out (A2). All other blocks go back on the list. Recovery only repeats these
+//! steps, so a crash during recovery needs no further treatment.
 //!
 //! An owner may link new blocks before `bump` is durable, if a fence makes both durable before it
-//! [commits](Allocator::commit). Of the two a crash before that fence leaves neither, and the block is not out; or
-//! `bump`, and it goes on the list; or both, and it is owned; or the link, and an owned block lies at or above `bump`. So
-//! recovery first [raises](Allocator::raise) `bump` above such blocks. That puts others below it, too, which had been
-//! handed out before: their intents have not ended, for whoever ends one has made a higher `bump` durable, and they are
-//! settled like any others.
+//! [commits](Allocator::commit). A crash before that fence leaves one of four states. Neither is durable: the block is
+//! not out. Only `bump` is durable: the block goes on the list. Both are durable: the block is owned. Only the link is
+//! durable: an owned block lies at or above `bump`. Therefore recovery first [raises](Allocator::raise) `bump` above
+//! such blocks. This puts other blocks below `bump`, too, which had been handed out before. Their intents have not
+//! ended, because a thread makes a higher `bump` durable before it ends an intent; so they are settled like all
+//! others.
 //!
-//! After a failed sync nothing is claimed or freed. The owner of an intent forgets it in DRAM, so that no thread waits for
-//! it. Its word stays: no other intent is stored over it, and the next opening settles it.
+//! After a failed sync, blocks are neither claimed nor freed. The owner of an intent forgets it in DRAM, so that no
+//! thread waits for it. Its word stays: no other intent is stored over it, and the next opening settles it.
 //!
 //! # Ordering
-//! The words, `bump`, `skip`, `free`, `count`, `intents`, `intent`, are stored Release and loaded Acquire where the mutex does not do
-//! that already: on the medium Release keeps the order of the stores to one line, which two intents may share.
+//! The words (`bump`, `skip`, `free`, `count`, `intents`, `intent`) are stored Release, and loaded Acquire where the
+//! mutex does not order them already. On the medium, Release keeps the order of the stores to one line, which two
+//! intents may share.
 //!
 //! # Costs
-//! One fence an allocation of one block or several, two when they come off the list, none to commit; three to free one or
-//! several: for structure changes, not for single records.
+//! Allocating one or several blocks costs one fence, or two when they come off the list; committing costs none.
+//! Freeing one or several costs three. The allocator is meant for structure changes, not for single records.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -52,7 +55,7 @@ use crate::{Error, Result};
 
 mod recover;
 
-/// How many blocks can be between the list and an owner at once; further callers wait.
+/// The number of blocks that can be between the list and an owner at once; further callers wait.
 const INTENTS: usize = 32;
 
 /// An allocator's words on the medium.
@@ -63,7 +66,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Forgets what is free and what was on its way: who only reads needs neither, and both may be damaged.
+    /// Clears the free lists and the intents. A reader needs neither, and both may be damaged.
     pub(crate) fn forget(&self, pm: &impl Medium) {
         for set in &self.sets {
             set.free.store(pm, 0, Relaxed);
@@ -73,7 +76,7 @@ impl Words {
         }
     }
 
-    /// Says that `used` blocks were handed out at most.
+    /// Limits the counts of blocks handed out to `used`.
     pub(crate) fn bound(&self, pm: &impl Medium, used: u64) {
         for set in &self.sets {
             for cell in [&set.bump, &set.skip] {
@@ -94,7 +97,7 @@ struct Set {
 }
 
 impl Set {
-    /// The first block from `bump` on that was never handed out.
+    /// Returns the first block from `bump` on that was never handed out.
     fn beyond(&self, pm: &impl Medium, bump: u64) -> u64 {
         if bump + 1 == self.skip.load(pm, Relaxed) { bump + 1 } else { bump }
     }
@@ -105,17 +108,17 @@ unsafe impl Overlay for Set {}
 // SAFETY: `repr(C)`, cells and overlays only.
 unsafe impl Overlay for Words {}
 
-/// The blocks that an allocator hands out, as their table knows them.
+/// The table's access to the blocks that an allocator hands out.
 pub trait Blocks {
-    /// The next word of a block on the free list: the next block plus one, or 0.
+    /// Returns the next word of a block on the free list: the next block plus one, or 0.
     ///
     /// # Errors
     /// The block lies outside its region.
     fn next(&self, block: u32) -> Result<u64>;
-    /// Stores that word; flushed.
+    /// Stores and flushes that word.
     ///
     /// # Errors
-    /// As [`Blocks::next`].
+    /// Those of [`Blocks::next`].
     fn set_next(&self, block: u32, next: u64) -> Result<()>;
     /// Makes the first `count` blocks usable.
     ///
@@ -125,10 +128,10 @@ pub trait Blocks {
 }
 
 /// Makes the first `count` blocks of a region usable, for [`Blocks::reserve`], and some more so that growth costs few
-/// system calls: an eighth in a small file, a thirty-second in a large one. A table that becomes smaller keeps them.
+/// system calls: an eighth in a small file, a thirty-second in a large one. A table that shrinks keeps them.
 ///
 /// # Errors
-/// [`Error::NoSpace`]; the region is as before.
+/// [`Error::NoSpace`]; the region has not changed.
 pub(crate) fn reserve_blocks(
     pm: &impl Medium,
     region: &Region,
@@ -149,7 +152,7 @@ pub(crate) fn reserve_blocks(
     }
 }
 
-/// A block on its way from the allocator to an owner.
+/// A block that has been allocated and has no durable owner yet.
 #[derive(Debug)]
 #[must_use = "a claimed block must be committed or abandoned"]
 pub struct Claim {
@@ -166,11 +169,11 @@ pub struct Allocator {
 
 #[derive(Debug)]
 struct DramState {
-    /// Which of the two sets counts.
+    /// The index of the set in use.
     set: usize,
-    /// Bit per intent: in use.
+    /// One bit for each intent: in use.
     busy: u32,
-    /// Bit per intent: changed since the intents were last flushed.
+    /// One bit for each intent: changed since the intents were last flushed.
     changed: u32,
 }
 
@@ -178,20 +181,20 @@ fn intent_word(block: u32, tag: u32) -> u64 {
     u64::from(tag) << 32 | (u64::from(block) + 1)
 }
 
-/// The block and the tag of an intent, if it is one.
+/// Returns the block and the tag of an intent; `None` if the word is 0.
 fn intent_of(word: u64) -> Option<(u32, u32)> {
     (word != 0).then(|| ((word as u32).wrapping_sub(1), (word >> 32) as u32))
 }
 
 impl DramState {
-    /// The first step of an intent. Durable when the caller has flushed and fenced.
+    /// Stores an intent. Durable when the caller has flushed and fenced.
     fn begin(&mut self, pm: &impl Medium, words: &Words, claim: &Claim, tag: u32) {
         words.intents[claim.intent].store(pm, intent_word(claim.block, tag), Release);
         self.busy |= 1 << claim.intent;
         self.changed |= 1 << claim.intent;
     }
 
-    /// The last step of intents. Durable before the next change (A3).
+    /// Ends intents. Durable before the next change (A3).
     fn end(&mut self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
         for claim in claims {
             words.intents[claim.intent].store(pm, 0, Release);
@@ -200,13 +203,13 @@ impl DramState {
         }
     }
 
-    /// Forgets intents whose owners go no further, as the medium takes no more writes.
+    /// Forgets intents whose owners cannot continue because the medium takes no more writes.
     fn forget(&mut self, claims: &[Claim]) {
         claims.iter().for_each(|claim| self.busy &= !(1 << claim.intent));
     }
 
-    /// Flushes the intents that have changed. The caller fences under the mutex: whoever comes next finds none to flush,
-    /// and may rely on them.
+    /// Flushes the intents that have changed. The caller fences under the mutex, so that the next holder can rely on
+    /// them.
     fn flush_intents(&mut self, pm: &impl Medium, words: &Words) {
         if self.changed != 0 {
             let (first, last) = (self.changed.trailing_zeros(), self.changed.ilog2());
@@ -216,7 +219,7 @@ impl DramState {
         self.changed = 0;
     }
 
-    /// Stores intents for blocks, as many as are free; flushed. The caller fences under the mutex.
+    /// Stores and flushes intents for blocks, up to the number of free intents. The caller fences under the mutex.
     fn announce<B>(&mut self, pm: &impl Medium, freed: &Freed<'_, B>) -> Vec<Claim> {
         let mut claims = Vec::with_capacity(freed.owned.len());
         for &(block, tag) in &freed.owned {
@@ -231,22 +234,23 @@ impl DramState {
 }
 
 impl Allocator {
-    /// An allocator that goes by the words of set `set`.
+    /// Returns an allocator that uses the words of set `set`.
     #[must_use]
     pub fn new(set: usize) -> Self {
         Self { state: Mutex::new(DramState { set, busy: 0, changed: 0 }) }
     }
 
-    /// How many blocks were ever handed out in the present set: all blocks in use lie below.
+    /// Returns the number of blocks ever handed out in the present set: all blocks in use lie below.
     pub fn used(&self, pm: &impl Medium, words: &Words) -> u64 {
         let set = &words.sets[self.lock().set];
-        // A peek: another thread's new block may not be durable yet. How much space is handed out says nothing of records.
+        // A peek: another thread's new block may not be durable yet. The count of blocks reveals nothing about
+        // records.
         pm.peek(|| set.bump.load(pm, Relaxed).max(set.skip.load(pm, Relaxed)))
     }
 
-    /// How many blocks there are at most, whichever set they were handed out in: a bound on any walk over blocks.
+    /// Returns a bound on the blocks handed out in either set, for walks over blocks.
     pub fn bound(pm: &impl Medium, words: &Words) -> u64 {
-        // A peek: a bound on a walk decides no answer.
+        // A peek: a bound on a walk does not influence results.
         pm.peek(|| {
             let counts = words.sets.iter().map(|set| {
                 let [bump, skip] = [&set.bump, &set.skip].map(|word| word.load(pm, Relaxed));
@@ -256,13 +260,14 @@ impl Allocator {
         })
     }
 
-    /// The unused blocks before the one that was handed out before its turn.
+    /// Returns the unused blocks before the one that was handed out before its turn.
     pub(crate) fn passed_over(&self, pm: &impl Medium, words: &Words) -> Range<u64> {
         let set = &words.sets[self.lock().set];
         set.bump.load(pm, Relaxed)..set.skip.load(pm, Relaxed).saturating_sub(1)
     }
 
-    /// The blocks of the free list, in order, and the block handed out before its turn. For `check`.
+    /// Returns the unused blocks before the one that was handed out before its turn, and the blocks of the free list
+    /// in order. For `check`.
     ///
     /// # Errors
     /// A block lies outside its region.
@@ -284,7 +289,7 @@ impl Allocator {
         Ok(free)
     }
 
-    /// Takes a block off the list, or a new one, for an owner that `tag` helps [`Allocator::recover`] to find.
+    /// Takes a block off the list, or a new one, for an owner that [`Allocator::recover`] finds by `tag`.
     ///
     /// # Errors
     /// No space for another block; nothing has changed.
@@ -305,8 +310,8 @@ impl Allocator {
         }
     }
 
-    /// [`Allocator::claim`] for several owners, at least the first, which share its fences: as many as there are intents
-    /// for, all of them off the list or all new.
+    /// [`Allocator::claim`] for several owners, which share its fences. Claims at least one block and at most as many
+    /// as there are free intents; either all come off the list or all are new.
     ///
     /// # Errors
     /// No space for another block; nothing has changed.
@@ -320,13 +325,13 @@ impl Allocator {
         let Some(&first) = tags.first() else { return Ok(Vec::new()) };
         match self.try_claim(pm, words, blocks, tags) {
             Ok(claims) if !claims.is_empty() => Ok(claims),
-            // No intent is free, or there is no space for so many.
+            // No intent is free, or there is not enough space for all.
             Ok(_) | Err(Error::NoSpace { .. }) => Ok(vec![self.claim(pm, words, blocks, first)?]),
             Err(error) => Err(error),
         }
     }
 
-    /// None while no intent is free.
+    /// Returns no claims while no intent is free.
     fn try_claim(
         &self,
         pm: &impl Medium,
@@ -335,7 +340,7 @@ impl Allocator {
         tags: &[u32],
     ) -> Result<Vec<Claim>> {
         let mut state = self.lock();
-        // A forgotten intent is free in DRAM, but the next opening settles its word.
+        // A forgotten intent is free in DRAM, but its word must stay for the next opening to settle.
         not_poisoned(pm)?;
         let set = &words.sets[state.set];
         let (mut free, mut bump) = (set.free.load(pm, Relaxed), set.bump.load(pm, Relaxed));
@@ -348,7 +353,7 @@ impl Allocator {
                 (true, _) => (free - 1) as u32,
                 (false, _) => set.beyond(pm, bump) as u32,
             };
-            // Checked before anything is stored: a block outside the region ends the call here.
+            // Checked before any store: a block outside the region ends the call here.
             match listed {
                 true => free = blocks.next(block)?,
                 false => bump = u64::from(block) + 1,
@@ -366,7 +371,7 @@ impl Allocator {
             state.begin(pm, words, claim, tag);
         }
         state.flush_intents(pm, words);
-        // P1: whoever recovers knows that the blocks may be out.
+        // P1: recovery will find that the blocks may be out.
         let announced = pm.try_fence();
         // P2: the blocks are out.
         let taken = announced.and_then(|()| {
@@ -374,8 +379,8 @@ impl Allocator {
                 set.free.store(pm, free, Release);
                 return pm.try_persist(&set.free);
             }
-            // Durable by the owner's fence before it links the blocks, or ends the intents; until then they are beyond
-            // the bump, not out.
+            // Made durable by the owner's fence before it links the blocks or ends the intents. Until then they are
+            // above `bump`, so they are not out.
             set.bump.store(pm, bump, Release);
             pm.flush_object(&set.bump);
             Ok(())
@@ -384,17 +389,17 @@ impl Allocator {
         Ok(claims)
     }
 
-    /// The owners have linked the blocks durably: their intents end.
+    /// Ends the intents of blocks that their owners have linked durably.
     pub fn commit(&self, pm: &impl Medium, words: &Words, claims: &[Claim]) {
         self.lock().end(pm, words, claims);
     }
 
-    /// Forgets claims whose links may not have become durable, as the medium takes no more writes.
+    /// Forgets claims whose links may not have become durable, because the medium takes no more writes.
     pub fn forget_all(&self, claims: &[Claim]) {
         self.lock().forget(claims);
     }
 
-    /// The owner does not want the block after all.
+    /// Puts back a claimed block that its owner does not need.
     ///
     /// # Errors
     /// The block lies outside its region, or a sync failed.
@@ -418,7 +423,7 @@ impl Allocator {
     /// [`free_all`] of one block.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`free_all`].
     pub fn free(
         &self,
         pm: &impl Medium,
@@ -430,21 +435,21 @@ impl Allocator {
         free_all(pm, &[Freed { allocator: self, words, blocks, owned: vec![owned] }], unlink)
     }
 
-    /// Prepares the other set so that all blocks but `keep` are free in it; flushed, to be fenced by the owner before
-    /// it switches durably. [`Allocator::switch`] follows.
+    /// Prepares the other set so that all blocks but `keep` are free in it. Flushed; the owner fences before it
+    /// switches durably and calls [`Allocator::switch`].
     pub fn prepare_switch(&self, pm: &impl Medium, words: &Words, keep: Option<u32>) {
         self.prepare(pm, words, 0, keep.map_or(0, |block| u64::from(block) + 1));
     }
 
-    /// Prepares the other set so that the first blocks, so many, have owners in it, and all others are free; as
-    /// [`Allocator::prepare_switch`].
+    /// Prepares the other set so that the first `used` blocks have owners in it and all others are free; otherwise
+    /// like [`Allocator::prepare_switch`].
     pub fn prepare_packed(&self, pm: &impl Medium, words: &Words, used: u64) {
         self.prepare(pm, words, used, 0);
     }
 
     fn prepare(&self, pm: &impl Medium, words: &Words, bump: u64, skip: u64) {
         let mut state = self.lock();
-        // A3: no block has an owner in it that an intent names.
+        // A3: in the other set, no block that an intent names has an owner.
         state.flush_intents(pm, words);
         let set = &words.sets[1 - state.set];
         set.bump.store(pm, bump, Release);
@@ -453,8 +458,8 @@ impl Allocator {
         pm.flush_object(set);
     }
 
-    /// Makes the ends of all intents durable: none of them comes back after a crash, whatever becomes of the blocks. No
-    /// block is on its way.
+    /// Makes the ends of all intents durable, so that none reappears after a crash, whatever is done with the blocks
+    /// later. No block may be claimed meanwhile.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -464,33 +469,33 @@ impl Allocator {
         pm.try_fence()
     }
 
-    /// Goes by the other set from now on.
+    /// Switches to the other set.
     pub fn switch(&self) {
         let mut state = self.lock();
         state.set = 1 - state.set;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, DramState> {
-        // The state is a few integers, whole after any panic.
+        // The state is a few integers, consistent after any panic.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Blocks of an allocator that leave their owners, each with the tag that helps [`Allocator::recover`] to find that.
+/// Blocks of an allocator that leave their owners, each with the tag by which [`Allocator::recover`] finds its owner.
 pub struct Freed<'a, B> {
     /// The allocator.
     pub allocator: &'a Allocator,
-    /// Its words.
+    /// The allocator's words.
     pub words: &'a Words,
-    /// Its blocks.
+    /// The table's access to the blocks.
     pub blocks: &'a B,
-    /// Block and tag.
+    /// The blocks, each with its tag.
     pub owned: Vec<(u32, u32)>,
 }
 
-/// Unlinks blocks from their owners by `unlink`, which flushes that, and puts them on the lists of their allocators, with
-/// three fences for all. Readers that may still look at a block must expect to find another owner's data in it. All
-/// callers name allocators in the same order.
+/// Unlinks blocks from their owners by `unlink`, which flushes its stores, and puts them on the lists of their
+/// allocators, with three fences for all. Readers that may still access a block must expect to find another owner's
+/// data in it. All callers name allocators in the same order.
 ///
 /// # Errors
 /// A block lies outside its region, `unlink` or a sync failed.
@@ -512,7 +517,7 @@ pub fn free_all<B: Blocks>(
     put_back
 }
 
-/// P2, P3 of freeing.
+/// P2 and P3 of freeing several blocks.
 fn put_back<B: Blocks>(
     pm: &impl Medium,
     frees: &[Freed<'_, B>],
@@ -528,7 +533,7 @@ fn put_back<B: Blocks>(
         }
         heads.push((set, head));
     }
-    // P2. Only the head decides whether a block is on the list, so the next words may be stored before.
+    // P2. Only the head determines whether a block is on the list, so the next words may be stored before the fence.
     pm.try_fence()?;
     for (set, head) in heads {
         set.free.store(pm, head, Release);
@@ -538,12 +543,12 @@ fn put_back<B: Blocks>(
     pm.try_fence()
 }
 
-/// Stores intents for all blocks, when there are free ones for all: who waits has none.
+/// Stores intents for all blocks as soon as there are free ones for all: a waiting caller holds none.
 fn announce<B>(pm: &impl Medium, frees: &[Freed<'_, B>]) -> Result<Vec<Vec<Claim>>> {
     let mut rounds = 0;
     loop {
         let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
-        // As with claims.
+        // As in `try_claim`.
         not_poisoned(pm)?;
         let room = |state: &DramState| state.busy.count_zeros() as usize;
         if states.iter().zip(frees).all(|(state, freed)| freed.owned.len() <= room(state)) {
@@ -566,7 +571,7 @@ fn free_bit(busy: u32) -> Option<usize> {
     (busy != u32::MAX).then(|| busy.trailing_ones() as usize)
 }
 
-/// P2, P3 of freeing.
+/// P2 and P3 of freeing one block.
 fn push(pm: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> Result<()> {
     blocks.set_next(block, set.free.load(pm, Relaxed))?;
     pm.try_fence()?;

@@ -1,4 +1,4 @@
-//! What recovery does about blocks that a crash found between the list and their owners.
+//! Recovery of blocks that a crash found between the list and their owners.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -7,8 +7,8 @@ use crate::Result;
 use crate::pm::Medium;
 
 impl Allocator {
-    /// Counts blocks as out that a crash left owned at or above `bump`: before [`Allocator::recover`], for owners that
-    /// link blocks before `bump` is durable.
+    /// Raises `bump` above blocks that a crash left owned at or above it. Called before [`Allocator::recover`], for
+    /// owners that link blocks before `bump` is durable.
     ///
     /// # Errors
     /// Those of `is_owned`.
@@ -30,13 +30,14 @@ impl Allocator {
         }
         if raised > bump {
             set.bump.store(pm, raised, Release);
-            // Before the intents end.
+            // Durable before the intents end.
             pm.try_persist(&set.bump)?;
         }
         Ok(())
     }
 
-    /// Settles what a crash left between the list and the owners. Constant work. Tells how many intents there were.
+    /// Settles the blocks that a crash left between the list and the owners. Constant work. Returns the number of
+    /// intents.
     ///
     /// # Errors
     /// An intent or list names a block outside the region.
@@ -49,7 +50,8 @@ impl Allocator {
     ) -> Result<u64> {
         let present = self.lock().set;
         let (set, other) = (&words.sets[present], &words.sets[1 - present]);
-        // The other set means nothing until it is prepared again, but bounds walks: a damaged one would not.
+        // The other set is undefined until it is prepared again, but its counts bound walks, so damaged counts are
+        // cleared.
         for count in [&other.bump, &other.skip] {
             if count.load(pm, Relaxed) != 0 {
                 count.store(pm, 0, Release);
@@ -77,8 +79,8 @@ impl Allocator {
     }
 }
 
-/// The first blocks of the list, among which are all of it that intents name (A3): there are no more intents than half of
-/// these, and recoveries have put no more before them.
+/// Returns the first blocks of the list, including all that intents can name (A3): twice as many blocks as there are
+/// intents, because recoveries may have put that many in front of them.
 fn first_listed(pm: &impl Medium, set: &Set, blocks: &impl Blocks) -> Result<Vec<u32>> {
     let mut listed = Vec::new();
     let mut free = set.free.load(pm, Relaxed);
@@ -112,7 +114,7 @@ mod tests {
         }
     }
 
-    /// A crash after the owner's link became durable, and before the count did.
+    /// A crash after the owner's link became durable, and before `bump` did.
     #[test]
     fn an_owned_block_beyond_the_count_is_out_and_others_below_it_are_free() {
         let sim = Sim::new(SimOptions::default());

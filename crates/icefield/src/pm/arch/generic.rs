@@ -1,26 +1,26 @@
-//! Architectures on which user code cannot write lines back: no persistent memory there, every other medium works.
+//! Architectures on which user code cannot write lines back: no persistent memory; every other medium works.
 
 use std::sync::atomic::{Ordering, fence};
 
 use crate::pm::Cell128;
 
-/// How this processor writes a line back: it cannot.
+/// No write-back instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {}
 
 impl Instruction {
-    /// `None`: the medium then refuses `Durability::Pmem`.
+    /// Returns `None`, so that the medium refuses `Durability::Pmem`.
     pub(crate) fn detect() -> Option<Self> {
         None
     }
 
-    /// Every write-back that this processor has: none.
+    /// Returns all write-back instructions of this processor: none.
     #[cfg(test)]
     pub(crate) fn all() -> Vec<Self> {
         Vec::new()
     }
 
-    /// Never called: there is no value to call it on.
+    /// Never called: the type has no values.
     ///
     /// # Safety
     /// None needed.
@@ -30,18 +30,18 @@ impl Instruction {
     }
 }
 
-/// Orders stores: SeqCst, for no cheaper fence is named that does.
+/// Orders stores, by the strongest fence of the language: SeqCst.
 #[inline(always)]
 pub(crate) fn store_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Whether [`load128`] is one load: nobody promises it.
+/// Returns whether [`load128`] is one load: not guaranteed here.
 pub(crate) fn loads_whole() -> bool {
     false
 }
 
-/// Loads both words, one after the other; of order Acquire.
+/// Loads both words, one after the other, with Acquire ordering.
 #[inline(always)]
 pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
     cell.0.each_ref().map(|word| word.load(Ordering::Acquire))

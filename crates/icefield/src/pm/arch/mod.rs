@@ -1,8 +1,8 @@
-//! The processor's part of persistence: writing cache lines back, and waiting until they are.
+//! The processor's part of persistence: writing cache lines back, and waiting for the write-backs.
 //!
-//! One file per instruction set, each with the same items: `Instruction` (which write-back the processor has, asked of
-//! it when a medium opens), `store_fence`, and `load128`, which loads two neighbouring words as one where `loads_whole`
-//! says so. [`flush_range`] is the only caller that knows about ranges.
+//! One file for each instruction set, each with the same items: `Instruction` (the processor's write-back instruction,
+//! detected when a medium opens), `store_fence`, and `load128`, which loads two neighbouring words as one where
+//! `loads_whole` returns `true`. [`flush_range`] splits ranges into lines.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -25,12 +25,13 @@ use super::LINE_BYTES;
 /// Starts the write-back of the line that holds `byte`, which is mapped.
 #[inline(always)]
 pub(crate) fn flush_line(instruction: Instruction, byte: *const u8) {
-    // SAFETY: the instruction was detected. Were the byte not mapped, this would be a fault, and no memory touched.
+    // SAFETY: the instruction was detected. If the byte were not mapped, this would be a fault without a memory
+    // access.
     unsafe { instruction.write_back(byte) }
 }
 
 /// Starts the write-back of every line that overlaps `bytes` bytes from `start`, which are mapped.
-// Out of line: a call costs next to nothing beside a write-back, and media that need none keep their callers small.
+// Out of line: a call costs next to nothing beside a write-back, and callers stay small on media that need none.
 #[inline(never)]
 pub(crate) fn flush_range(instruction: Instruction, start: *const u8, bytes: usize) {
     let lines = lines(start, bytes);
@@ -42,7 +43,7 @@ pub(crate) fn flush_range(instruction: Instruction, start: *const u8, bytes: usi
     }
 }
 
-/// How many lines overlap the range.
+/// Returns the number of lines that overlap the range.
 fn lines(start: *const u8, bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
@@ -88,7 +89,7 @@ mod tests {
         if !loads_whole() {
             return;
         }
-        // The second word is the first, or one behind it: a torn load would show other differences.
+        // The second word equals the first, or is one behind it: a torn load would show other differences.
         let words = Cell128([AtomicU64::new(0), AtomicU64::new(0)]);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! `clwb`, `clflushopt`, `clflush`; `sfence`.
+//! Write-back by `clwb`, `clflushopt` or `clflush`; fence by `sfence`.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_clflush, _mm_sfence};
@@ -6,28 +6,28 @@ use std::sync::atomic::Ordering;
 
 use crate::pm::Cell128;
 
-/// How this processor writes a line back.
+/// The instruction by which this processor writes a line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Instruction {
-    /// Writes back, may keep the line cached: the best where it exists.
+    /// Writes back and may keep the line cached: the best where it exists.
     Clwb,
-    /// Writes back and evicts, unordered among themselves.
+    /// Writes back and evicts; not ordered among themselves.
     ClflushOpt,
-    /// Writes back and evicts, one after another. Part of the base instruction set.
+    /// Writes back and evicts, in order. Part of the base instruction set.
     Clflush,
 }
 
 impl Instruction {
-    /// Asks the processor. `None` where it cannot write lines back; never so on this architecture.
+    /// Returns the best instruction of this processor. Never `None` on this architecture.
     pub(crate) fn detect() -> Option<Self> {
         Self::all().into_iter().next()
     }
 
-    /// Every write-back that this processor has, the best first.
+    /// Returns all write-back instructions of this processor, the best first.
     pub(crate) fn all() -> Vec<Self> {
         const CLFLUSHOPT: u32 = 1 << 23;
         const CLWB: u32 = 1 << 24;
-        // `is_x86_feature_detected!` knows neither of the two.
+        // `is_x86_feature_detected!` supports neither of the two.
         let features = if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
         let mut all = Vec::new();
         if features & CLWB != 0 {
@@ -43,13 +43,13 @@ impl Instruction {
     /// Starts the write-back of the line that holds `line`.
     ///
     /// # Safety
-    /// The processor has the instruction (`detect` or `all` gave it). No memory changes; an address that is not mapped
-    /// ends the process by a signal.
+    /// The processor has the instruction (`detect` or `all` returned it). Memory does not change; an address that is
+    /// not mapped ends the process by a signal.
     #[inline(always)]
     pub(crate) unsafe fn write_back(self, line: *const u8) {
         match self {
             // SAFETY: the caller's contract. The asm blocks count as reading and writing all memory, so the compiler
-            // keeps every store before them and every later one behind.
+            // moves no store across them.
             Self::Clwb => unsafe {
                 asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
             },
@@ -63,31 +63,31 @@ impl Instruction {
     }
 }
 
-/// Returns when every write-back that this thread started has reached the persistence domain, as far as later stores
-/// can tell.
+/// Returns when every write-back that this thread started has reached the persistence domain, with respect to its
+/// later stores.
 #[inline(always)]
 pub(crate) fn store_fence() {
-    // SAFETY: `sfence` is in the base instruction set of this architecture and touches no memory.
+    // SAFETY: `sfence` is in the base instruction set of this architecture and accesses no memory.
     unsafe { _mm_sfence() };
 }
 
-/// Whether [`load128`] is one load. Intel and AMD promise it of aligned loads on every processor with AVX. Neither
-/// Miri nor ThreadSanitizer sees what its instructions load.
+/// Returns whether [`load128`] is one load. Intel and AMD guarantee that for aligned loads on every processor with
+/// AVX. Neither Miri nor ThreadSanitizer observes the loads of the instructions.
 #[inline(always)]
 pub(crate) fn loads_whole() -> bool {
     !cfg!(any(miri, icefield_sanitize)) && is_x86_feature_detected!("avx")
 }
 
-/// Loads both words as one where [`loads_whole`] says so; of order Acquire.
+/// Loads both words, as one where [`loads_whole`] returns `true`, with Acquire ordering.
 #[inline(always)]
 pub(crate) fn load128(cell: &Cell128) -> [u64; 2] {
     if !loads_whole() {
         return cell.0.each_ref().map(|word| word.load(Ordering::Acquire));
     }
     let (first, second): (u64, u64);
-    // SAFETY: reads the 16 bytes of `cell`, which its type aligns as the instruction wants it, and nothing else. The
-    // compiler does not look into the block, so that the language's rules for plain loads do not apply, and moves no
-    // access over it; the processor keeps loads in their order: together that is Acquire.
+    // SAFETY: reads the 16 bytes of `cell`, whose type has the alignment that the instruction needs, and nothing else.
+    // The block is opaque to the compiler, so the language's rules for plain loads do not apply, and the compiler
+    // moves no access across it. The processor keeps loads in order. Together this is Acquire.
     unsafe {
         asm!(
             "vmovdqa {both}, [{cell}]",

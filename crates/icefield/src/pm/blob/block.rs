@@ -1,4 +1,4 @@
-//! One block: how it is named, what its header says, how its checksum is made.
+//! One block: its reference, its header, its checksum.
 
 use std::sync::atomic::Ordering;
 
@@ -17,70 +17,70 @@ const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 
 /// Names a blob in one word of a slot.
 ///
-/// The low 48 bits hold the block's offset in 16-byte units plus one, so that no blob is 0; the upper 16 are the
-/// caller's, and the store ignores them.
+/// The low 48 bits hold the block's offset in 16-byte units plus one, so that no reference is 0. The upper 16 bits are
+/// the caller's; the store ignores them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct BlobRef(u64);
 
 impl BlobRef {
-    /// Takes a stored word for a reference. Whether it names a block is found out when it is used.
+    /// Interprets a stored word as a reference. The word is checked when the reference is used.
     #[inline]
     #[must_use]
     pub fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// The word to store.
+    /// Returns the word to store.
     #[inline]
     #[must_use]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// The caller's bits.
+    /// Returns the caller's bits.
     #[inline]
     #[must_use]
     pub fn tag(self) -> u16 {
         (self.0 >> PLACE_BITS) as u16
     }
 
-    /// The same blob with other caller's bits.
+    /// Returns a reference to the same blob with other caller's bits.
     #[inline]
     #[must_use]
     pub fn with_tag(self, tag: u16) -> Self {
         Self(self.0 & PLACE_MASK | u64::from(tag) << PLACE_BITS)
     }
 
-    /// Whether both name the same block, whatever their tags.
+    /// Returns whether both name the same block, regardless of their tags.
     #[inline]
     #[must_use]
     pub fn same_block(self, other: Self) -> bool {
         (self.0 ^ other.0) & PLACE_MASK == 0
     }
 
-    /// The blob whose block begins at byte `offset`.
+    /// Returns the reference to the block that begins at byte `offset`.
     #[inline]
     pub(super) fn at(offset: u64) -> Self {
         debug_assert!(offset.is_multiple_of(UNIT_BYTES), "blocks begin at whole units");
         Self(offset / UNIT_BYTES + 1)
     }
 
-    /// The byte at which the block begins; `None` for the words that name nothing.
+    /// Returns the byte at which the block begins; `None` for words that name no block.
     #[inline]
     pub(super) fn offset(self) -> Option<u64> {
         Some((self.0 & PLACE_MASK).checked_sub(1)? * UNIT_BYTES)
     }
 }
 
-/// What a block begins with.
+/// The first 16 bytes of a block.
 ///
-/// Cells, not bulk bytes: a corrupt reference may lead a reader to a header that another thread is writing.
+/// They are cells, not bulk bytes: a corrupt reference may lead a reader to a header that another thread is writing.
 #[repr(C)]
 pub(super) struct Header {
     /// The content's length in the low half, its checksum in the high half.
     shape: Cell64,
-    /// The table's word for whoever refers to the block: the hash of the key.
+    /// The table's word for the record that refers to the block: the hash of its key.
     owner: Cell64,
 }
 
@@ -89,16 +89,16 @@ const _: () = assert!(size_of::<Header>() == UNIT_BYTES as usize);
 unsafe impl Overlay for Header {}
 
 impl Header {
-    /// Describes `content`. The caller flushes.
+    /// Stores the header of `content`. The caller flushes it.
     #[track_caller]
     pub fn store(&self, pm: &impl Medium, owner: u64, content: &[u8]) {
         let shape = content.len() as u64 | u64::from(checksum(owner, content)) << 32;
-        // Relaxed, both: the block has no reader before its reference is published, with Release, by the table.
+        // Relaxed, both: the block has no reader before the table publishes its reference, with Release.
         self.shape.store(pm, shape, Ordering::Relaxed);
         self.owner.store(pm, owner, Ordering::Relaxed);
     }
 
-    /// The length it claims. Any number, in a damaged file.
+    /// Returns the stored length. In a damaged file this can be any number.
     #[inline]
     #[track_caller]
     pub fn len(&self, pm: &impl Medium) -> usize {
@@ -106,7 +106,7 @@ impl Header {
         self.shape.load(pm, Ordering::Relaxed) as u32 as usize
     }
 
-    /// The word that was given with the content.
+    /// Returns the stored owner word.
     #[inline]
     #[track_caller]
     pub fn owner(&self, pm: &impl Medium) -> u64 {
@@ -114,13 +114,13 @@ impl Header {
         self.owner.load(pm, Ordering::Relaxed)
     }
 
-    /// Whether nothing was ever written here: no checksum of an ownerless empty blob is 0.
+    /// Returns whether the block was never written: the checksum of the empty blob of owner 0 is not 0.
     #[track_caller]
     pub fn is_blank(&self, pm: &impl Medium) -> bool {
         self.shape.load(pm, Ordering::Relaxed) == 0 && self.owner(pm) == 0
     }
 
-    /// Whether it describes exactly `content`, written for `owner`.
+    /// Returns whether the checksum and the owner are those of `content`, written for `owner`.
     #[track_caller]
     pub fn describes(&self, pm: &impl Medium, owner: u64, content: &[u8]) -> bool {
         let sum = (self.shape.load(pm, Ordering::Relaxed) >> 32) as u32;
@@ -128,7 +128,7 @@ impl Header {
     }
 }
 
-/// The header's two words over `content`: for tests that damage a block and make its checksum right.
+/// Returns the header's two words for `content`: for tests that damage a block and then correct its checksum.
 #[must_use]
 pub fn header_words(owner: u64, content: &[u8]) -> [u64; 2] {
     [content.len() as u64 | u64::from(checksum(owner, content)) << 32, owner]
@@ -137,8 +137,8 @@ pub fn header_words(owner: u64, content: &[u8]) -> [u64; 2] {
 /// Odd constants with evenly spread bits (from the digits of e).
 const MIX: [u64; 3] = [0xB7E1_5162_8AED_2A6B, 0xBF71_5880_9CF4_F3C7, 0x62E7_160F_38B4_DA57];
 
-/// 32 bits over the owner, the length and the content. Speed matters (it runs over every value written), adversaries do
-/// not: it guards against media, not men.
+/// Computes 32 bits over the owner, the length and the content. It must be fast (it runs over every value written) and
+/// protects against faults of the medium, not against attackers.
 pub(super) fn checksum(owner: u64, content: &[u8]) -> u32 {
     let mut sum = fold(owner ^ MIX[0], content.len() as u64 ^ MIX[1]);
     let (pairs, rest) = content.as_chunks::<16>();

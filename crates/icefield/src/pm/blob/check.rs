@@ -10,26 +10,26 @@ use super::space::map_word;
 use super::{BlobStore, lock};
 use crate::pm::Medium;
 
-/// More faults than this are only counted.
+/// The largest number of faults that are described; further ones are only counted.
 const FAULTS_TOLD: usize = 100;
 
-/// What [`BlobStore::check`] found.
+/// The result of [`BlobStore::check`].
 #[derive(Clone, Debug, Default)]
 pub struct BlobReport {
     /// Blobs that the table refers to.
     pub blobs: u64,
-    /// The bytes in them.
+    /// The bytes of their contents.
     pub content_bytes: u64,
-    /// Blocks that the store holds for owned, and nobody refers to.
+    /// Blocks that are owned according to the store, but that no slot refers to.
     pub leaked: u64,
-    /// What is wrong, in words.
+    /// Descriptions of the faults found.
     pub faults: Vec<String>,
-    /// Faults beyond those told.
+    /// The number of faults that are not in `faults`.
     pub untold: u64,
 }
 
 impl BlobReport {
-    /// Whether nothing is wrong.
+    /// Returns whether the store has no faults and no leaks.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.faults.is_empty() && self.leaked == 0
@@ -44,14 +44,15 @@ impl BlobReport {
     }
 }
 
-/// What the map says begins at each chunk, and which of its blocks the table refers to.
+/// For each chunk at which an extent begins, according to the map: the extent, and which of its blocks the table
+/// refers to.
 type Layout = BTreeMap<u32, (Extent, Bitmap)>;
 
 impl BlobStore {
-    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. What it
-    /// finds means something when nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
+    /// Compares the store with `live`: every reference that the table holds, with the owner it was written for. The
+    /// result is meaningful only while nothing else runs. Reads every blob; keeps one bit for each block in DRAM.
     ///
-    /// It verifies I1 to I5 of this module's header.
+    /// Verifies I1 to I5 of this module's header.
     pub fn check<M: Medium>(
         &self,
         pm: &M,
@@ -69,7 +70,7 @@ impl BlobStore {
         report
     }
 
-    /// I1: every map word is one that the store wrote, and the insides of runs are blank.
+    /// I1: every map word is one that the store wrote, and the words inside runs are FREE.
     fn read_map<M: Medium>(&self, pm: &M, report: &mut BlobReport) -> Layout {
         let shared = &self.shared;
         let mut layout = Layout::new();
@@ -110,8 +111,8 @@ impl BlobStore {
         layout
     }
 
-    /// I2 to I4: the reference leads to a block of the right size that no other slot refers to, and that holds what was
-    /// written for this owner.
+    /// I2 to I4: the reference names a block of the right size, no other slot refers to that block, and the block
+    /// holds the content that was written for this owner.
     fn check_blob<M: Medium>(
         &self,
         pm: &M,
@@ -126,7 +127,7 @@ impl BlobStore {
             let (extent, referred) = layout.get_mut(&number)?;
             let size = match *extent {
                 Extent::Small(class) => shared.classes.size(class),
-                // The one block of a run begins with it.
+                // The one block of a run begins at its first byte.
                 Extent::Large(_) => shared.params.chunk_bytes,
             };
             let whole = inside.is_multiple_of(size)
@@ -155,7 +156,7 @@ impl BlobStore {
         }
     }
 
-    /// I5: what the DRAM state calls owned is referred to; what it would hand out is not.
+    /// I5: owned blocks in DRAM are referenced; free ones are not.
     fn check_dram(&self, number: u32, extent: Extent, referred: &Bitmap, report: &mut BlobReport) {
         let shared = &self.shared;
         let length = if let Extent::Large(chunks) = extent { chunks } else { 1 };

@@ -1,8 +1,8 @@
-//! What DRAM knows of each chunk: which blocks are owned, which can be handed out.
+//! The state of each chunk in DRAM: which blocks are owned and which are free.
 
 use std::sync::{Mutex, OnceLock};
 
-/// A set of block numbers, with a hint at where its lowest member is.
+/// A set of block numbers, with a hint at its lowest member.
 #[derive(Debug)]
 pub(super) struct Bitmap {
     words: Box<[u64]>,
@@ -14,13 +14,13 @@ pub(super) struct Bitmap {
 }
 
 impl Bitmap {
-    /// The empty set of numbers below `bound`.
+    /// Returns the empty set of numbers below `bound`.
     pub fn empty(bound: u32) -> Self {
         let words = vec![0; bound.div_ceil(64) as usize].into_boxed_slice();
         Self { low: words.len(), words, bound, members: 0 }
     }
 
-    /// Every number below `bound`.
+    /// Returns the set of all numbers below `bound`.
     pub fn full(bound: u32) -> Self {
         let mut set = Self::empty(bound);
         for number in 0..bound {
@@ -29,24 +29,24 @@ impl Bitmap {
         set
     }
 
-    /// How many members it has.
+    /// Returns the number of members.
     #[inline]
     pub fn len(&self) -> u32 {
         self.members
     }
 
-    /// What every member is below.
+    /// Returns the bound, which is above every member.
     pub fn bound(&self) -> u32 {
         self.bound
     }
 
-    /// Whether `number` is a member.
+    /// Returns whether `number` is a member.
     #[inline]
     pub fn contains(&self, number: u32) -> bool {
         self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Adds `number`; tells whether it was missing.
+    /// Adds `number`; returns whether it was missing.
     #[inline]
     pub fn insert(&mut self, number: u32) -> bool {
         let index = number as usize / 64;
@@ -58,7 +58,7 @@ impl Bitmap {
         new
     }
 
-    /// Removes `number`; tells whether it was there.
+    /// Removes `number`; returns whether it was present.
     #[inline]
     pub fn remove(&mut self, number: u32) -> bool {
         if !self.contains(number) {
@@ -69,7 +69,7 @@ impl Bitmap {
         true
     }
 
-    /// Removes and gives the lowest member.
+    /// Removes and returns the lowest member.
     #[inline]
     pub fn pop(&mut self) -> Option<u32> {
         while let Some(&word) = self.words.get(self.low) {
@@ -83,30 +83,30 @@ impl Bitmap {
         None
     }
 
-    /// The members, ascending.
+    /// Returns the members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.bound).filter(|&number| self.contains(number))
     }
 }
 
-/// A chunk of equal blocks. A block is *owned* (handed out, or found live), or *free*, or neither: not yet examined, or
-/// waiting for readers to leave. Only owned blocks can be discarded or retired.
+/// A chunk of equal blocks. A block is *owned* (handed out, or found live), or *free*, or neither: not yet examined,
+/// or waiting for readers to leave. Only owned blocks can be discarded or retired.
 #[derive(Debug)]
 pub(super) struct SmallChunk {
     pub class: usize,
     pub blocks: u32,
     pub owned: Bitmap,
     pub free: Bitmap,
-    /// How many stripes allocate from it just now.
+    /// The number of stripes that allocate from the chunk.
     pub users: u32,
-    /// Whether it is on its class's list of chunks with room.
+    /// The chunk is on its class's list of chunks with room.
     pub listed: bool,
-    /// Whether it is being emptied: no block is handed out.
+    /// The chunk is being emptied: no block is handed out.
     pub closed: bool,
 }
 
 impl SmallChunk {
-    /// A chunk none of whose blocks is known yet.
+    /// Returns a chunk whose blocks are all unexamined.
     pub fn unexamined(class: usize, blocks: u32) -> Self {
         Self {
             class,
@@ -119,7 +119,7 @@ impl SmallChunk {
         }
     }
 
-    /// A chunk all of whose blocks are free.
+    /// Returns a chunk whose blocks are all free.
     pub fn vacant(class: usize, blocks: u32) -> Self {
         Self { free: Bitmap::full(blocks), ..Self::unexamined(class, blocks) }
     }
@@ -136,25 +136,23 @@ impl SmallChunk {
         Some(block)
     }
 
-    /// Whether nothing in it is owned, unexamined, or waiting for readers.
+    /// Returns whether all blocks are free: none is owned, unexamined, or waiting for readers.
     pub fn is_vacant(&self) -> bool {
         self.free.len() == self.blocks
     }
 }
 
-/// What is known of one chunk.
+/// The state of one chunk.
 #[derive(Debug, Default)]
 pub(super) enum Chunk {
-    /// Belongs to the scan, which has not come here; or was never used.
+    /// Not scanned yet, or never used.
     #[default]
     Unscanned,
-    /// Belongs to this session, but no block begins here: free, about to be used, or inside a large run.
+    /// Belongs to this session, and no block begins here: free, about to be used, or inside a large run.
     Vacant,
-    /// Equal blocks.
     Small(Box<SmallChunk>),
-    /// The first of a run that holds one blob.
+    /// The first chunk of a run that holds one blob.
     Large {
-        /// The length of the run.
         chunks: u32,
         /// As for a small block.
         owned: bool,
@@ -168,26 +166,26 @@ const TOP_BITS: u32 = 32 - MIDDLE_BITS - LEAF_BITS;
 type Leaf = Box<[Mutex<Chunk>]>;
 type Middle = Box<[OnceLock<Leaf>]>;
 
-/// Every chunk's state by its number: a tree of three levels whose parts come into being when they are touched, so that
-/// opening a store costs the same whatever its size.
+/// The state of every chunk by its number: a tree of three levels whose parts are allocated on first use, so that
+/// opening a store costs the same for any size.
 pub(super) struct ChunkTable {
     top: Box<[OnceLock<Middle>]>,
 }
 
 impl ChunkTable {
-    /// Nothing known.
+    /// Returns a table without any state.
     pub fn new() -> Self {
         Self { top: blank(TOP_BITS) }
     }
 
-    /// The state of chunk `number`.
+    /// Returns the state of chunk `number`.
     pub fn get(&self, number: u32) -> &Mutex<Chunk> {
         let (top, middle, leaf) = split(number);
         let middle = &self.top[top].get_or_init(|| blank(MIDDLE_BITS))[middle];
         &middle.get_or_init(|| blank(LEAF_BITS))[leaf]
     }
 
-    /// The state of chunk `number`, unless none of its neighbourhood has been touched.
+    /// Returns the state of chunk `number`; `None` when its leaf of the tree has not been allocated.
     pub fn peek(&self, number: u32) -> Option<&Mutex<Chunk>> {
         let (top, middle, leaf) = split(number);
         Some(&self.top[top].get()?[middle].get()?[leaf])

@@ -2,15 +2,15 @@
 
 use super::block::{HEADER_BYTES, UNIT_BYTES, fold};
 
-/// The smallest block: a header and as much again.
+/// The smallest block: a header and an equal number of content bytes.
 const MIN_BLOCK_BYTES: u32 = 32;
 
-/// How much room a content takes.
+/// The space that a content takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
     /// One block of this class, by its index.
     Small(usize),
-    /// So many whole chunks.
+    /// This number of whole chunks.
     Large(u32),
 }
 
@@ -22,8 +22,8 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// The sizes for chunks of `chunk_bytes` (a power of two): every 16 bytes up to 128, then four a doubling up to a
-    /// quarter of a chunk, then a third and a half of one.
+    /// Returns the sizes for chunks of `chunk_bytes` (a power of two): every 16 bytes up to 128, then four a doubling
+    /// up to a quarter of a chunk, then a third and a half of one.
     pub fn new(chunk_bytes: u32) -> Self {
         let mut sizes = Vec::new();
         let mut size = MIN_BLOCK_BYTES;
@@ -36,24 +36,24 @@ impl Classes {
         Self { sizes, chunk_bytes }
     }
 
-    /// How many there are.
+    /// Returns the number of classes.
     pub fn count(&self) -> usize {
         self.sizes.len()
     }
 
-    /// The block size of a class.
+    /// Returns the block size of a class.
     #[inline]
     pub fn size(&self, class: usize) -> u32 {
         self.sizes[class]
     }
 
-    /// How many blocks of a class a chunk holds.
+    /// Returns the number of blocks in a chunk of a class.
     #[inline]
     pub fn blocks(&self, class: usize) -> u32 {
         self.chunk_bytes / self.sizes[class]
     }
 
-    /// The room for `content` bytes: the smallest that holds them.
+    /// Returns the smallest extent that holds `content` bytes.
     #[inline]
     pub fn extent(&self, content: usize) -> Extent {
         let bytes = content as u64 + HEADER_BYTES;
@@ -61,11 +61,11 @@ impl Classes {
         if class < self.sizes.len() {
             return Extent::Small(class);
         }
-        // At most MAX_BLOB_BYTES over the smallest chunk where it matters; a header's length is below 2^32 anyway.
+        // No overflow: an allocated content has at most MAX_BLOB_BYTES, and a header's length is below 2^32.
         Extent::Large(bytes.div_ceil(u64::from(self.chunk_bytes)) as u32)
     }
 
-    /// The word for chunk `number` when it begins `extent`.
+    /// Returns the word for chunk `number` when it begins `extent`.
     pub fn encode(&self, number: u32, extent: Extent) -> u64 {
         match extent {
             Extent::Small(class) => seal(number, SMALL, self.sizes[class]),
@@ -73,7 +73,8 @@ impl Classes {
         }
     }
 
-    /// What the map says that chunk `number` begins; `Ok(None)` for nothing, `Err` for a word that was never written.
+    /// Returns the extent that chunk `number` begins according to `word`: `Ok(None)` for none, `Err` for a word that
+    /// no store wrote.
     pub fn decode(&self, number: u32, word: u64) -> Result<Option<Extent>, Damaged> {
         if word == FREE {
             return Ok(None);
@@ -107,15 +108,15 @@ const KIND_MASK: u64 = 0xFF;
 const VALUE_SHIFT: u32 = 8;
 const CHECK_SHIFT: u32 = 48;
 
-/// The map's word for chunk `number` that begins blocks of `value` bytes, or one block over `value` chunks: for tests
-/// that damage the map and make its check right.
+/// Returns the map's word for chunk `number` that begins blocks of `value` bytes, or one block over `value` chunks:
+/// for tests that damage the map and then correct the check bits.
 #[must_use]
 pub fn map_word(number: u32, is_large: bool, value: u32) -> u64 {
     seal(number, if is_large { LARGE } else { SMALL }, value)
 }
 
-/// Packs kind and value with 16 check bits that also tie the word to its chunk: a damaged word that passed for another
-/// size would have the scan give away parts of live blocks.
+/// Packs kind and value with 16 check bits, which also bind the word to its chunk: if a damaged word were accepted as
+/// another size, the scan would free parts of live blocks.
 fn seal(number: u32, kind: u64, value: u32) -> u64 {
     let plain = kind | u64::from(value) << VALUE_SHIFT;
     let check = fold(plain ^ 0x9E37_79B9_7F4A_7C15, u64::from(number) ^ 0xD1B5_4A32_D192_ED03)

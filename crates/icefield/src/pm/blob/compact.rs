@@ -1,18 +1,19 @@
-//! Moving blobs together, so that the space which a few of them keep goes back to the file system.
+//! Compaction: moves small blobs together, so that the space of sparsely used chunks goes back to the file system.
 //!
-//! A chunk of small blocks is given up with its last block. After many removals, many chunks have a few blocks each.
-//! [`BlobStore::compact`] empties the emptiest chunks of each class into the fullest, until every class has as few
-//! chunks as its blobs need. A run of chunks holds one blob and stays where it is.
+//! A chunk of small blocks is given back when its last block is freed. After many removals, many chunks hold a few
+//! blocks each. [`BlobStore::compact`] empties the emptiest chunks of each class into the fullest, until every class
+//! has only as many chunks as its blobs need. A run of chunks holds one blob and is never moved.
 //!
-//! A move writes the blob anew: a copy, durable (P3) before the table makes the slot refer to it, durably and under the
-//! locks of its key ([`Owner::relink`]), before the old block is retired. Every crash leaves a slot that refers to one of
-//! two equal blocks; the other is free.
+//! A move writes a copy of the blob, which is durable (P3) before the table makes the slot refer to it. That change is
+//! durable, and made under the locks of the key ([`Owner::relink`]), before the old block is retired. After any crash
+//! the slot refers to one of two equal blocks, and the other is free.
 //!
-//! - The copy is complete: a block is copied after the table has found a slot that refers to it. From then on the block
-//!   stays as it is, because the guard was pinned before, and a chunk that is being emptied hands out no blocks.
-//! - The copy is the present content: the table changes the slot only if it still refers to the block. No other blob can
-//!   have got the block meanwhile, for the same two reasons.
-//! - A damaged block is left alone: its copy would have a good checksum.
+//! - The copy is complete: a block is copied after the table has found a slot that refers to it. From then on the
+//!   block does not change, because the guard was pinned before, and a chunk that is being emptied hands out no
+//!   blocks.
+//! - The copy is the present content: the table changes the slot only if it still refers to the block. No other blob
+//!   can have been written to the block meanwhile, for the same two reasons.
+//! - A damaged block is not moved: its copy would get a valid checksum.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +25,9 @@ use super::{BlobStore, Owner, Shared, lock};
 use crate::Result;
 use crate::pm::Medium;
 
-/// Blobs that are copied between two fences.
+/// The largest number of blobs that are copied between two fences.
 const MOVED_TOGETHER: usize = 64;
-/// So often it is looked whether readers have left that may hold what was given up.
+/// The number of times that `compact` checks whether readers have left that may reference freed blocks.
 const PATIENCE: u32 = 256;
 
 /// A copy that no slot refers to yet.
@@ -37,11 +38,12 @@ struct Copied {
 }
 
 impl BlobStore {
-    /// Moves the blobs of each class into as few chunks as they need, and gives the space of all others back. Reads and
-    /// writes go on. A later call gives back what readers hold for long. The caller holds no lock of its own.
+    /// Moves the blobs of each class into as few chunks as they need, and gives the space of the other chunks back.
+    /// Reads and writes continue meanwhile. Blocks that readers hold for long are given back by a later call. The
+    /// caller must not hold a lock of the table.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] when a fence failed; the table's.
+    /// [`crate::Error::Poisoned`] when a fence failed; errors of the table.
     pub fn compact<M: Medium>(&self, pm: &M, table: &impl Owner) -> Result<()> {
         let _alone = lock(&self.compacting);
         self.make_room(pm, table)?;
@@ -49,7 +51,7 @@ impl BlobStore {
         for (class, mut chunks) in self.shared.small_chunks().into_iter().enumerate() {
             let owned: u64 = chunks.iter().map(|&(owned, _)| u64::from(owned)).sum();
             let needed = owned.div_ceil(self.shared.classes.blocks(class).into()) as usize;
-            // The emptiest first; the fullest take what these hold.
+            // The emptiest chunks are emptied; the fullest are the targets.
             chunks.sort_unstable();
             let full = chunks.split_off(chunks.len().saturating_sub(needed));
             let mut targets: Vec<u32> = full.into_iter().map(|(_, number)| number).collect();
@@ -63,7 +65,7 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Moves the blobs of a chunk to the last of `targets` with room. A chunk that keeps some goes on as before.
+    /// Moves the blobs of a chunk to the last of `targets` with room. A chunk that keeps some blobs is used again.
     fn empty<M: Medium>(
         &self,
         pm: &M,
@@ -84,7 +86,7 @@ impl BlobStore {
         moved
     }
 
-    /// Moves some blobs of a chunk, from block `from` on; gives the block to go on with.
+    /// Moves some blobs of a chunk, starting at block `from`. Returns the block to continue with.
     fn move_some<M: Medium>(
         &self,
         pm: &M,
@@ -92,7 +94,7 @@ impl BlobStore {
         (number, class, from): (u32, usize, u32),
         targets: &mut Vec<u32>,
     ) -> Result<Option<u32>> {
-        // Before it is looked which blocks have owners: those stay as they are until the guard is dropped.
+        // Pinned before the owned blocks are listed: these do not change until the guard is dropped.
         let guard = self.reclaimer.pin();
         let blocks = self.shared.owned_blocks(number, class, from);
         let next = blocks.get(MOVED_TOGETHER - 1).map(|block| block + 1);
@@ -116,14 +118,14 @@ impl BlobStore {
             match linked {
                 Ok(true) => self.retire(&guard, blob),
                 Ok(false) => self.discard(copy),
-                // Which of them the slot refers to after a crash is open: both stay.
+                // It is undefined which of the two the slot refers to after a crash, so both stay.
                 Err(error) => result = Err(error),
             }
         }
         durable.and(result)
     }
 
-    /// Copies a blob, flushed, if a slot refers to it and there is room.
+    /// Makes a flushed copy of a blob, if a slot refers to it and there is room.
     fn copy<M: Medium>(
         &self,
         pm: &M,
@@ -132,7 +134,7 @@ impl BlobStore {
         class: usize,
         targets: &mut Vec<u32>,
     ) -> Result<Option<Copied>> {
-        // A peek: the block may be on its way to a slot. Only what a slot refers to is copied.
+        // A peek: the block may not be linked to a slot yet. Only linked blocks are copied.
         let owner = pm.peek(|| self.owner_of(pm, blob))?;
         let mut is_linked = false;
         table.is_live(owner, blob, &mut |live| is_linked = live);
@@ -147,11 +149,11 @@ impl BlobStore {
         Ok(Some(Copied { owner, blob, copy: self.fill(pm, offset, owner, &content)? }))
     }
 
-    /// Waits, for some time, until all present readers and writers have left.
+    /// Waits, for a bounded time, until all present readers and writers have left.
     fn wait_for_readers<M: Medium>(&self, pm: &M) {
         let gone = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&gone);
-        // Relaxed, both: nothing but the end of the wait hangs on it.
+        // Relaxed, both: the flag orders nothing; it only ends the wait.
         self.after_readers(move |_| told.store(true, Ordering::Relaxed));
         for round in 0..PATIENCE {
             pm.beside();
@@ -164,7 +166,7 @@ impl BlobStore {
 }
 
 impl Shared {
-    /// For each class its chunks, each with the number of its owned blocks.
+    /// Returns the small chunks of each class, each with the number of its owned blocks.
     fn small_chunks(&self) -> Vec<Vec<(u32, u32)>> {
         let mut chunks = vec![Vec::new(); self.classes.count()];
         let fresh = lock(&self.space).fresh;
@@ -177,7 +179,7 @@ impl Shared {
         chunks
     }
 
-    /// The next owned blocks of a chunk that is being emptied; none when it is not any more.
+    /// Returns the next owned blocks of a chunk, or none if the chunk is no longer being emptied.
     fn owned_blocks(&self, number: u32, class: usize, from: u32) -> Vec<u32> {
         match &*lock(self.chunks.get(number)) {
             Chunk::Small(small) if small.class == class && small.closed => {
@@ -188,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// From now on a chunk hands out no blocks.
+    /// Stops handing out blocks of a chunk.
     fn close(&self, number: u32, class: usize) {
         let closed = self.pools[class].let_go_of(number);
         self.change_small(number, class, |small| {
@@ -197,7 +199,8 @@ impl Shared {
         });
     }
 
-    /// A chunk that still has owners hands out blocks again. One that has none becomes vacant when readers have left.
+    /// Lets a chunk that still has owned blocks hand out blocks again. A chunk without owned blocks becomes vacant
+    /// when readers have left.
     fn reopen(&self, number: u32, class: usize) {
         self.change_small(number, class, |small| small.closed = small.owned.len() == 0);
     }
@@ -210,7 +213,7 @@ impl Shared {
         });
     }
 
-    /// A block of the last of some chunks that has one; those without are taken off.
+    /// Takes a block of the last of `chunks` that has a free one. Removes chunks without free blocks from the list.
     fn take_from(&self, class: usize, chunks: &mut Vec<u32>) -> Option<u64> {
         while let Some(&number) = chunks.last() {
             if let Some(offset) = self.take_of(number, class) {
@@ -222,14 +225,14 @@ impl Shared {
         None
     }
 
-    /// Gives the pages of all that is free back to the file system.
+    /// Gives the pages of all free chunks back to the file system.
     fn punch_free<M: Medium>(&self, pm: &M) {
         // Under the lock, so that no chunk is taken meanwhile; a later taker reserves the space of its chunk.
         let space = lock(&self.space);
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let unused = (space.fresh, space.end - space.fresh);
         for (start, chunks) in space.runs.iter().chain([unused]) {
-            // A file system that cannot punch keeps the pages; the run is as free as before.
+            // A file system that cannot punch holes keeps the pages; the run is free either way.
             drop(pm.punch(
                 &self.blobs,
                 u64::from(start) * chunk_bytes,

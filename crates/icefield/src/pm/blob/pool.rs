@@ -1,4 +1,4 @@
-//! Handing blocks out and taking them back: DRAM only, but for the word of a new chunk.
+//! Allocates and frees blocks. All state is in DRAM, except the map word of a new chunk.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -11,7 +11,7 @@ use crate::Result;
 use crate::base::thread;
 use crate::pm::Medium;
 
-/// Threads that meet in a class spread over up to so many chunks.
+/// The largest number of chunks over which contending threads of a class spread.
 const MAX_STRIPES: usize = 8;
 
 /// The chunk that some threads allocate from: its number plus one, 0 for none.
@@ -19,50 +19,50 @@ const MAX_STRIPES: usize = 8;
 #[repr(align(64))]
 struct Stripe(AtomicU32);
 
-/// Where the blocks of one class come from.
+/// The allocation state of one class.
 #[derive(Default)]
 pub(super) struct Pool {
     stripes: [Stripe; MAX_STRIPES],
-    /// How many stripes are in use, less one. Grows when threads meet, so that a small store keeps few chunks open.
+    /// The number of stripes in use, less one. Grows on contention, so that a small store keeps few chunks open.
     contended: AtomicUsize,
-    /// Chunks that had room when they were listed. Hints: what is true is found out under the chunk's lock.
+    /// Chunks that had room when they were listed. Hints: the chunk's state, under its lock, decides.
     room: Mutex<Vec<u32>>,
     /// Held by the thread that fetches a chunk for a stripe.
     refill: Mutex<()>,
-    /// How many unscanned chunks of the class are to be searched for room before the next one is needed.
+    /// The number of unscanned chunks of the class that the hunt should search for room.
     appetite: AtomicU32,
-    /// Set when none is left.
+    /// Set when the hunt has passed all chunks.
     hunted_out: AtomicBool,
 }
 
-/// Chunks of the class that are searched for room whenever the known ones run out.
+/// The number of chunks of the class that the hunt searches whenever the known ones run out of room.
 const HUNT_CHUNKS: u32 = 8;
 
 impl Pool {
-    /// A class that may have chunks with room from former sessions.
+    /// Returns the pool of a class that may have chunks with room from former sessions.
     pub fn hungry() -> Self {
         Self { appetite: AtomicU32::new(HUNT_CHUNKS), ..Self::default() }
     }
 
-    /// How many chunks are to be searched.
+    /// Returns the number of chunks to search.
     #[inline]
     pub fn appetite(&self) -> u32 {
-        // Relaxed, here and below: hints; what is found is found under locks.
+        // Relaxed, here and below: hints. The chunks are found under locks.
         self.appetite.load(Ordering::Relaxed)
     }
 
-    /// Searches for `appetite` chunks from now on.
+    /// Sets the number of chunks to search.
     pub fn set_appetite(&self, appetite: u32) {
         self.appetite.store(appetite, Ordering::Relaxed);
     }
 
-    /// No unscanned chunk of the class is left.
+    /// Ends the hunt: no unscanned chunk of the class is left.
     pub fn give_up(&self) {
         self.hunted_out.store(true, Ordering::Relaxed);
         self.set_appetite(0);
     }
 
-    /// Whether some chunk is known to have room (besides those that stripes have).
+    /// Returns whether some listed chunk may have room. Chunks of stripes are not listed.
     pub fn has_room(&self) -> bool {
         !lock(&self.room).is_empty()
     }
@@ -73,7 +73,7 @@ impl Pool {
         }
     }
 
-    /// No stripe allocates from this chunk any more; tells how many did.
+    /// Detaches a chunk from all stripes that allocate from it, and returns their number.
     pub fn let_go_of(&self, number: u32) -> u32 {
         let _refilling = lock(&self.refill);
         // Relaxed, both: `refill` excludes other writers, and the chunk's lock orders the rest.
@@ -95,17 +95,16 @@ impl Pool {
     }
 }
 
-/// What a reference names, as far as the store lets go of it.
+/// The space that a reference names, after its ownership has been taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
-    /// Block `block` of a chunk.
     Block { chunk: u32, block: u32 },
-    /// A run of chunks.
     Run { start: u32, chunks: u32 },
 }
 
 impl Shared {
-    /// Finds room for a content of `content` bytes and makes the caller its owner. Gives the byte at which it begins.
+    /// Finds room for a content of `content` bytes and makes the caller its owner. Returns the byte offset of the
+    /// block.
     pub(super) fn allocate<M: Medium>(&self, pm: &M, content: usize) -> Result<u64> {
         let extent = self.classes.extent(content);
         let offset = match extent {
@@ -126,9 +125,9 @@ impl Shared {
         Ok(offset)
     }
 
-    /// A block of the stripe's chunk, if that has one left. The usual way: one lock, of that chunk.
+    /// Takes a block of the stripe's chunk, if it has a free one. The usual path: one lock, of that chunk.
     fn take_current(&self, class: usize, stripe: &Stripe) -> Option<u64> {
-        // Relaxed: whatever chunk it names, the chunk's lock tells what that is now.
+        // Relaxed: the chunk's own state, read under its lock, decides whether the chunk still serves the class.
         let number = stripe.0.load(Ordering::Relaxed).checked_sub(1)?;
         let chunk = self.chunks.get(number);
         let mut chunk = match chunk.try_lock() {
@@ -147,19 +146,19 @@ impl Shared {
         Some(self.block_offset(number, chunk.class, block))
     }
 
-    /// A block of a chunk that serves the class, if it has one left.
+    /// Takes a block of a chunk, if the chunk serves the class and has a free one.
     pub(super) fn take_of(&self, number: u32, class: usize) -> Option<u64> {
         let mut chunk = lock(self.chunks.get(number));
         self.take_block(number, small_of(&mut chunk, class)?)
     }
 
-    /// The byte at which a block of a chunk begins.
+    /// Returns the byte at which a block of a chunk begins.
     pub(super) fn block_offset(&self, number: u32, class: usize, block: u32) -> u64 {
         let start = u64::from(number) * u64::from(self.params.chunk_bytes);
         start + u64::from(block) * u64::from(self.classes.size(class))
     }
 
-    /// Gives the stripe a chunk with room, and the caller its first block.
+    /// Gives the stripe a chunk with room, and the caller the first block of it.
     #[cold]
     fn refill<M: Medium>(&self, pm: &M, class: usize, stripe: &Stripe) -> Result<u64> {
         let pool = &self.pools[class];
@@ -171,7 +170,7 @@ impl Shared {
             Some(found) => found,
             None => self.take_new(pm, class)?,
         };
-        // Relaxed: the chunk's lock orders what is behind the number; `refill` excludes other writers.
+        // Relaxed: the chunk's lock orders the chunk's state; `refill` excludes other writers.
         let old = stripe.0.load(Ordering::Relaxed);
         stripe.0.store(number + 1, Ordering::Relaxed);
         if let Some(old) = old.checked_sub(1) {
@@ -181,7 +180,7 @@ impl Shared {
         Ok(offset)
     }
 
-    /// A block of a chunk from the list. Entries that are no longer true are dropped on the way.
+    /// Takes a block of a listed chunk. Drops list entries that are out of date.
     fn take_listed(&self, class: usize) -> Option<(u32, u64)> {
         loop {
             let number = lock(&self.pools[class].room).pop()?;
@@ -196,10 +195,11 @@ impl Shared {
         }
     }
 
-    /// The first block of a chunk that begins a new life.
+    /// Takes a new chunk for the class, and returns its first block.
     fn take_new<M: Medium>(&self, pm: &M, class: usize) -> Result<(u32, u64)> {
         let number = self.take_chunks(pm, 1, Extent::Small(class))?;
-        // P1: other threads will take blocks of this chunk, and their fences do not make this thread's flushes durable.
+        // P1: other threads will take blocks of this chunk, and their fences do not make this thread's flushes
+        // durable.
         pm.fence();
         pm.writable()?;
         let mut small = SmallChunk::vacant(class, self.classes.blocks(class));
@@ -209,8 +209,8 @@ impl Shared {
         Ok((number, offset))
     }
 
-    /// Takes a block from its owner; `None` when it has none that the store knows of: not examined yet, retired
-    /// already, or no block at all.
+    /// Takes a block from its owner. Returns `None` when the store knows of no owner: the block is unexamined or
+    /// already retired, or the reference names no block.
     pub(super) fn disown(&self, blob: BlobRef) -> Option<Held> {
         let (number, inside) = self.locate(blob)?;
         let mut chunk = lock(self.chunks.peek(number)?);
@@ -235,7 +235,7 @@ impl Shared {
         }
     }
 
-    /// Makes what nobody owns, and nobody looks at, available again.
+    /// Makes available the space that has no owner and that no reader can reference any more.
     pub(super) fn release(&self, held: Held) {
         match held {
             Held::Block { chunk, block } => self.after_change(chunk, |small| {
@@ -249,8 +249,8 @@ impl Shared {
         }
     }
 
-    /// Changes a small chunk and then does what its new state asks for: lists it when it has room that no list and no
-    /// stripe knows of, or gives it up when nothing in it is used.
+    /// Changes a small chunk and then acts on its new state: lists it when it has room and is neither listed nor used
+    /// by a stripe, or gives it back when all its blocks are free.
     pub(super) fn after_change(&self, number: u32, change: impl FnOnce(&mut SmallChunk)) {
         let mut chunk = lock(self.chunks.get(number));
         let Chunk::Small(small) = &mut *chunk else { return };
@@ -270,7 +270,7 @@ impl Shared {
         }
     }
 
-    /// The chunk that a reference points into, and the byte in it; `None` outside the region.
+    /// Returns the chunk that a reference points into, and the byte in it; `None` outside the region.
     pub(super) fn locate(&self, blob: BlobRef) -> Option<(u32, u32)> {
         let offset = blob.offset().filter(|&offset| offset < self.blobs.len())?;
         let chunk_bytes = u64::from(self.params.chunk_bytes);
@@ -285,13 +285,13 @@ impl Shared {
     }
 }
 
-/// What a retired blob leaves behind for the reclaimer to run.
+/// Returns the closure that the reclaimer runs for a retired blob.
 pub(super) fn release_later(shared: &Arc<Shared>, held: Held) -> impl FnOnce() + Send + 'static {
     let shared = Arc::clone(shared);
     move || shared.release(held)
 }
 
-/// The chunk, if it (still) serves `class`.
+/// Returns the chunk if it (still) serves `class`.
 #[inline]
 fn small_of(chunk: &mut Chunk, class: usize) -> Option<&mut SmallChunk> {
     match chunk {

@@ -1,8 +1,9 @@
-//! The scan: finding out, piece by piece, which blocks of former sessions are still owned.
+//! The scan: finds out, in bounded steps, which blocks of former sessions are still owned.
 //!
-//! Two ways through the unscanned chunks, sharing one lock and one budget: the *sweep* passes every chunk once and
-//! finds free ones; the *hunt* looks for chunks of one class, the youngest first, when that class needs room. The hunt
-//! goes by words that say SMALL, which never lie inside a run (I1); the sweep skips what the hunt was at.
+//! There are two ways through the unscanned chunks, which share one lock and have a budget each. The *sweep* passes
+//! every chunk once and finds free ones. The *hunt* looks for chunks of one class, the youngest first, when that class
+//! needs room. The hunt selects chunks by SMALL words, which never lie inside a run (I1); the sweep skips the chunks
+//! that the hunt has taken.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -15,39 +16,40 @@ use super::{BlobStore, Held, Shared, lock};
 use crate::Result;
 use crate::pm::Medium;
 
-/// Blocks that one call of [`BlobStore::prepare`] examines at most.
+/// The largest number of blocks that one call of [`BlobStore::prepare`] examines in the sweep, and in the hunt.
 const BLOCKS_PER_CALL: u32 = 256;
-/// Map words that a hunt passes at most for one chunk of its appetite.
+/// The largest number of map words that a hunt passes for one chunk of its appetite.
 const WORDS_PER_HUNT: u32 = 1024;
 
-/// The table, as far as the scan asks it.
+/// The table's interface to the scan and to [`BlobStore::compact`].
 pub trait Owner {
-    /// Tells whether a slot refers to `blob`, which was written for `owner`: calls `mark` once with the answer, *while
-    /// it holds the locks that keep that answer true*, i.e. those under which a record with this `owner` would be
+    /// Checks whether a slot refers to `blob`, which was written for `owner`. Calls `mark` once with the answer,
+    /// *while holding the locks that keep the answer true*: those under which a record with this `owner` would be
     /// linked, moved or unlinked. Slots are compared by [`BlobRef::same_block`].
     ///
-    /// `owner` may be garbage: then no slot refers to the block. When the table cannot tell (a damaged segment), it
-    /// does not call `mark`, and the block is left alone for this session. Before it says `false` the unlinking must be
-    /// durable, which the locks see to if writers hold them over their fence.
+    /// `owner` may be garbage: then no slot refers to the block. When the table cannot decide (a damaged segment), it
+    /// does not call `mark`, and the block is left alone for this session. Before it calls `mark(false)` the unlinking
+    /// must be durable; the locks ensure this if writers hold them over their fence.
     ///
-    /// The store calls this with none of its short locks held; `mark` takes one of them.
+    /// The store calls this without holding any of its short locks; `mark` takes one of them.
     fn is_live(&self, owner: u64, blob: BlobRef, mark: &mut dyn FnMut(bool));
 
-    /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable: keeps the tag of the
-    /// reference, and is durable before another thread acts on it. Tells whether there was one. Under the locks of
-    /// [`Owner::is_live`], as every change of a slot.
+    /// Makes the slot that refers to `blob`, if there is one, refer to `copy`, which is durable. Keeps the tag of the
+    /// reference; the change is durable before another thread acts on it. Returns whether there was such a slot. Works
+    /// under the locks of [`Owner::is_live`], like every change of a slot.
     ///
     /// # Errors
-    /// The fence failed, or the table cannot tell; what the slot refers to after a crash is open then.
+    /// The fence failed, or the table cannot decide. It is then undefined which block the slot refers to after a
+    /// crash.
     fn relink(&self, owner: u64, blob: BlobRef, copy: BlobRef) -> Result<bool>;
 }
 
-/// How far the scan has come. Chunks at and after `end` were first used in this session.
+/// The scan's progress. Chunks at and after `end` were first used in this session.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    /// What the sweep has yet to pass: first the range at the end of the list.
+    /// The ranges that the sweep has yet to pass, the next one last.
     ranges: Vec<(u32, u32)>,
-    /// The small chunk that the sweep is at.
+    /// The small chunk that the sweep is examining.
     swept: Option<Examination>,
     /// One for each class.
     hunts: Vec<Hunt>,
@@ -56,7 +58,7 @@ pub(super) struct Scanner {
 /// The hunt for room in one class.
 #[derive(Debug)]
 struct Hunt {
-    /// It has passed the words from here on.
+    /// The hunt has passed the words from this one on.
     next: u32,
     at: Option<Examination>,
 }
@@ -69,18 +71,18 @@ struct Examination {
     next_block: u32,
 }
 
-/// What the table said of a block.
+/// The table's answer about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Live,
     Dead,
-    /// The table could not tell, or said what cannot be: nothing is done to the block in this session.
+    /// The table could not decide, or its answer contradicts the header: the block is left alone in this session.
     Unclear,
 }
 
 impl Shared {
-    /// A scan of the chunks below `end`. The sweep begins somewhere that differs from session to session: a store that
-    /// is opened for a few operations at a time sees all of itself in the end.
+    /// Returns a scan of the chunks below `end`. The sweep's start differs from session to session, so that a store
+    /// that is always opened for a few operations only is scanned completely in the end.
     pub(super) fn scanner<M: Medium>(&self, pm: &M, end: u32) -> Mutex<Scanner> {
         let some = fold(self.params.session ^ 0x2545_F491_4F6C_DD1D, 0x9E6C_63D0_876A_68EE)
             % u64::from(end.max(1));
@@ -91,7 +93,8 @@ impl Shared {
         Mutex::new(Scanner { ranges, swept: None, hunts })
     }
 
-    /// The first chunk from `number` on that is not the inside of a run; `None` when a damaged word keeps that dark.
+    /// Returns the first chunk from `number` on that is not inside a run; `None` when a damaged word makes that
+    /// undecidable.
     fn border<M: Medium>(&self, pm: &M, number: u32, end: u32) -> Option<u32> {
         let mut before = (number.saturating_sub(self.longest_run())..number).rev();
         match before.find_map(|near| Some((near, self.word_at(pm, near)?.transpose()?))) {
@@ -108,7 +111,7 @@ impl Shared {
         pm: &M,
         number: u32,
     ) -> Option<Result<Option<Extent>, super::class::Damaged>> {
-        // Relaxed: written by a former session, or by this one under the scanner's eyes (chunk states tell).
+        // Relaxed: written by a former session, or by this one; the callers check the chunk's state.
         let word = map_word(&self.map, number)?.load(pm, Ordering::Relaxed);
         Some(self.classes.decode(number, word))
     }
@@ -117,7 +120,7 @@ impl Shared {
         self.chunks.peek(number).is_none_or(|chunk| matches!(*lock(chunk), Chunk::Unscanned))
     }
 
-    /// How many of the unscanned chunks the map says are in use.
+    /// Returns the number of unscanned chunks that are in use according to the map.
     pub(super) fn unscanned_in_use<M: Medium>(&self, pm: &M) -> u64 {
         let fresh = lock(&self.space).fresh;
         let in_use = (0..fresh).filter(|&number| self.is_unscanned(number));
@@ -129,8 +132,9 @@ impl Shared {
         chunks.sum()
     }
 
-    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. Where the
-    /// file was copied with holes, free blocks may lie in them: without space for the whole chunk it is left alone.
+    /// Begins to examine a chunk: from now on it belongs to the session, with no block known to be owned. In a file
+    /// that was copied with holes, free blocks may lie in them; a chunk for which no space can be reserved is left
+    /// alone.
     fn begin<M: Medium>(&self, pm: &M, number: u32, class: usize) -> Option<Examination> {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         pm.reserve(&self.blobs, u64::from(number) * chunk_bytes, chunk_bytes).ok()?;
@@ -139,7 +143,7 @@ impl Shared {
         Some(Examination { chunk: number, class, next_block: 0 })
     }
 
-    /// Takes `chunks` off what is left, and off what is due.
+    /// Subtracts `chunks` from the unscanned ones and from those that are due.
     fn count_scanned(&self, chunks: u32) {
         // Relaxed, all: hints and statistics; only the holder of the scanner lowers them.
         let left = self.unscanned.load(Ordering::Relaxed).saturating_sub(chunks);
@@ -151,18 +155,18 @@ impl Shared {
 
 impl BlobStore {
     /// Does a bounded part of the work that is due before a content of `len` bytes is written: examines up to 512
-    /// blocks of former sessions (more for a content of megabytes), puts reclaimed chunks among the free ones. Three
-    /// loads when nothing is due; leaves the scan alone while another thread is at it.
+    /// blocks of former sessions (more for a content of megabytes), and moves reclaimed chunks to the free ones. Costs
+    /// three loads when nothing is due. Skips the scan while another thread does it.
     ///
-    /// A table calls it before each [`BlobStore::write`], holding no lock of its own. Without it the store works, but
-    /// finds no space of former sessions.
+    /// A table calls this before each [`BlobStore::write`], without holding a lock of the table. Without these calls
+    /// the store works, but does not find the free space of former sessions.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed.
     #[inline]
     pub fn prepare<M: Medium>(&self, pm: &M, table: &impl Owner, len: usize) -> Result<()> {
         let shared = &self.shared;
-        // What is too long is refused by `write`.
+        // `write` refuses a longer content.
         let extent = shared.classes.extent(len.min(MAX_BLOB_BYTES));
         // Relaxed, both: hints, as in `is_due`.
         let wanting = match extent {
@@ -173,7 +177,7 @@ impl BlobStore {
     }
 
     fn is_due(&self) -> bool {
-        // Relaxed, both: hints; the locks behind them order what they stand for.
+        // Relaxed, both: hints; the work itself is ordered by locks.
         self.shared.scan_due.load(Ordering::Relaxed) > 0
             || self.shared.ripe_runs.load(Ordering::Relaxed) > 0
     }
@@ -200,16 +204,16 @@ impl BlobStore {
         while budget > 0 && shared.scan_due.load(Ordering::Relaxed) > 0 {
             match self.sweep(pm, table, &mut scanner, budget) {
                 Some(examined) => budget = budget.saturating_sub(examined),
-                // The hunts have the rest.
+                // The sweep is complete; the hunts hold the remaining chunks.
                 None => shared.scan_due.store(0, Ordering::Relaxed),
             }
         }
         Ok(())
     }
 
-    /// Scans all that is left, whatever it takes, and asks for retired blocks: for a table that got
-    /// [`crate::Error::NoSpace`] and is about to try once more. What readers still hold does not come back. The caller
-    /// holds no lock of its own.
+    /// Scans everything that is left and flushes the reclaimer, for a table that got [`crate::Error::NoSpace`] and is
+    /// about to try again. Blocks that readers still hold do not come back. The caller must not hold a lock of the
+    /// table.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed.
@@ -224,7 +228,7 @@ impl BlobStore {
         self.shared.settle_ripe(pm)
     }
 
-    /// Searches chunks of a class for room until some is found, the appetite is gone, or the call's budget is.
+    /// Searches chunks of a class until one with room is found, or the appetite or the call's budget is used up.
     fn hunt<M: Medium>(&self, pm: &M, table: &impl Owner, hunt: &mut Hunt, class: usize) {
         let pool = &self.shared.pools[class];
         let mut budget = BLOCKS_PER_CALL;
@@ -243,12 +247,12 @@ impl BlobStore {
         }
     }
 
-    /// The next unscanned chunk of the class, if a bounded walk down the map meets one.
+    /// Returns the next unscanned chunk of the class, if a bounded walk down the map finds one.
     fn next_of<M: Medium>(&self, pm: &M, hunt: &mut Hunt, class: usize) -> Option<Examination> {
         let stop = hunt.next.saturating_sub(WORDS_PER_HUNT);
         while hunt.next > stop {
             hunt.next -= 1;
-            // The state first: the word of a chunk that the session has taken may not be durable yet.
+            // The state is checked first: the word of a chunk that the session has taken may not be durable yet.
             if !self.shared.is_unscanned(hunt.next) {
                 continue;
             }
@@ -262,8 +266,8 @@ impl BlobStore {
         None
     }
 
-    /// Goes on with the sweep; gives the number of blocks (or map words) looked at, at most `budget` and at least one,
-    /// and `None` at its end.
+    /// Continues the sweep. Returns the number of blocks (or map words) examined, at least one and at most `budget`;
+    /// `None` when the sweep is complete.
     fn sweep<M: Medium>(
         &self,
         pm: &M,
@@ -277,7 +281,7 @@ impl BlobStore {
         let &mut (ref mut next, end) = scanner.ranges.last_mut()?;
         let number = *next;
         let mut chunks = 1;
-        // Another state means: the hunt has been here.
+        // In any other state the hunt has taken the chunk.
         if self.shared.is_unscanned(number) {
             match self.shared.word_at(pm, number) {
                 Some(Ok(None)) => self.find_free(number),
@@ -291,8 +295,8 @@ impl BlobStore {
                     self.examine_run(pm, table, number, run);
                     chunks = run;
                 }
-                // What follows may be the inside of a run whose word was damaged: nothing there is given away. `check`
-                // tells.
+                // The following chunks may be inside a run whose word was damaged, so none of them is freed. `check`
+                // reports the word.
                 _ => {
                     chunks = end - number;
                     self.shared.count_scanned(chunks);
@@ -313,8 +317,8 @@ impl BlobStore {
         self.shared.count_scanned(1);
     }
 
-    /// Whether a run that the map claims lies below `end` and has an inside that begins nothing, and where the session has
-    /// not been.
+    /// Returns whether a run that the map claims ends by `end`, has FREE words inside, and contains no chunk that the
+    /// session has used.
     fn is_run<M: Medium>(&self, pm: &M, start: u32, chunks: u32, end: u32) -> bool {
         let inside = |number| {
             map_word(&self.shared.map, number)
@@ -324,8 +328,8 @@ impl BlobStore {
         chunks <= end - start && (start + 1..start + chunks).all(inside)
     }
 
-    /// Examines up to `budget` blocks of a chunk, clears `at` behind the last one, and gives their number. What is dead
-    /// becomes free once nobody can be looking at it.
+    /// Examines up to `budget` blocks of a chunk, clears `at` after the last one, and returns their number. Dead
+    /// blocks become free when no reader can reference them any more.
     fn examine_blocks<M: Medium>(
         &self,
         pm: &M,
@@ -378,7 +382,7 @@ impl BlobStore {
         self.shared.count_scanned(chunks);
     }
 
-    /// Asks the table about one block; `own` is called under the table's locks when it is live.
+    /// Queries the table about one block. Calls `own` under the table's locks when the block is live.
     fn examine<M: Medium>(
         &self,
         pm: &M,
@@ -409,7 +413,7 @@ impl BlobStore {
         verdict
     }
 
-    /// Runs `work` when every reader of now has left.
+    /// Runs `work` when every present reader has left.
     pub(super) fn after_readers(&self, work: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let guard = self.reclaimer.pin();

@@ -1,4 +1,4 @@
-//! Whole chunks: the free runs, the fresh end, growth, and the map's words.
+//! Whole chunks: the free runs, the never used tail, growth, and the map's words.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -10,13 +10,14 @@ use super::{BlobParams, Shared, lock};
 use crate::pm::{Cell64, Medium, Region};
 use crate::{Error, Result};
 
-/// The region never grows by more chunks at once (unless one blob needs more), which also bounds the walk of `open`.
+/// The region never grows by more chunks at once, unless one blob or `growth_chunks` needs more. This also bounds the
+/// walk of `open`.
 pub(super) const MAX_GROWTH_CHUNKS: u32 = 4096;
 /// Bytes of the map per chunk.
 pub(super) const WORD_BYTES: u64 = size_of::<Cell64>() as u64;
-/// For each fresh chunk taken, so many unscanned ones become due for a scan.
+/// For each fresh chunk taken, this many unscanned ones become due for a scan.
 pub(super) const SCAN_PER_CHUNK: u32 = 8;
-/// With fewer free chunks than this, more are searched for.
+/// With fewer free chunks than this, the scan searches for more.
 const LOW_CHUNKS: u32 = 4;
 
 /// Free chunks as maximal runs.
@@ -28,7 +29,8 @@ pub(super) struct FreeRuns {
 }
 
 impl FreeRuns {
-    /// Adds a run, joining it with its neighbours. `false`, and no change, when a part of it is there already.
+    /// Adds a run and joins it with its neighbours. Returns `false`, without a change, when a part of it is already
+    /// free.
     pub fn put(&mut self, start: u32, length: u32) -> bool {
         let (mut first, mut end) = (start, start + length);
         let before =
@@ -60,25 +62,25 @@ impl FreeRuns {
         Some(start)
     }
 
-    /// How many chunks are free.
+    /// Returns the number of free chunks.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// All of them, with their lengths.
+    /// Returns all runs, with their lengths.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.by_start.iter().map(|(&start, &length)| (start, length))
     }
 
-    /// The length of the longest run.
+    /// Returns the length of the longest run.
     pub fn longest(&self) -> u32 {
         self.by_length.last().map_or(0, |&(length, _)| length)
     }
 
-    /// Whether a free run overlaps the chunks.
+    /// Returns whether a free run overlaps the chunks.
     pub fn overlaps(&self, start: u32, length: u32) -> bool {
         self.by_start
-            // A damaged map says of any length.
+            // A damaged map may claim any length.
             .range(..start.saturating_add(length))
             .next_back()
             .is_some_and(|(&near, &near_length)| near + near_length > start)
@@ -97,52 +99,52 @@ impl FreeRuns {
     }
 }
 
-/// Which chunks nobody uses.
+/// The unused chunks.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// Found by the scan or given back since. Their words are durably [`FREE`].
+    /// Found by the scan, or given back since. Their words are durably [`FREE`].
     pub runs: FreeRuns,
     /// Chunks from here to `end` were never used.
     pub fresh: u32,
-    /// How many chunks the regions have room for.
+    /// The number of chunks that the regions have room for.
     pub end: u32,
 }
 
-/// The word of chunk `number`, if the map reaches so far.
+/// The word of chunk `number`; `None` beyond the end of the map.
 pub(super) fn map_word(map: &Region, number: u32) -> Option<&Cell64> {
     map.at(u64::from(number) * WORD_BYTES)
 }
 
-/// How many chunks both regions have room for.
+/// The number of chunks that both regions have room for.
 pub(super) fn chunks_in(params: &BlobParams, blobs: &Region, map: &Region) -> u32 {
     let chunks = (blobs.len() / u64::from(params.chunk_bytes)).min(map.len() / WORD_BYTES);
     u32::try_from(chunks).unwrap_or(u32::MAX)
 }
 
 impl Shared {
-    /// The chunks of the longest blob.
+    /// The number of chunks that the longest blob takes.
     pub(super) fn longest_run(&self) -> u32 {
         MAX_BLOB_BYTES as u32 / self.params.chunk_bytes + 1
     }
 
-    /// Whether the block at byte `offset` is a run for a content of `content` bytes.
+    /// Returns whether the block at byte `offset` is a run for a content of `content` bytes.
     #[cold]
     pub(super) fn is_run_of<M: Medium>(&self, pm: &M, offset: u64, content: usize) -> bool {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let number = u32::try_from(offset / chunk_bytes).unwrap_or(u32::MAX);
-        // Relaxed: durable, and so stored, before the reference that led here (P1).
+        // Relaxed: the word was durable, and so stored, before the reference that led here (P1).
         let word =
             map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
         let extent = self.classes.decode(number, word).ok().flatten();
         offset.is_multiple_of(chunk_bytes) && extent == Some(self.classes.extent(content))
     }
 
-    /// The first chunk of the never used tail. Walks the map backwards, over at most one step of growth and one run:
-    /// what looks unused before that is left to the scan.
+    /// Returns the first chunk of the never used tail. Walks the map backwards, over at most one step of growth and
+    /// one run. Chunks before that which look unused are left to the scan.
     pub(super) fn find_fresh<M: Medium>(&self, pm: &M, end: u32) -> u32 {
         let stop = end.saturating_sub(MAX_GROWTH_CHUNKS + self.longest_run());
         for number in (stop..end).rev() {
-            // Relaxed: written by a former session, or by nobody.
+            // Relaxed: written by a former session, or never.
             let word =
                 map_word(&self.map, number).map_or(FREE, |word| word.load(pm, Ordering::Relaxed));
             match self.classes.decode(number, word) {
@@ -152,16 +154,16 @@ impl Shared {
                 Err(_) => return end,
             }
         }
-        // The last run before `stop` may reach over it.
+        // The last run before `stop` may extend beyond it.
         if stop == 0 { 0 } else { (stop + self.longest_run()).min(end) }
     }
 
-    /// Takes `count` contiguous chunks for one use, with space on the medium behind them, and writes that use into the
-    /// map: durable after this thread's next fence.
+    /// Takes `count` contiguous chunks for one use, reserves space on the medium for them, and writes that use into
+    /// the map. The map word is durable after this thread's next fence.
     pub(super) fn take_chunks<M: Medium>(&self, pm: &M, count: u32, extent: Extent) -> Result<u32> {
         self.settle_ripe(pm)?;
         let start = self.choose_chunks(pm, count)?;
-        // Anything but the newest growth may have been punched, by this store or by whoever copied the file.
+        // Any range except the newest growth may be a hole: this store punched it, or the file was copied with holes.
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let reserved =
             pm.reserve(&self.blobs, u64::from(start) * chunk_bytes, u64::from(count) * chunk_bytes);
@@ -169,9 +171,9 @@ impl Shared {
             lock(&self.space).runs.put(start, count);
             return reserved.and(Err(self.map_fault(start, "the map ends early")));
         };
-        // The hunt takes unscanned chunks by their words: this one is not the scan's, or no longer.
+        // The hunt selects unscanned chunks by their words, so the chunk leaves that state before the word is written.
         *lock(self.chunks.get(start)) = Chunk::Vacant;
-        // P1: flushed before any block of the chunk is, and so durable before a slot can refer to one.
+        // P1: flushed before any block of the chunk, and so durable before a slot can refer to one.
         word.store(pm, self.classes.encode(start, extent), Ordering::Relaxed);
         pm.flush_object(word);
         Ok(start)
@@ -182,7 +184,7 @@ impl Shared {
         let found = space.runs.take(count);
         // Relaxed, all: hints for `prepare`.
         let due = match found {
-            // Ahead of need: a fresh chunk is only taken when scanning eight found nothing.
+            // Scans ahead of need: a fresh chunk is taken only after scanning eight chunks found no free one.
             Some(_) if space.runs.chunks() < LOW_CHUNKS => {
                 SCAN_PER_CHUNK.saturating_sub(self.scan_due.load(Ordering::Relaxed))
             }
@@ -203,7 +205,7 @@ impl Shared {
         Ok(start)
     }
 
-    /// Makes room for `count` fresh chunks and, where there is space, for more: growing is a system call.
+    /// Grows the regions for `count` fresh chunks and, where there is space, for more: growing is a system call.
     fn grow<M: Medium>(&self, pm: &M, space: &mut Space, count: u32) -> Result<()> {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         let needed = u64::from(space.fresh) + u64::from(count);
@@ -217,7 +219,8 @@ impl Shared {
         let step = (space.end / 8)
             .clamp(self.params.growth_chunks, MAX_GROWTH_CHUNKS.max(self.params.growth_chunks));
         let wanted = needed.max(u64::from(space.end) + u64::from(step)).min(most);
-        // The map first: a chunk without its word would be lost to a crash, a word without its chunk is nothing.
+        // The map grows first: a chunk without a map word would be lost in a crash; a word without a chunk is
+        // harmless.
         let grow_to = |chunks: u64| {
             pm.grow(&self.map, chunks * WORD_BYTES)?;
             pm.grow(&self.blobs, chunks * chunk_bytes)
@@ -233,7 +236,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Notes that nobody can be looking at a run of chunks any more.
+    /// Records that no reader can reference a run of chunks any more.
     pub(super) fn ripen(&self, start: u32, length: u32) {
         let mut ripe = lock(&self.ripe);
         ripe.push((start, length));
@@ -241,7 +244,8 @@ impl Shared {
         self.ripe_runs.store(ripe.len(), Ordering::Relaxed);
     }
 
-    /// Puts the ripe runs among the free ones: marks them in the map and gives the pages of what is too much back.
+    /// Moves the ripe runs to the free ones: marks them FREE in the map and punches those that exceed the reserve of
+    /// free space.
     pub(super) fn settle_ripe<M: Medium>(&self, pm: &M) -> Result<()> {
         // Relaxed: as in `ripen`.
         if self.ripe_runs.load(Ordering::Relaxed) == 0 {
@@ -258,8 +262,7 @@ impl Shared {
                 pm.flush_object(word);
             }
         }
-        // P2: no chunk is used anew while the map may still show it as the beginning, or the inside, of something
-        // larger.
+        // P2: no chunk is reused while the map may still show it as the beginning, or the inside, of a larger run.
         pm.fence();
         pm.writable()?;
         for (start, length) in ripe {
@@ -270,8 +273,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Gives a run's pages back to the file system when more than an eighth of the region is free already. The rest is
-    /// kept: storing to punched pages costs a system call and page faults.
+    /// Returns a run's pages to the file system when more than an eighth of the region is free already. Otherwise they
+    /// are kept: storing to punched pages costs a system call and page faults.
     fn punch_if_plenty<M: Medium>(&self, pm: &M, start: u32, length: u32) {
         let plenty = {
             let space = lock(&self.space);
@@ -279,7 +282,7 @@ impl Shared {
         };
         if plenty {
             let chunk_bytes = u64::from(self.params.chunk_bytes);
-            // A file system that cannot punch keeps the pages; the run is as free as before.
+            // A file system that cannot punch holes keeps the pages; the run is free either way.
             drop(pm.punch(
                 &self.blobs,
                 u64::from(start) * chunk_bytes,

@@ -1,4 +1,4 @@
-//! Making the Nth system call fail, or killing the process there.
+//! Fault injection: makes the Nth system call fail, or kills the process there.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use super::{Synced, lock};
 
-/// What a [`FaultPlan`] does when its turn comes.
+/// The effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultAction {
     /// The call fails with this error and does nothing.
@@ -18,7 +18,7 @@ pub enum FaultAction {
     Kill,
 }
 
-/// Whether a fault passes.
+/// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultMode {
     /// Only the Nth call is hit.
@@ -27,18 +27,18 @@ pub enum FaultMode {
     ForGood,
 }
 
-/// Which call is hit, and how.
+/// The call that is hit, and the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultAt {
     /// The number of the call, from 1.
     pub nth: u64,
-    /// Once, or from then on.
+    /// Whether later calls are hit, too.
     pub mode: FaultMode,
-    /// What happens.
+    /// The effect.
     pub action: FaultAction,
 }
 
-/// Looks at each sync before it is made, and says whether it fails.
+/// Receives each sync before it is made, and returns whether it fails.
 struct Watcher(Box<dyn Fn(Synced) -> bool + Send + Sync>);
 
 impl fmt::Debug for Watcher {
@@ -47,13 +47,13 @@ impl fmt::Debug for Watcher {
     }
 }
 
-/// Makes a system call of the persistent layer fail, or an allocation of a table in memory, or kills the process there.
-/// For tests.
+/// A plan of faults, for tests: makes a system call of the persistent layer fail, or an allocation of a table in
+/// memory, or kills the process there.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     at: Option<FaultAt>,
     watcher: Option<Watcher>,
-    /// Calls that always fail, by their names.
+    /// Names of calls that always fail.
     refused: Option<(&'static [&'static str], Errno)>,
     calls: AtomicU64,
     fired: AtomicU64,
@@ -62,43 +62,44 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// A plan with one fault.
+    /// Returns a plan with one fault.
     #[must_use]
     pub fn new(at: FaultAt) -> Self {
         Self { at: Some(at), ..Self::default() }
     }
 
-    /// A plan in which every call of some names fails, as on a system that does not have them.
+    /// Returns a plan in which every call with one of these names fails, as on a system without them.
     #[must_use]
     pub fn refusing(sites: &'static [&'static str], errno: Errno) -> Self {
         Self { refused: Some((sites, errno)), ..Self::default() }
     }
 
-    /// A plan without faults, to count calls.
+    /// Returns a plan without faults, to count calls.
     #[must_use]
     pub fn counting() -> Self {
         Self::default()
     }
 
-    /// A plan that shows each sync to `fails` before it is made; where that says so, the sync fails and does nothing.
+    /// Returns a plan that passes each sync to `fails` before it is made. If that returns `true`, the sync fails and
+    /// has no effect.
     #[must_use]
     pub fn watching(fails: impl Fn(Synced) -> bool + Send + Sync + 'static) -> Self {
         Self { watcher: Some(Watcher(Box::new(fails))), ..Self::default() }
     }
 
-    /// How many calls were made.
+    /// Returns the number of calls made.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// How many calls were made to fail.
+    /// Returns the number of calls that were made to fail.
     #[must_use]
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }
 
-    /// The names of the calls made so far, each once, in the order of their first use.
+    /// Returns the names of the calls made so far, each once, in the order of their first use.
     #[must_use]
     pub fn sites(&self) -> Vec<&'static str> {
         lock(&self.sites).clone()
@@ -106,7 +107,7 @@ impl FaultPlan {
 
     /// Ends the fault: every later call is made as usual.
     pub fn heal(&self) {
-        // Relaxed, here and below: nothing is published by it.
+        // Relaxed, here and below: it publishes no other data.
         self.healed.store(true, Ordering::Relaxed);
     }
 
@@ -123,7 +124,7 @@ impl FaultPlan {
     }
 
     pub(crate) fn enter(&self, site: &'static str, may_fail: bool) -> Result<(), Errno> {
-        // Relaxed: a counter; nothing is published by it.
+        // Relaxed: a counter; it publishes no other data.
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         {
             let mut sites = lock(&self.sites);

@@ -1,7 +1,8 @@
-//! Copying a table's directory into a new one, which appears under its path when it is complete.
+//! Copies a table's directory into a new one, which appears under its path when it is complete.
 //!
-//! Where the file system can share blocks the copy costs next to nothing; elsewhere only what is in no hole is copied.
-//! In both cases the copy's holes are reserved afterwards: a store into one could otherwise meet a full device.
+//! Where the file system can share blocks, the copy costs next to nothing; elsewhere only data outside holes is
+//! copied. In both cases the copy's holes are reserved afterwards: otherwise a store into one could meet a full
+//! device.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,18 +21,19 @@ use crate::pm::superblock::TABLE_REGION;
 use crate::pm::{Cell64, Durability, Medium, Region};
 use crate::{Error, Result};
 
-/// How much is copied at a time.
+/// The number of bytes copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Mapped {
-    /// Copies the table's files into a new table directory at `path` and tells how many bytes that were. Nothing is
-    /// left at `path` when it fails. The copy is what the files hold: the caller sees to it that nobody changes them
-    /// meanwhile.
+    /// Copies the table's files into a new table directory at `path` and returns the number of bytes copied. Nothing
+    /// is left at `path` when it fails. The copy holds the present content of the files: the caller ensures that no
+    /// thread changes them meanwhile.
     ///
     /// # Errors
-    /// [`crate::Error::AlreadyExists`] when anything is at `path`, [`crate::Error::NoSpace`], [`crate::Error::Io`].
+    /// [`crate::Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at
+    /// `path`; [`crate::Error::NoSpace`], [`crate::Error::Io`].
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<u64> {
-        // A child's table is not the parent's any more, and keeps none of the parent's writers away.
+        // A forked child does not share the parent's table any more, and does not lock out the parent's writers.
         if let Err(error @ Error::Forked) = self.writable() {
             return Err(error);
         }
@@ -44,11 +46,11 @@ impl Mapped {
         Ok(copied)
     }
 
-    /// Begins a copy at `path` with the first bytes of some regions, and with the files that programs keep beside the
-    /// regions. Gone when it is dropped before it is published.
+    /// Begins a copy at `path` with the first bytes of some regions, and with files of other programs in the
+    /// directory. The copy is removed if it is dropped before it is published.
     pub(super) fn copy_regions(&self, path: &Path, parts: &[(&Region, u64)]) -> Result<Self> {
         let directory = Directory::create(&self.io, path)?;
-        // Publishing makes whole files durable; until then, nothing has to be.
+        // Publishing makes whole files durable; before, nothing needs to be durable.
         let options = MappedOptions { durability: Durability::Process, ..MappedOptions::default() };
         if let Some(source) = &self.directory {
             self.copy_files(source, &directory, |name| !is_region_name(name))?;
@@ -106,7 +108,7 @@ impl Mapped {
         Ok(copied)
     }
 
-    /// Makes the file `name` of `bytes` bytes, lets `fill` write it, and makes it durable.
+    /// Creates the file `name` of `bytes` bytes, lets `fill` write it, and makes it durable.
     fn copy_into(
         &self,
         target: &Directory,
@@ -116,7 +118,8 @@ impl Mapped {
     ) -> Result<u64> {
         let fault = |errno| error(&target.path().join(name), errno, bytes);
         if name == TABLE_REGION {
-            // The last one: with it the copy is a table, also where it is made in place. All names are durable before.
+            // This file is the last: it makes the copy a table, even one created in place. All names are durable
+            // before it.
             self.io.sync_directory(target.file()).map_err(fault)?;
         }
         let to = self.io.open_file(target.file(), name, Access::Create).map_err(fault)?;
@@ -138,7 +141,7 @@ impl Mapped {
                 break;
             }
             chunk.clear();
-            // Relaxed: nobody changes the table meanwhile, and what a reader's hint may change means nothing in the
+            // Relaxed: the caller excludes changes meanwhile, and the hints that readers may change are ignored in the
             // copy.
             chunk.extend(
                 cells.iter().flat_map(|cell| cell.load(self, Ordering::Relaxed).to_le_bytes()),
@@ -153,9 +156,9 @@ impl Mapped {
     }
 }
 
-/// Copies the first bytes of a file, block for block, or by sharing blocks where that is the `whole` file.
+/// Copies the first bytes of a file, by sharing blocks if they are the `whole` file and the file system can.
 fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64, whole: bool) -> Result<u64, Errno> {
-    // Whatever the reason for a refusal, copying is the answer.
+    // After any refusal the bytes are copied.
     if whole && io.share_blocks(from.as_fd(), to.as_fd()).is_ok() {
         reserve(io, to, bytes)?;
         return Ok(bytes);
@@ -171,7 +174,7 @@ fn copy_file(io: &Io, from: &OwnedFd, to: &OwnedFd, bytes: u64, whole: bool) -> 
     Ok(copied)
 }
 
-/// Whether a file of a table's directory is one of its regions.
+/// Returns whether a file of a table's directory is one of its regions.
 fn is_region_name(name: &OsStr) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "ice")
 }
@@ -180,7 +183,7 @@ fn reserve(io: &Io, to: &OwnedFd, bytes: u64) -> Result<(), Errno> {
     if bytes == 0 { Ok(()) } else { allocate(io, to, 0, bytes) }
 }
 
-/// The next range at or behind `offset` that is in no hole.
+/// Returns the next range at or after `offset` that is not in a hole.
 fn next_data(
     io: &Io,
     from: &OwnedFd,
@@ -194,7 +197,7 @@ fn next_data(
         Ok(start) if start >= bytes => return Ok(None),
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // No such question here: everything may be data.
+        // The file system does not report holes: all bytes may be data.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((offset, bytes))),
         Err(errno) => return Err(errno),
     };

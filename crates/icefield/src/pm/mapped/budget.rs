@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts what the regions have against `max_bytes`.
+/// Counts the bytes of the regions against `max_bytes`.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
@@ -14,20 +14,19 @@ impl Budget {
         Self { limit: limit.unwrap_or(u64::MAX), taken: AtomicU64::new(0) }
     }
 
-    /// Counts what is there already, whatever the limit says.
+    /// Counts bytes that exist already, even beyond the limit.
     pub(super) fn take_unchecked(&self, bytes: u64) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn take(&self, bytes: u64) -> bool {
-        // Relaxed: the count guards nothing but itself.
+        // Relaxed: the count orders nothing else.
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
             taken.checked_add(bytes).filter(|sum| *sum <= self.limit)
         });
         taken.is_ok()
     }
 
-    /// How much can still be taken.
     pub(super) fn left(&self) -> u64 {
         self.limit.saturating_sub(self.taken.load(Ordering::Relaxed))
     }

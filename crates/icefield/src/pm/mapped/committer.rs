@@ -1,5 +1,5 @@
-//! The thread that syncs for others: for those who were acknowledged before, and for those who wait without a thread of
-//! their own. It also wakes the latter, whoever made the sync: it holds no lock.
+//! The committer: the thread that syncs for others, namely for writes that were acknowledged before their sync, and
+//! for futures. It also wakes futures after the syncs of all threads, because it holds no locks.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use super::dirty::{Dirty, Work};
 use crate::pm::SyncMode;
 use crate::pm::io::lock;
 
-/// The thread, started when it is first needed; it ends with this.
+/// The thread. It is started when it is first needed, and ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Committer {
     dirty: Arc<Dirty>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// How long something may wait for a sync that nobody asks for.
+    /// The longest time that a deferred range waits for a sync that no caller requests.
     longest: Option<Duration>,
-    /// A child of a fork has no such thread, and no right to touch its locks.
+    /// A forked child does not have the thread, and must not use its locks.
     process: u32,
 }
 
@@ -30,20 +30,20 @@ impl Committer {
         Self { dirty, thread: Mutex::new(None), longest, process: std::process::id() }
     }
 
-    /// Whether this is the thread.
+    /// Returns whether the caller runs on the committer.
     pub(super) fn is_current(&self) -> bool {
         let current = std::thread::current().id();
         lock(&self.thread).as_ref().is_some_and(|thread| thread.thread().id() == current)
     }
 
-    /// Sees to it that the thread is there.
+    /// Starts the thread unless it runs already.
     pub(super) fn start(&self) -> io::Result<()> {
         let mut thread = lock(&self.thread);
         if thread.is_none() {
             let (dirty, longest) = (Arc::clone(&self.dirty), self.longest);
             let work = move || loop {
                 match dirty.await_work(longest) {
-                    // A failure is told to those who wait, and to the next who fence.
+                    // A failure is reported to the waiting futures, and to later fences.
                     Work::Sync => {
                         let _ = dirty.settle();
                     }
@@ -65,10 +65,10 @@ impl Drop for Committer {
         if std::process::id() == self.process {
             self.dirty.end_work();
             if thread.thread().id() == std::thread::current().id() {
-                // A waker had the table last: the thread ends when that is done.
+                // A waker dropped the table's last handle: the thread ends when the waker returns.
                 return;
             }
-            // It cannot have panicked in a way that concerns anybody: what it left undone, closing has done.
+            // A panic of the thread can be ignored: closing the table has done the remaining syncs.
             let _ = thread.join();
         } else {
             std::mem::forget(thread);

@@ -1,20 +1,21 @@
-//! A table's directory: found or made, locked, published, cleaned up.
+//! A table's directory: created or opened, locked, published, cleaned up.
 //!
 //! # Creation
 //!
-//! A new table grows in a hidden sibling, `.NAME.creating-PID`, and gets its name when it is complete. So a path either
-//! holds a whole table or none, whenever the creator dies. Its lock file is locked all the while: a hidden directory
-//! whose lock is free, and that holds nothing but what a creation makes, belongs to a dead creator, and the next creation
-//! under the name removes it.
+//! A new table is built in a hidden sibling directory, `.NAME.creating-PID`, which is renamed when the table is
+//! complete. So a path holds either a complete table or none, at whatever moment the creator dies. The creator holds
+//! the lock of the hidden directory. If that lock is free and the directory holds only files that a creation makes,
+//! its creator has died, and the next creation under the name removes the directory.
 //!
-//! An empty directory at the path (a mount point, a volume of a container) cannot be replaced by a renaming. There the
-//! table is made in place, and the seal of its superblock is what completes it: before the seal no opening finds a table.
-//! The lock file says `creating` until then; what a dead creator left beside such a lock is removed by the next creation.
+//! An empty directory at the path (a mount point, a volume of a container) cannot be replaced by a rename. There the
+//! table is created in place, and becomes complete with the seal of its superblock: before the seal no opening finds a
+//! table. The lock file contains `creating` until then; the next creation removes the files that a dead creator left
+//! beside such a lock file.
 //!
 //! # Opening
 //!
-//! The superblock is read and verified before anything is created, locked or changed: a directory that is no table
-//! stays exactly as it was. The lock file is never truncated: its text has one length and is overwritten in place.
+//! The superblock is read and verified before anything is created, locked or changed: a directory that holds no table
+//! is not modified. The lock file is never truncated: its text has a fixed length and is overwritten in place.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,37 +34,37 @@ use crate::pm::io::{Access, Io, Keeper, error, lock};
 use crate::pm::superblock::{self, TABLE_REGION};
 use crate::{Error, Result};
 
-/// The file that is locked, with the writer's process id in it.
+/// The file that is locked; it contains the writer's process id.
 pub(super) const LOCK_FILE: &str = "lock";
-/// How many names are tried for a hidden directory: others may be creating the same table.
+/// The number of names tried for a hidden directory: other processes may be creating the same table.
 const HIDDEN_NAMES: u32 = 100;
-/// Names are at most 255 bytes long; the hidden one needs some for itself.
+/// File names have at most 255 bytes; this many of a hidden name come from the table's name.
 const HIDDEN_NAME_PART: usize = 200;
-/// Fresh file systems have this directory in their root; an otherwise empty root counts as empty.
+/// Fresh file systems have this directory in their root; a root without other entries counts as empty.
 const LOST_AND_FOUND: &str = "lost+found";
-/// The longest table file that a creation makes on any machine, with room to spare. A longer one is damage.
+/// Above the longest table file that a creation makes on any machine. A longer file is damaged.
 const MOST_TABLE_BYTES: u64 = 1 << 20;
-/// A lock file holds one line of this many bytes: a process id, or none, and perhaps [`CREATING`].
+/// A lock file holds one line of this many bytes: a process id or blanks, and possibly [`CREATING`].
 const LOCK_BYTES: usize = 20;
-/// Lock files of any length up to this are taken for such; no table writes a longer one.
+/// Lock files up to this length are accepted; no table writes a longer one.
 const MOST_LOCK_BYTES: u64 = 32;
-/// In the lock file of a directory in which a table is made in place.
+/// The mark in the lock file of a directory in which a table is being created in place.
 const CREATING: &str = "creating";
 
-/// What a directory is open for.
+/// The access for which a directory is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
-    /// Reading what no writer changes in place; locks nobody out.
+    /// Reading a table whose files no writer changes in place; takes no lock.
     ReadBeside,
     Write,
 }
 
-/// A locked directory. The lock ends with it.
+/// A locked directory. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct Directory {
     io: Io,
-    /// The table's path, also while the directory still has its hidden name.
+    /// The table's path, even while the directory still has its hidden name.
     path: PathBuf,
     purpose: Purpose,
     file: OwnedFd,
@@ -72,17 +73,18 @@ pub(super) struct Directory {
     unpublished: Mutex<Option<Unpublished>>,
 }
 
-/// A directory on its way to being a table.
+/// A directory whose table is not complete yet.
 #[derive(Debug)]
 enum Unpublished {
-    /// Beside its path.
+    /// Beside the table's path.
     Hidden { parent: OwnedFd, hidden_name: OsString, name: OsString },
-    /// At its path, which was an empty directory.
+    /// At the table's path, which was an empty directory.
     InPlace,
 }
 
 impl Directory {
-    /// Makes and locks a hidden directory that will become `path`; locks `path` itself if it is an empty directory.
+    /// Creates and locks a hidden directory that will become `path`; if `path` is an empty directory, locks that
+    /// instead.
     pub(super) fn create(io: &Io, path: &Path) -> Result<Self> {
         let path = tidy(path);
         let Some(name) = path.file_name().map(OsStr::to_owned) else {
@@ -122,7 +124,7 @@ impl Directory {
         Err(error(&path, Errno::EXIST, 0))
     }
 
-    /// Takes an empty directory, or what a dead creator left in one.
+    /// Takes over an empty directory, or one that a dead creator left incomplete.
     fn create_in_place(io: &Io, path: PathBuf) -> Result<Self> {
         let file = match io.open_directory(&path) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
@@ -137,7 +139,7 @@ impl Directory {
             Content::Other => return Err(Error::AlreadyExists { path }),
         };
         let lock_file = match lock_file {
-            // Another creator was faster; or gave up meanwhile.
+            // Another creator was faster, or has given up meanwhile.
             Err(Errno::EXIST | Errno::NOENT) => return Err(Error::AlreadyExists { path }),
             answer => answer.map_err(fault)?,
         };
@@ -145,7 +147,8 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Err(locked(io, &path, &lock_file)),
             answer => answer.map_err(fault)?,
         }
-        // From here on no other creator changes the directory; one may have completed its table, or given up, before.
+        // From here on no other creator changes the directory; one may have completed its table, or removed its files,
+        // before.
         let is_ours = io.status(lock_file.as_fd()).map_err(fault)?.st_nlink == 1;
         let found = content(io, &file).map_err(|errno| error(&path, errno, 0))?;
         if !is_ours || found != Content::Creation {
@@ -180,7 +183,7 @@ impl Directory {
         Self::lock(io, path, file, purpose)
     }
 
-    /// Opens and locks this directory again, wherever its path leads by now.
+    /// Opens and locks this directory again, even if its path leads elsewhere by now.
     pub(super) fn reopen(&self, purpose: Purpose) -> Result<Self> {
         let opened = self.io.open_directory_at(self.file(), OsStr::new("."));
         let file = opened.map_err(|errno| error(&self.path, errno, 0))?;
@@ -188,7 +191,7 @@ impl Directory {
     }
 
     fn lock(io: &Io, path: PathBuf, file: OwnedFd, purpose: Purpose) -> Result<Self> {
-        // Before the lock file is created: a directory that is no table stays as it is.
+        // Before the lock file is created: a directory without a table is not modified.
         verify_table(io, &file, &path)?;
         let lock_file = lock_directory(io, &file, &path, purpose)?;
         Ok(Self::locked(io, path, purpose, file, lock_file, None))
@@ -206,13 +209,13 @@ impl Directory {
         self.file.as_fd()
     }
 
-    /// What the directory's file system can keep, given what was asked for.
+    /// Resolves the durability requested to one that the directory's file system provides.
     pub(super) fn settle_durability(&self, asked: Durability) -> Result<Durability> {
         match asked {
             Durability::Auto if self.grants_sync() => Ok(Durability::Pmem),
             Durability::Auto => {
                 if self.purpose == Purpose::Write {
-                    // A target of its own: programs that print this themselves can filter it out.
+                    // A separate log target: programs that print this themselves can filter it out.
                     log::warn!(
                         target: "icefield::durability",
                         "{}: durability `process`: what is stored survives the end of any process, but no power cut; \
@@ -252,12 +255,12 @@ impl Directory {
         }
     }
 
-    /// Whether files here can be mapped so that a written-back line is durable.
+    /// Returns whether files here can be mapped so that a written-back line is durable.
     fn grants_sync(&self) -> bool {
         Instruction::detect().is_some() && self.io.grants_sync(self.lock_file.as_fd())
     }
 
-    /// Gives a complete table its name, for good.
+    /// Makes a complete table visible under its path, permanently.
     pub(super) fn publish(&self, io: &Io) -> Result<()> {
         let mut unpublished = lock(&self.unpublished);
         let Some(way) = unpublished.as_ref() else { return Ok(()) };
@@ -275,7 +278,7 @@ impl Directory {
                 io.rename(parent, hidden_name, name).map_err(fault)?;
                 if let Err(errno) = io.sync_directory(parent) {
                     if !io.restore_name(parent, name, hidden_name) {
-                        // Now it is the table at its path that must not be removed.
+                        // The table now stays at its path, so the drop must not remove it.
                         *unpublished = None;
                     }
                     return Err(fault(errno));
@@ -289,7 +292,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // A forked child shares the lock and the directory with its parent, who goes on using them.
+        // A forked child shares the lock and the directory with its parent, which still uses them.
         if getpid() != self.owner {
             return;
         }
@@ -301,23 +304,23 @@ impl Drop for Directory {
                 remove_files(&self.io, &self.file);
                 self.io.remove_file(self.file(), OsStr::new(LOCK_FILE));
             }
-            // Readers that lock out a later writer shall not be taken for this one.
+            // Removes the process id: when readers lock out a later writer, its error must not name this process.
             None if self.purpose == Purpose::Write => {
                 self.io.restore_content(self.lock_file.as_fd(), lock_text(None, "").as_bytes());
             }
             None => {}
         }
-        // Closing the file would do, were it not for children between `fork` and `exec` that hold it open, too.
+        // Closing the file does not suffice: a child between `fork` and `exec` may still hold it open.
         self.io.unlock(self.lock_file.as_fd());
     }
 }
 
-/// The path without trailing slashes and dots.
+/// Removes trailing slashes and dots.
 fn tidy(path: &Path) -> PathBuf {
     path.components().collect()
 }
 
-/// `.NAME.creating-`, what all hidden names of a table begin with.
+/// Returns `.NAME.creating-`, the prefix of all hidden names of a table.
 fn hidden_prefix(name: &OsStr) -> Vec<u8> {
     let name = name.as_bytes();
     let mut prefix = b".".to_vec();
@@ -335,7 +338,7 @@ fn hidden_name(name: &OsStr, attempt: u32) -> OsString {
     OsString::from_vec(hidden)
 }
 
-/// Makes and locks a hidden directory; `None` when the name is taken, or was taken from us.
+/// Creates and locks a hidden directory; `None` when the name is taken, or when another process removed the directory.
 fn make_hidden(
     io: &Io,
     parent: BorrowedFd<'_>,
@@ -346,7 +349,7 @@ fn make_hidden(
         answer => answer?,
     }
     match fill_hidden(io, parent, hidden_name) {
-        // Somebody who cleans up has found the directory before it was locked.
+        // Another creator's cleanup found the directory before it was locked.
         Err(Errno::NOENT | Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => {
             if let Ok(directory) = Io::default().open_directory_at(parent, hidden_name) {
@@ -373,7 +376,7 @@ fn fill_hidden(
     Ok((file, lock_file))
 }
 
-/// Removes what creators of `name` left behind when they died. What cannot be removed stays: it harms nobody.
+/// Removes the directories that dead creators of `name` left behind. Those that cannot be removed are harmless.
 fn remove_leftovers(io: &Io, parent: BorrowedFd<'_>, name: &OsStr) {
     let prefix = hidden_prefix(name);
     let Ok(names) = io.names(parent) else { return };
@@ -383,12 +386,12 @@ fn remove_leftovers(io: &Io, parent: BorrowedFd<'_>, name: &OsStr) {
     }
 }
 
-/// Removes a hidden directory unless its creator lives, or it holds what no creation makes.
+/// Removes a hidden directory, unless its creator is alive or it holds files that no creation makes.
 fn remove_dead(io: &Io, parent: BorrowedFd<'_>, leftover: &OsStr, directory: &OwnedFd) {
     match io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), Access::Write) {
         Ok(lock_file) => {
-            // Its creator holds the lock as long as it lives. It may have published and closed the table since the
-            // directory was opened here: then the hidden name is gone, and what is open is a table.
+            // A live creator holds the lock. It may have published and closed the table since the directory was opened
+            // here; then the hidden name is gone, and the open directory is a table.
             let dead = io.try_lock(lock_file.as_fd(), true).is_ok();
             if dead
                 && is_named(io, parent, leftover, directory)
@@ -397,13 +400,13 @@ fn remove_dead(io: &Io, parent: BorrowedFd<'_>, leftover: &OsStr, directory: &Ow
                 remove_directory(io, parent, leftover, directory);
             }
         }
-        // Died, or is, between making the directory and the file; only an empty one goes.
+        // The creator has not made the lock file, and may have died. Only an empty directory is removed.
         Err(Errno::NOENT) => io.remove_directory(parent, leftover),
         Err(_) => {}
     }
 }
 
-/// Whether a hidden directory holds a lock file of the process in its name and, besides, plain files of regions only.
+/// Returns whether a hidden directory holds a lock file of the process in its name and, besides, only region files.
 fn is_of_creator(io: &Io, hidden_name: &OsStr, directory: &OwnedFd, lock_file: &OwnedFd) -> bool {
     let Ok(text) = read_lock(io, lock_file) else { return false };
     let named = hidden_name.to_str().and_then(|name| name.rsplit(".creating-").next());
@@ -412,16 +415,16 @@ fn is_of_creator(io: &Io, hidden_name: &OsStr, directory: &OwnedFd, lock_file: &
         (Some(pid), Some(named)) if pid.as_raw_nonzero().get() == named => {
             holds_regions_only(io, directory).unwrap_or(false)
         }
-        // Died before it wrote its name.
+        // The creator died before it wrote its process id.
         _ => is_empty_lock_alone(io, directory, lock_file).unwrap_or(false),
     }
 }
 
-/// What lies in a directory in which a table shall be made.
+/// The content of a directory in which a table is to be created.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Nothing,
-    /// What a creator in place has made so far: at least the lock file.
+    /// Files of an incomplete creation in place: at least the lock file.
     Creation,
     Other,
 }
@@ -450,13 +453,13 @@ fn content(io: &Io, directory: &OwnedFd) -> Result<Content, Errno> {
     }
 }
 
-/// Whether a table's first file has no magic number yet.
+/// Returns whether a table's first file has no magic number yet.
 fn is_unsealed(io: &Io, table: &OwnedFd) -> Result<bool, Errno> {
     let head = read_head(io, table)?;
     Ok(matches!(superblock::identify(Path::new(""), &head), Err(Error::NotFound { .. })))
 }
 
-/// Whether all that lies in a directory is plain files with the names of regions, beside the lock file.
+/// Returns whether the directory holds only plain files with names of regions, besides the lock file.
 fn holds_regions_only(io: &Io, directory: &OwnedFd) -> Result<bool, Errno> {
     for name in io.names(directory.as_fd())? {
         let is_known = name == LOCK_FILE || name.as_bytes().ends_with(b".ice");
@@ -471,14 +474,14 @@ fn holds_regions_only(io: &Io, directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// Whether a directory holds an empty lock file, and nothing else.
+/// Returns whether a directory holds an empty lock file and no other entry.
 fn is_empty_lock_alone(io: &Io, directory: &OwnedFd, lock_file: &OwnedFd) -> Result<bool, Errno> {
     let names = io.names(directory.as_fd())?;
     let is_alone = names.iter().all(|name| name == LOCK_FILE || name == LOST_AND_FOUND);
     Ok(is_alone && io.status(lock_file.as_fd())?.st_size == 0)
 }
 
-/// Removes the regions' files of a directory in which a table is made in place.
+/// Removes the region files of a directory in which a table is being created in place.
 fn remove_files(io: &Io, directory: &OwnedFd) {
     for name in io.remove_names(directory.as_fd()) {
         if name != LOCK_FILE && name != LOST_AND_FOUND {
@@ -487,7 +490,7 @@ fn remove_files(io: &Io, directory: &OwnedFd) {
     }
 }
 
-/// Whether `directory` is what `name` stands for.
+/// Returns whether `name` in `parent` is the open `directory`.
 fn is_named(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &OwnedFd) -> bool {
     match (io.status_at(parent, name), io.status(directory.as_fd())) {
         (Ok(named), Ok(opened)) => (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino),
@@ -495,7 +498,7 @@ fn is_named(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &OwnedFd) 
     }
 }
 
-/// Removes a directory with the plain files in it.
+/// Removes a directory and the plain files in it.
 fn remove_directory(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &OwnedFd) {
     for file in io.remove_names(directory.as_fd()) {
         io.remove_file(directory.as_fd(), &file);
@@ -503,7 +506,7 @@ fn remove_directory(io: &Io, parent: BorrowedFd<'_>, name: &OsStr, directory: &O
     io.remove_directory(parent, name);
 }
 
-/// Fails unless a directory holds a table's first file with a valid superblock. Changes nothing.
+/// Fails unless the directory holds a table's first file with a valid superblock. Changes nothing.
 fn verify_table(io: &Io, directory: &OwnedFd, path: &Path) -> Result<()> {
     let table_path = path.join(TABLE_REGION);
     let opened = io.open_file(directory.as_fd(), OsStr::new(TABLE_REGION), Access::Read);
@@ -521,7 +524,7 @@ fn verify_table(io: &Io, directory: &OwnedFd, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The first bytes of a table's first file, as many as an identity takes if there are so many.
+/// Returns the first bytes of a table's first file: those of an identity, or fewer if the file is shorter.
 fn read_head(io: &Io, table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let mut head = vec![0; superblock::IDENTITY_BYTES];
     let mut done = 0;
@@ -535,7 +538,7 @@ fn read_head(io: &Io, table: &OwnedFd) -> Result<Vec<u8>, Errno> {
     Ok(head)
 }
 
-/// Locks a table's directory, or fails with the process that holds the lock.
+/// Locks a table's directory. The error names the process that holds the lock.
 fn lock_directory(io: &Io, directory: &OwnedFd, path: &Path, purpose: Purpose) -> Result<OwnedFd> {
     let lock_path = path.join(LOCK_FILE);
     let open = |access| io.open_file(directory.as_fd(), OsStr::new(LOCK_FILE), access);
@@ -543,7 +546,7 @@ fn lock_directory(io: &Io, directory: &OwnedFd, path: &Path, purpose: Purpose) -
         Purpose::Read | Purpose::ReadBeside => open(Access::Read),
         Purpose::Write => match open(Access::Write) {
             Err(Errno::NOENT) => match open(Access::Create) {
-                // Another opening restored it meanwhile.
+                // Another opening has created it meanwhile.
                 Err(Errno::EXIST) => open(Access::Write),
                 answer => answer,
             },
@@ -584,7 +587,7 @@ fn is_plain(io: &Io, file: &OwnedFd) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && status.st_nlink == 1)
 }
 
-/// What a lock file holds: always as many bytes, so that each text replaces the one before.
+/// Returns the text of a lock file. It has a fixed length, so that each text replaces the previous one.
 fn lock_text(pid: Option<Pid>, mark: &str) -> String {
     const MARK: usize = LOCK_BYTES - 11;
     let pid = pid.map(|pid| pid.as_raw_nonzero().to_string()).unwrap_or_default();
@@ -595,7 +598,7 @@ fn write_lock(io: &Io, lock_file: &OwnedFd, mark: &str) -> Result<(), Errno> {
     io.write(lock_file.as_fd(), lock_text(Some(getpid()), mark).as_bytes(), 0)
 }
 
-/// The first line of a lock file; empty when it is no text.
+/// Returns the first line of a lock file; empty when it is not valid UTF-8.
 fn read_lock(io: &Io, lock_file: &OwnedFd) -> Result<String, Errno> {
     let mut text = [0; MOST_LOCK_BYTES as usize];
     let bytes = io.read(lock_file.as_fd(), &mut text, 0)?;
@@ -608,7 +611,7 @@ fn pid_in(text: &str) -> Option<Pid> {
     if number > 0 { Pid::from_raw(number) } else { None }
 }
 
-/// The process that has the lock; 0 when the file does not say, or names one that is dead.
+/// Returns the process that holds the lock; 0 when the file names none, or a dead one.
 fn holder(io: &Io, lock_file: &OwnedFd) -> u32 {
     let Ok(text) = read_lock(io, lock_file) else { return 0 };
     match pid_in(&text) {

@@ -1,11 +1,11 @@
-//! What `Durability::Disk` still has to sync.
+//! The ranges that `Durability::Disk` has yet to sync.
 //!
-//! Each thread's flushes are noted as one hull per region; its fence syncs them. Fences of several threads that meet
-//! are served by one: whoever holds the commit lock syncs for all that are queued by then, and the others find their
-//! ticket served. Syncs never overlap, for the kernel tells of a failed write-back once per open file: a second thread
-//! in `msync` could be told that all is well.
+//! Each thread's flushes are recorded as one hull per region; its fence syncs them. Concurrent fences share a sync:
+//! the thread that holds the commit lock syncs everything queued by then, and the others find their ticket served.
+//! Syncs never overlap, because the kernel reports a failed write-back only once per open file: a second thread in
+//! `msync` could get success.
 //!
-//! A fence that may come later leaves its ranges in the queue: the next sync takes them along, whoever does it.
+//! A fence that may come later leaves its ranges in the queue; the next sync by any thread includes them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::region_file::RegionFile;
 use crate::pm::commit::Group;
 use crate::pm::io::lock;
 
-/// One hull for each region that was touched.
+/// One hull for each region with flushed ranges.
 #[derive(Debug, Default)]
 struct Hulls(Vec<(Arc<RegionFile>, Range<u64>)>);
 
@@ -50,45 +50,45 @@ struct Queue {
     waiting: Hulls,
     /// The ticket of the next sync.
     ticket: u64,
-    /// The ticket of the sync that covers all that was left to others so far, and since when something has been.
+    /// The ticket of the sync that covers all deferred ranges, and the time of the first one that is not synced.
     left: Option<u64>,
     since: Option<Instant>,
-    /// Somebody waits for a sync that another thread shall do.
+    /// A caller waits for a sync that the committer must do.
     asked: bool,
-    /// A sync is over that somebody may be waiting for.
+    /// A sync is over, and futures may be waiting for it.
     told: bool,
-    /// No more syncs are to be done by another thread.
+    /// The committer must do no more syncs.
     ended: bool,
 }
 
-/// What there is to do for the thread that syncs for others.
+/// The next work for the committer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Sync,
     Wake,
-    /// There will be no more.
+    /// There will be no more work.
     None,
 }
 
-/// All threads' unsynced ranges.
+/// The unsynced ranges of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     queue: Mutex<Queue>,
-    /// There is something to do for the thread that syncs for others.
+    /// Notified when there is work for the committer.
     work: Condvar,
-    /// Held during a sync. The first ticket that is not yet served, and what ended all service.
+    /// Held during a sync. The first ticket that is not served yet, and the error that ended all syncs.
     commit: Mutex<(u64, Option<Errno>)>,
     group: Arc<Group>,
 }
 
 impl Dirty {
-    /// Notes that the calling thread flushed a range.
+    /// Records that the calling thread flushed a range.
     pub(super) fn note(&self, file: &Arc<RegionFile>, range: Range<u64>) {
         lock(&self.queue).noted.entry(std::thread::current().id()).or_default().add(file, range);
     }
 
-    /// Syncs what the calling thread has noted. Fails also when a sync of other ranges has failed before: some of what
-    /// this thread relies on may have been among them.
+    /// Syncs the ranges that the calling thread has recorded. Also fails when an earlier sync of other ranges has
+    /// failed: they may include data that this thread relies on.
     pub(super) fn sync_own(&self) -> Result<(), Errno> {
         let ticket = {
             let mut queue = lock(&self.queue);
@@ -106,7 +106,7 @@ impl Dirty {
         if self.group.has_failed() { Err(Errno::IO) } else { Ok(()) }
     }
 
-    /// Leaves what the calling thread has noted to the next sync. Fails when there will be none.
+    /// Leaves the ranges that the calling thread has recorded to the next sync. Fails when there will be none.
     pub(super) fn leave_own(&self) -> Result<(), Errno> {
         let mut queue = lock(&self.queue);
         let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {
@@ -121,7 +121,7 @@ impl Dirty {
         self.health()
     }
 
-    /// Syncs what was left.
+    /// Syncs the deferred ranges.
     pub(super) fn settle(&self) -> Result<(), Errno> {
         let left = lock(&self.queue).left;
         match left.filter(|&ticket| !self.group.is_served(ticket)) {
@@ -130,8 +130,8 @@ impl Dirty {
         }
     }
 
-    /// Asks for a sync of what was left so far; where its end will be told, and under which ticket. `None` when there
-    /// is nothing to sync.
+    /// Requests a sync of everything deferred so far. Returns the group that reports its end, and its ticket; `None`
+    /// when there is nothing to sync.
     pub(super) fn ask(&self) -> Option<(Arc<Group>, u64)> {
         let mut queue = lock(&self.queue);
         let ticket = queue.left.filter(|&ticket| !self.group.is_served(ticket))?;
@@ -140,8 +140,8 @@ impl Dirty {
         Some((Arc::clone(&self.group), ticket))
     }
 
-    /// Waits until there is something for the thread to do that syncs for others: somebody is to be woken or asks for a
-    /// sync, or something has waited for so long.
+    /// Waits for work of the committer: futures to wake, a requested sync, or ranges that have been deferred for
+    /// `longest`.
     pub(super) fn await_work(&self, longest: Option<Duration>) -> Work {
         let mut queue = lock(&self.queue);
         loop {
@@ -167,32 +167,31 @@ impl Dirty {
         }
     }
 
-    /// Wakes those who waited for a sync that is over.
+    /// Wakes the futures that wait for a completed sync.
     pub(super) fn wake(&self) {
         self.group.wake();
     }
 
-    /// Has those woken who waited for a sync that is over: by the thread that syncs for others, for the caller may hold
-    /// locks. Nobody waits where there is none.
+    /// Has the committer wake the futures that wait for a completed sync: the caller may hold locks. Futures exist only
+    /// where a committer does.
     fn tell(&self) {
         lock(&self.queue).told = true;
         self.work.notify_one();
     }
 
-    /// Ends [`Dirty::await_work`].
     pub(super) fn end_work(&self) {
         lock(&self.queue).ended = true;
         self.work.notify_all();
     }
 
-    /// There will be no more syncs.
+    /// Ends all syncs after a failure.
     pub(super) fn give_up(&self) {
         lock(&self.queue).waiting = Hulls::default();
         self.group.fail();
         self.tell();
     }
 
-    /// Syncs what any thread has noted.
+    /// Syncs the ranges that all threads have recorded.
     pub(super) fn sync_all(&self) -> Result<(), Errno> {
         let ticket = {
             let mut queue = lock(&self.queue);
@@ -204,7 +203,7 @@ impl Dirty {
         self.serve(ticket)
     }
 
-    /// Returns when everything queued under `ticket` is synced. Once a sync has failed all later ones fail.
+    /// Returns when everything queued under `ticket` is synced. After a failed sync all later ones fail.
     fn serve(&self, ticket: u64) -> Result<(), Errno> {
         let mut commit = lock(&self.commit);
         if let Some(errno) = commit.1 {

@@ -1,19 +1,19 @@
-//! Which pages of a region have been given back, and not taken again.
+//! The ranges of a region that have been punched and not reserved again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges that do not touch, by where they begin: where each ends.
+/// Disjoint ranges that do not touch: the end of each, by its start.
 #[derive(Debug, Default)]
 pub(super) struct Holes(BTreeMap<u64, u64>);
 
 impl Holes {
-    /// Bytes in all of them.
+    /// Returns the number of bytes in all ranges.
     pub(super) fn bytes(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Adds a range. How many bytes of it are new.
+    /// Adds a range. Returns how many bytes of it are new.
     pub(super) fn add(&mut self, range: Range<u64>) -> u64 {
         if range.is_empty() {
             return 0;
@@ -30,7 +30,7 @@ impl Holes {
         range.end - range.start - before
     }
 
-    /// Takes a range out. The parts of it that were in.
+    /// Removes a range. Returns the parts of it that were present.
     pub(super) fn take(&mut self, range: &Range<u64>) -> Vec<Range<u64>> {
         let taken: Vec<_> = self.parts_in(range).collect();
         for part in &taken {
@@ -65,7 +65,7 @@ impl Holes {
 mod tests {
     use super::*;
 
-    /// Against one flag for each byte.
+    /// Compares with one flag for each byte.
     #[test]
     fn ranges_are_what_bytes_would_be() {
         let (mut holes, mut flags) = (Holes::default(), [false; 64]);

@@ -1,37 +1,39 @@
 //! The real medium: a directory of mapped files, or anonymous memory.
 //!
-//! - `directory`: the table's directory: made under a hidden name and renamed when complete, locked, cleaned up.
-//! - `region_file`: one region: a file, grown underneath the addresses that it is mapped to.
-//! - `reservation`: those addresses.
-//! - `budget`: the bound on all regions together; `holes`: what of a region has been given back and does not count.
-//! - `permit`: the word that says whether this process may change the table.
-//! - `dirty`: what `Durability::Disk` still has to sync.
-//! - `committer`: the thread that does so for others.
+//! - `directory`: the table's directory: created under a hidden name and renamed when complete, locked, cleaned up.
+//! - `region_file`: one region: a file that grows underneath its mapping.
+//! - `reservation`: the addresses of regions.
+//! - `budget`: the bound on all regions together; `holes`: the punched ranges of a region, which do not count against
+//!   it.
+//! - `permit`: the word that determines whether this process may change the table.
+//! - `dirty`: the ranges that `Durability::Disk` has yet to sync.
+//! - `committer`: the thread that syncs for others.
 //! - `backup`: copying a directory.
-//! - `room`: how much space and memory there is.
+//! - `room`: how much space and memory is available.
 //!
-//! What a word call costs: the plain atomic instruction. What a flush costs where the medium needs none: one branch
-//! that always goes the same way.
+//! A word call costs the plain atomic instruction. A flush on a medium that needs none costs one perfectly predictable
+//! branch.
 //!
-//! # Crash
+//! # Crashes
 //!
 //! A region's length is the length of its file. [`Mapped::grow`] extends the file first and publishes the length in
-//! memory afterwards, so a crash between the two leaves zero bytes at the end which the next opening may simply use. A
-//! directory appears under its path by one rename, after every file in it has been synced.
+//! memory afterwards, so a crash between the two leaves zero bytes at the end, which the next opening can use. A new
+//! directory appears under its path by one rename, after every file in it has been synced (`directory` describes the
+//! exception, a table that is created in an empty directory).
 //!
-//! # What remains assumed
+//! # Assumptions
 //!
-//! The table's files belong to this library while the lock is held. Somebody who truncates one all the same makes the
-//! pages behind the new end fault: the kernel then kills the process (SIGBUS), as it does for any mapped file. An
-//! opening takes what length it finds, so that nothing behind it is ever touched; every growth compares, refuses to go
-//! on, and poisons the medium; what is touched between two growths is not covered.
+//! The table's files belong to this library while the lock is held. If a file is truncated nevertheless, accesses to
+//! the pages behind the new end fault: the kernel then kills the process (SIGBUS), as for any mapped file. An opening
+//! uses the length that it finds, so that nothing behind it is ever accessed. Every growth compares the lengths; if
+//! the file has become shorter, the growth fails and poisons the medium. Accesses between two growths are not covered.
 //!
-//! Space is reserved before it is published, so a full device is an error from `grow`. A table that was copied with
-//! holes (`cp` makes them of reserved space) is reserved anew when it is opened for writing: a file with less space
-//! than length has some. What escapes this: holes smaller than what the file system counts besides (metadata, space
-//! behind the end), file systems that cannot reserve, and those that write every block to a new place (btrfs, ZFS, or
-//! XFS where a backup shares blocks), where no reservation promises anything. A store into such a hole on a full device
-//! faults likewise.
+//! Space is reserved before it is published, so a full device is an error from `grow`. The space of a table that was
+//! copied with holes (`cp` makes them of reserved space) is reserved again when it is opened for writing: a file with
+//! less space than length has holes. Three cases are not covered: holes smaller than what the file system counts
+//! besides (metadata, space behind the end); file systems that cannot reserve; and those that write every block to a
+//! new place (btrfs, ZFS, or XFS where a backup shares blocks), where a reservation guarantees nothing. A store into
+//! such a hole on a full device faults likewise.
 
 mod backup;
 mod budget;
@@ -60,29 +62,29 @@ use dirty::Dirty;
 use permit::{Permit, Refusal};
 use region_file::{Backing, RegionFile, Setting};
 
-/// How to open a [`Mapped`].
+/// Options for opening a [`Mapped`].
 #[derive(Clone, Debug, Default)]
 pub struct MappedOptions {
-    /// What the files must survive.
+    /// The events that the files must survive.
     pub durability: Durability,
     /// When writes are acknowledged, on [`Durability::Disk`].
     pub sync: SyncMode,
-    /// How many bytes all regions together may have; no limit but the file system's when `None`.
+    /// The largest number of bytes of all regions together; `None`: only the file system limits them.
     pub max_bytes: Option<u64>,
     /// Makes system calls fail, for tests.
     pub faults: Option<Arc<FaultPlan>>,
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`
     /// then write no lines back and only fence.
     pub skip_flush: bool,
-    /// What of the files is in huge pages.
+    /// Which parts of the files are put into huge pages.
     pub huge_pages: HugePages,
-    /// [`Mapped::open_read_only`] neither waits for a writer nor keeps one away: for tables that are never changed in
-    /// place, whose readers find out by themselves what they may trust.
+    /// [`Mapped::open_read_only`] neither waits for a writer nor locks one out: for tables that are never changed in
+    /// place, and whose readers verify which data they may use.
     pub beside_writer: bool,
 }
 
-/// What of a table's files is in huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs`, and not where a fence
-/// is a sync. Anonymous memory always asks for them.
+/// Which parts of a table's files are put into huge pages, where the kernel can: Linux 6.1 and later, in `tmpfs`, and
+/// not where a fence is a sync. For anonymous memory huge pages are always requested.
 ///
 /// ```
 /// use icefield::{DashEh, HugePages};
@@ -91,34 +93,34 @@ pub struct MappedOptions {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
-    /// Nothing.
+    /// None.
     Never,
-    /// What files are made with and grow by, as far as it is whole huge pages: that takes less time than small pages and
-    /// their first touches do. Not more than 64 MiB at a time in a file that is in use, whose writers wait for it.
+    /// Whole huge pages with which files are created and by which they grow: that takes less time than small pages and
+    /// their first accesses do. At most 64 MiB at a time in a file that is in use, because its writers wait for it.
     #[default]
     Growth,
-    /// That, and all that there is at an opening, which takes half a second for a gigabyte, and several times that where
-    /// memory is in pieces or in use; later openings, and other processes, find it so.
+    /// As `Growth`, and at an opening all present content. That takes half a second for a gigabyte, and several times
+    /// as long where memory is fragmented or in use; later openings, and other processes, benefit from it.
     All,
 }
 
 impl From<bool> for HugePages {
-    /// All or nothing.
+    /// `true`: [`HugePages::All`]; `false`: [`HugePages::Never`].
     fn from(all: bool) -> Self {
         if all { Self::All } else { Self::Never }
     }
 }
 
-/// What a flush and a fence do.
+/// The work of a flush and a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
-    /// Nothing: the store itself was enough.
+    /// Flush and fence: nothing. The store itself suffices.
     None,
-    /// Write lines back; a store fence.
+    /// Flush: write lines back. Fence: a store fence.
     Lines(Instruction),
-    /// Nothing; a store fence.
+    /// Flush: nothing. Fence: a store fence.
     FenceOnly,
-    /// Note the range; sync what was noted.
+    /// Flush: record the range. Fence: sync the recorded ranges.
     Sync,
 }
 
@@ -126,12 +128,12 @@ enum Effort {
 #[derive(Debug)]
 pub struct Mapped {
     effort: Effort,
-    /// No effort at all; a word of its own, because it is asked in the shortest of loops.
+    /// True if `effort` is `None`. A separate word, because the shortest loops test it.
     is_free: bool,
     huge_pages: HugePages,
     permit: Permit,
     durability: Durability,
-    /// The path that the table has, or will have once published; made up for memory.
+    /// The path that the table has, or will have once published; an invented one for memory.
     path: PathBuf,
     /// `None` for memory.
     directory: Option<Arc<Directory>>,
@@ -147,29 +149,31 @@ impl Mapped {
     /// Starts a new table directory that will appear at `path` with [`Medium::publish_created`].
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] when anything is at `path`; [`Error::Unsupported`] when the medium is not there;
-    /// [`Error::Io`], [`Error::NoSpace`].
+    /// [`Error::AlreadyExists`] when anything but an empty directory, or an incomplete creation in one, is at `path`;
+    /// [`Error::Unsupported`] when the medium does not provide the durability; [`Error::Io`], [`Error::NoSpace`].
     pub fn create(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
         let directory = Directory::create(&io, path.as_ref())?;
         Self::over(directory, io, &options, Permit::WRITABLE)
     }
 
-    /// Opens the table directory at `path` for reading and writing. Nobody else may have it open.
+    /// Opens the table directory at `path` for reading and writing. No other opening may exist meanwhile.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when `path` is no table directory, [`Error::Locked`], [`Error::Unsupported`], [`Error::Io`].
+    /// [`Error::NotFound`] unless `path` is a table directory; [`Error::Locked`], [`Error::Unsupported`],
+    /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
         let directory = Directory::open(&io, path.as_ref(), Purpose::Write)?;
         Self::over(directory, io, &options, Permit::WRITABLE)
     }
 
-    /// Opens the table directory at `path` for reading. Other readers may have it open; a writer may not, unless the
-    /// options say otherwise. Stores go to private copies of the pages; nothing in the directory changes.
+    /// Opens the table directory at `path` for reading. Other readers may have it open; a writer may not, unless
+    /// [`MappedOptions::beside_writer`] is set. Stores go to private copies of the pages; nothing in the directory
+    /// changes.
     ///
     /// # Errors
-    /// As [`Mapped::open`].
+    /// Those of [`Mapped::open`].
     pub fn open_read_only(path: impl AsRef<Path>, options: MappedOptions) -> Result<Self> {
         let io = Io::new(options.faults.clone());
         let purpose = if options.beside_writer { Purpose::ReadBeside } else { Purpose::Read };
@@ -177,11 +181,11 @@ impl Mapped {
         Self::over(directory, io, &options, Permit::READ_ONLY)
     }
 
-    /// Opens the directory of this table again, not the one that its path leads to by now: for writing, or for reading
+    /// Opens the directory of this table again, even if its path leads elsewhere by now: for writing, or for reading
     /// without a lock.
     ///
     /// # Errors
-    /// As [`Mapped::open`]; [`Error::Unsupported`] for a table in memory.
+    /// Those of [`Mapped::open`]; [`Error::Unsupported`] for a table in memory.
     pub(crate) fn reopen(&self, options: &MappedOptions, writes: bool) -> Result<Self> {
         let Some(directory) = &self.directory else {
             return Err(Error::Unsupported("a table in memory has one handle only".into()));
@@ -193,8 +197,9 @@ impl Mapped {
         Self::over(directory.reopen(purpose)?, self.io.clone(), options, permit)
     }
 
-    /// A table in anonymous memory, of [`Durability::Memory`] (`Auto` means that here). With [`Durability::PmemForced`]
-    /// it pays for write-backs and fences, which measures persistent memory's instructions at the speed of DRAM.
+    /// Creates a table in anonymous memory, with [`Durability::Memory`] (the meaning of `Auto` here). With
+    /// [`Durability::PmemForced`] it executes write-backs and fences, which measures the instructions of persistent
+    /// memory at the speed of DRAM.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for other durabilities, [`Error::Io`].
@@ -266,7 +271,7 @@ impl Mapped {
         }
     }
 
-    /// Whether a changed file status must be synced before anything relies on it.
+    /// Returns whether a changed file status must be synced before anything relies on it.
     fn syncs_status(&self) -> bool {
         matches!(self.durability, Durability::Pmem | Durability::Disk) && !self.read_only()
     }
@@ -283,7 +288,7 @@ impl Mapped {
         }
     }
 
-    /// The region `name`; `prepare` is done to its file when that is mapped for the first time.
+    /// Returns the region `name`. Runs `prepare` on its file when that is mapped for the first time.
     fn map_region(
         &self,
         name: &'static str,
@@ -304,7 +309,6 @@ impl Mapped {
         Ok(region)
     }
 
-    /// The file behind `region`.
     fn file_of(&self, region: &Region) -> Result<Arc<RegionFile>> {
         let regions = lock(&self.regions);
         let file = regions.iter().find(|file| file.region().base() == region.base());
@@ -314,7 +318,7 @@ impl Mapped {
         })
     }
 
-    /// Poisons the medium when `result` says that a sync failed or that a file lost its tail.
+    /// Poisons the medium if `result` reports that a sync failed or that a file was truncated.
     fn poison_if<T>(&self, result: Result<T, region_file::Failure>) -> Result<T> {
         result.map_err(|failure| {
             if failure.poisons {
@@ -324,15 +328,16 @@ impl Mapped {
         })
     }
 
-    /// Writes by a system call, whether that was done. Not on persistent memory, where a store's page fault is what
-    /// makes the file's blocks durable.
+    /// Writes by a system call; returns whether that succeeded. Not used on persistent memory, where a store's page
+    /// fault makes the file's blocks durable.
     fn written_by_call(&self, region: &Region, offset: u64, src: &[u8]) -> bool {
         let inside = offset.checked_add(src.len() as u64).is_some_and(|end| end <= region.len());
         let write = |file: Arc<RegionFile>| file.write(&self.io, offset, src).is_ok();
         inside && self.backing() == Backing::Shared && self.file_of(region).is_ok_and(write)
     }
 
-    /// Fails in a forked child, whose changes of the files would meet those of its parent. A reader's pages are private.
+    /// Fails in a forked child, whose changes of the files would mix with those of its parent. A reader's pages are
+    /// private.
     fn refuse_child(&self) -> Result<()> {
         match self.permit.refusal() {
             Some(Refusal::Forked) if !self.read_only() => Err(Error::Forked),
@@ -340,7 +345,7 @@ impl Mapped {
         }
     }
 
-    /// Notes a range that the next fence of this thread has to sync.
+    /// Records a range that the next fence of this thread has to sync.
     #[cold]
     fn note_dirty(&self, start: *const u8, bytes: usize) {
         if bytes == 0 {
@@ -353,13 +358,13 @@ impl Mapped {
         }
     }
 
-    /// Syncs what this thread has noted.
+    /// Syncs the ranges that this thread has recorded.
     #[cold]
     fn sync_dirty(&self) -> Result<()> {
         self.synced(self.dirty.sync_own())
     }
 
-    /// After a failed sync, of whatever, nothing may be changed any more.
+    /// Poisons the medium if the sync failed. Fails if any sync has ever failed: nothing may be changed then.
     fn synced(&self, answer: Result<(), Errno>) -> Result<()> {
         if answer.is_err() {
             self.permit.poison();
@@ -371,7 +376,7 @@ impl Mapped {
     }
 }
 
-/// What flushes and fences do on `durability`.
+/// Returns the work of flushes and fences for `durability`.
 fn effort(durability: Durability, skip_flush: bool) -> Result<Effort> {
     Ok(match durability {
         Durability::Auto | Durability::Memory | Durability::Process => Effort::None,
@@ -463,7 +468,7 @@ impl Medium for Mapped {
         }
         let mut memory = dram_bytes;
         match &self.directory {
-            // What a reader adds is in its private pages.
+            // A reader grows in its private pages.
             Some(_) if self.read_only() => memory = memory.saturating_add(bytes),
             Some(directory) => {
                 let left = room::of_file_system(directory.file()).unwrap_or(u64::MAX);
@@ -539,8 +544,8 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn try_fence(&self) -> Result<()> {
-        // SeqCst: what a killed process leaves is what it stored so far, so it suffices that the compiler keeps the order
-        // of all stores.
+        // SeqCst: a killed process leaves all its stores so far, so it suffices that the compiler keeps the order of
+        // stores.
         compiler_fence(Ordering::SeqCst);
         if self.is_free {
             return Ok(());
@@ -585,9 +590,9 @@ impl Medium for Mapped {
 
     fn committed(&self) -> Committed {
         match self.writable() {
-            // Nothing can have been fenced later.
+            // On a read-only medium no fence can be pending.
             Ok(()) | Err(Error::ReadOnly) => {}
-            // The thread that syncs is the parent's, or has ended.
+            // Forked: the syncing thread is the parent's. Poisoned: it makes no further syncs.
             refused => return Committed::known(refused),
         }
         if self.effort != Effort::Sync {
@@ -597,7 +602,7 @@ impl Medium for Mapped {
             return Committed::known(Err(error));
         }
         if self.committer.start().is_err() || self.committer.is_current() {
-            // No thread is to be had, or it is this one, in a waker: it takes this one's time.
+            // Either no thread can be started, or this is the syncing thread, in a waker: sync on this thread.
             return Committed::known(self.settle());
         }
         match self.dirty.ask() {
@@ -611,7 +616,7 @@ impl Medium for Mapped {
         let target = region.place(offset, src.len() as u64);
         assert!(target.is_some(), "a write of {} bytes outside {}", src.len(), region.name());
         if let Some(target) = target {
-            // SAFETY: in bounds, as just asserted; the caller keeps everybody else away from the range.
+            // SAFETY: in bounds, as just asserted; the caller guarantees exclusive access to the range.
             unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), target.as_ptr(), src.len()) };
         }
     }
@@ -631,7 +636,8 @@ impl Medium for Mapped {
         bytes: usize,
     ) -> Option<&'a [u8]> {
         let start = region.place(offset, bytes as u64)?;
-        // SAFETY: in bounds, as just checked; the caller knows that nobody writes the range while the reference lives.
+        // SAFETY: in bounds, as just checked; the caller guarantees that the range is not written while the reference
+        // lives.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) })
     }
 
@@ -729,7 +735,7 @@ impl Medium for Mapped {
 
     fn close(&self) {
         if self.effort == Effort::Sync && self.writable().is_ok() {
-            // Told below.
+            // The error is handled below.
             let _ = self.synced(self.dirty.sync_all());
         }
         self.fence();

@@ -1,7 +1,7 @@
-//! The word that says whether this process may change the table.
+//! The word that determines whether this process may change the table.
 //!
-//! It lies in a page of its own which the kernel wipes in every child of a fork, so that one load answers all three
-//! questions: opened for writing? no failed sync? not forked?
+//! It lies in a separate page, which the kernel wipes in every forked child, so that one load tests three conditions:
+//! the table is open for writing, no sync has failed, and the process is not a forked child.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,12 +33,12 @@ unsafe impl Send for Permit {}
 unsafe impl Sync for Permit {}
 
 impl Permit {
-    /// What the kernel leaves in a child.
+    /// The value in a forked child.
     const WIPED: u32 = 0;
     pub(super) const WRITABLE: u32 = 1;
     pub(super) const READ_ONLY: u32 = 2;
     const POISONED: u32 = 3;
-    /// Writable, on a kernel that cannot wipe pages: each question compares process ids.
+    /// Writable, on a kernel that cannot wipe pages: each check compares process ids.
     const WRITABLE_IF_OWNER: u32 = 4;
 
     pub(super) fn new(io: &Io, state: u32) -> Result<Self, Errno> {
@@ -47,7 +47,7 @@ impl Permit {
         let permit = Self { page: base.cast(), page_bytes, owner: getpid(), io: io.clone() };
         // SAFETY: the page was just reserved and is not in use.
         unsafe { io.map_zeros(base, page_bytes, Placement::Replace) }?;
-        // SAFETY: the page is anonymous, private and ours.
+        // SAFETY: the page is anonymous, private and belongs to this permit.
         let wiped = unsafe { io.wipe_on_fork(base, page_bytes) };
         let state =
             if wiped.is_err() && state == Self::WRITABLE { Self::WRITABLE_IF_OWNER } else { state };
@@ -57,19 +57,19 @@ impl Permit {
 
     #[inline(always)]
     fn word(&self) -> &AtomicU32 {
-        // SAFETY: mapped and zeroed by `new`, unmapped by `drop`; nobody forms anything but atomics over it.
+        // SAFETY: mapped and zeroed by `new`, unmapped by `drop`; it is only accessed as an atomic.
         unsafe { self.page.as_ref() }
     }
 
-    /// Whether changes are allowed, by one load. `false` means: ask [`Permit::refusal`].
+    /// Returns whether changes are allowed, by one load. After `false`, [`Permit::refusal`] decides.
     #[inline(always)]
     pub(super) fn granted(&self) -> bool {
-        // Relaxed: who poisoned the table did so on the thread that then reports the failure; other threads may go on
-        // for the length of a cache miss, as they could have done before it.
+        // Relaxed: the thread that poisons the table then reports the failure itself. Other threads may continue for
+        // the duration of a cache miss, just as they could have done before the failure.
         self.word().load(Ordering::Relaxed) == Self::WRITABLE
     }
 
-    /// Why changes are refused, if they are.
+    /// Returns why changes are refused, or `None` if they are allowed.
     #[cold]
     pub(super) fn refusal(&self) -> Option<Refusal> {
         match self.word().load(Ordering::Relaxed) {
@@ -82,11 +82,11 @@ impl Permit {
         }
     }
 
-    /// Refuses all later changes: a sync failed.
+    /// Refuses all later changes, after a failed sync.
     #[cold]
     pub(super) fn poison(&self) {
         for writable in [Self::WRITABLE, Self::WRITABLE_IF_OWNER] {
-            // Relaxed: see `granted`. Other states stay as they are.
+            // Relaxed: see `granted`. Other states do not change.
             let _ = self.word().compare_exchange(
                 writable,
                 Self::POISONED,
@@ -103,7 +103,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // SAFETY: ours, and nobody uses it any more.
+        // SAFETY: the page belongs to this permit, which is being dropped.
         unsafe { self.io.unmap(self.page.cast(), self.page_bytes) };
     }
 }

@@ -1,5 +1,5 @@
-//! One region: a file, grown underneath the addresses that it is mapped to, which are extended in place or, where that
-//! is not possible, mapped a second time at a larger range.
+//! One region: a file that grows underneath its mapping. The mapping is extended in place or, where that is not
+//! possible, the file is mapped a second time at a larger range.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -22,18 +22,17 @@ use crate::Error;
 use crate::pm::Region;
 use crate::pm::io::{Access, Io, Keeper, Sharing, error, lock};
 
-/// The most that a region may have whose table named no bound.
+/// The bound of a region whose table specifies none.
 const DEFAULT_BOUND: u64 = 1 << 40;
-/// New bytes that are mapped at once, or put into huge pages in a file that is in use: no growth may take much longer
-/// for it.
+/// The largest number of new bytes that are mapped, or put into huge pages, at once in a file that is in use: growing
+/// must not take much longer because of it.
 const MAPPED_AT_ONCE: u64 = 64 << 20;
-/// With less space left than this, a file system may fail at a first store to a reserved page.
+/// With less free space than this, a file system may fail at a first store to a reserved page.
 const NEARLY_FULL: u64 = 1 << 30;
 
-/// What lies behind a region's addresses.
+/// The backing of a region's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// Anonymous memory.
     Memory,
     /// The file, shared.
     Shared,
@@ -53,7 +52,7 @@ impl Backing {
     }
 }
 
-/// What a region needs to know of its medium.
+/// The properties of the medium that a region depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) io: &'a Io,
@@ -61,11 +60,12 @@ pub(super) struct Setting<'a> {
     pub(super) path: &'a Path,
     pub(super) directory: Option<&'a Arc<Directory>>,
     pub(super) backing: Backing,
-    /// Whether a file's length and a new file's name must be synced before anything relies on them.
+    /// A file's length and a new file's name must be synced before anything relies on them.
     pub(super) syncs_status: bool,
     pub(super) huge_pages: HugePages,
-    /// Whether a fence is a sync of pages. New ones, mapped all at once, which costs less than a fault for each, would
-    /// be written before they hold anything; and of a huge page each sync would write all 2 MiB.
+    /// A fence is a sync of pages. Then new pages are not mapped all at once, although that costs less than a fault
+    /// for each: they would be written before they hold anything. Huge pages are not used either: each sync would
+    /// write all 2 MiB.
     pub(super) syncs_pages: bool,
 }
 
@@ -84,26 +84,26 @@ impl From<Error> for Failure {
 
 type Outcome<T> = Result<T, Failure>;
 
-/// A region with what lies behind it.
+/// A region and its backing.
 #[derive(Debug)]
 pub(super) struct RegionFile {
     region: Region,
     path: PathBuf,
     backing: Backing,
     file: Option<OwnedFd>,
-    /// All addresses that show the region. The last one shows all of it.
+    /// All mappings of the region. The last one covers all of it.
     reservations: Mutex<Vec<Arc<Reservation>>>,
-    /// Bytes of the file that have no space behind them, as far as its status told when it was opened.
+    /// Bytes of the file without allocated space when it was opened, according to its status.
     missing: u64,
-    /// Whether it takes huge pages.
+    /// The file is put into huge pages.
     is_huge: bool,
-    /// Whether there may be holes: some bytes were missing, or have been punched since.
+    /// There may be holes: some bytes were missing, or have been punched since.
     has_holes: AtomicBool,
-    /// Those that this session has punched: they count against no bound.
+    /// The holes that this session has punched: they do not count against `max_bytes`.
     holes: Mutex<Holes>,
-    /// One growth at a time.
+    /// Held during a growth.
     growing: Mutex<Refusal>,
-    /// Keeps the table locked while anything of it is mapped.
+    /// Keeps the table locked while any of its files is mapped.
     _directory: Option<Arc<Directory>>,
 }
 
@@ -125,8 +125,8 @@ impl RegionFile {
         let wanted = first_bytes(setting.backing, len, most);
         let reservation = Reservation::map(setting.io, content, len, wanted, most)
             .map_err(|errno| no_addresses(&path, errno, wanted))?;
-        // SAFETY: the reservation is page-aligned and as long as it says, `len` bytes of the file lie behind it, and
-        // handles keep it alive (`RegionFile::handle`).
+        // SAFETY: the reservation is page-aligned and as long as it reports, `len` bytes of the file lie behind it,
+        // and handles keep it alive (`RegionFile::handle`).
         let region = unsafe { Region::new(name, reservation.base(), len, most) };
         let is_huge = setting.huge_pages != HugePages::Never
             && !setting.syncs_pages
@@ -147,34 +147,34 @@ impl RegionFile {
             _directory: directory,
         };
         opened.advise_huge_pages(setting, len);
-        // Holes would be filled.
+        // Collapsing would fill holes.
         if setting.huge_pages == HugePages::All && space >= len {
             opened.collapse_from(0);
         }
         Ok(opened)
     }
 
-    /// The region, without a hold on its mapping.
+    /// Returns the region, without keeping its mapping alive.
     pub(super) fn region(&self) -> &Region {
         &self.region
     }
 
-    /// The region as tables get it.
+    /// Returns a region that keeps its mapping alive: the handle for tables.
     pub(super) fn handle(this: &Arc<Self>) -> Region {
         this.region.kept_by(Arc::<Self>::clone(this))
     }
 
-    /// The file behind the region; memory has none.
+    /// Returns the file of the region; `None` for memory.
     pub(super) fn file(&self) -> Option<&OwnedFd> {
         self.file.as_ref()
     }
 
-    /// Where in the region the range lies, if it does.
+    /// Returns the offset of the range in the region, if it lies there.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         lock(&self.reservations).iter().find_map(|reservation| reservation.offset_of(start, bytes))
     }
 
-    /// Makes at least `bytes` usable; not many more if `exactly`.
+    /// Makes at least `bytes` usable: if `exactly`, at most the rest of the last page more.
     pub(super) fn grow(
         &self,
         setting: &Setting<'_>,
@@ -191,7 +191,7 @@ impl RegionFile {
         if bytes > self.region.max_bytes() {
             return Err(no_space().into());
         }
-        // More than was asked for, so that growing is rare; no more than that when there is no room for more.
+        // More than requested, so that growing is rare; if that does not fit, only the bytes requested.
         let generous =
             round_up(bytes, growth_step(bytes, self.is_huge)).min(self.region.max_bytes());
         let exact = round_up(bytes, page_size() as u64).min(self.region.max_bytes());
@@ -223,13 +223,13 @@ impl RegionFile {
         Err(no_space().into())
     }
 
-    /// The addresses that show all of the region.
+    /// Returns the reservation that covers all of the region.
     fn newest(&self) -> Arc<Reservation> {
         let reservations = lock(&self.reservations);
         Arc::clone(&reservations[reservations.len() - 1])
     }
 
-    /// Sees to it that there are addresses for `target` bytes: the next ones, or a second mapping of the file.
+    /// Ensures that `target` bytes are mapped: extends the newest mapping, or maps the file a second time.
     fn show(&self, setting: &Setting<'_>, target: u64) -> Outcome<()> {
         let most = self.region.max_bytes();
         let content = content(self.file.as_ref(), self.backing);
@@ -238,7 +238,7 @@ impl RegionFile {
         let fault = |errno| Failure::from(no_addresses(&self.path, errno, target));
         match (newest.extend(content, target, most), self.backing) {
             (Ok(()), _) => Ok(()),
-            // Only a file that is shared shows the same bytes at two places.
+            // Only a shared file shows the same bytes in two mappings.
             (Err(Errno::NOMEM), Backing::Shared | Backing::SharedSync) => {
                 let wanted = first_bytes(self.backing, target, most);
                 let further = Reservation::map(setting.io, content, target, wanted, most);
@@ -254,7 +254,7 @@ impl RegionFile {
         }
     }
 
-    /// Puts zeros behind the addresses from `len` to `target`.
+    /// Backs the addresses from `len` to `target` with zeros.
     fn extend(
         &self,
         setting: &Setting<'_>,
@@ -269,7 +269,7 @@ impl RegionFile {
                 let page = page_size() as u64;
                 let (from, to) = (round_up(len, page), round_up(target, page));
                 if from < to {
-                    // SAFETY: behind the published length nobody uses the range.
+                    // SAFETY: the range lies behind the published length, so it is not in use.
                     unsafe { self.newest().map_zeros(from, to) }.map_err(fault)?;
                 }
                 Ok(())
@@ -277,11 +277,13 @@ impl RegionFile {
             (_, None) => Err(fault(Errno::BADF)),
             (_, Some(file)) => {
                 self.check_length(setting.io, file, len)?;
-                // Before a part of it is taken, which takes long and others may need.
+                // Checked before any space is taken: taking it is slow, and other users of the file system may need
+                // it.
                 if refusal.is_certain(file.as_fd(), target - len) {
                     return Err(fault(Errno::NOSPC));
                 }
-                // A table is made of huge pages, whatever that takes; its writers wait no longer than that.
+                // A table may be created of huge pages however long that takes; writers of a table in use do not wait
+                // for more than `MAPPED_AT_ONCE`.
                 if self.is_huge && (len == 0 || target - len <= MAPPED_AT_ONCE) {
                     self.extend_by_huge_pages(setting.io, file, len, target);
                 }
@@ -297,10 +299,10 @@ impl RegionFile {
         }
     }
 
-    /// Gives reserved pages their frames: that is cheaper than a fault for each, and where a first store would find no space
-    /// for the file's description (ext4 splits extents then) it is an error instead of a signal. Left to the first
-    /// stores: many pages at once, and those that a fence would write before they hold anything, unless the file system
-    /// is nearly full.
+    /// Maps reserved pages. That is cheaper than a fault for each, and where a first store would find no space for the
+    /// file's metadata (ext4 splits extents then), it returns an error instead of raising a signal. Two kinds of pages
+    /// are left to their first stores, unless the file system is nearly full: those of a long range, and those that a
+    /// fence would write before they hold anything.
     fn map_pages(
         &self,
         setting: &Setting<'_>,
@@ -315,9 +317,10 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Makes a file longer by the huge pages that lie wholly between two lengths, where the kernel can. One that has
-    /// space for its last small page only costs no more than its zeros; one that has it for all 512 is copied, after the
-    /// space was found page by page. What goes wrong here is left to who asks for the space as usual.
+    /// Extends a file by the huge pages that lie wholly between two lengths, where the kernel can. A huge page of
+    /// which only the last small page has space costs only its zeroing. One that has space for all 512 small pages is
+    /// copied, after that space was found page by page. Failures are ignored here: the usual allocation that follows
+    /// reports them.
     fn extend_by_huge_pages(&self, io: &Io, file: &OwnedFd, len: u64, target: u64) {
         let page = page_size() as u64;
         let (start, end) = (round_up(len, HUGE_PAGE), target / HUGE_PAGE * HUGE_PAGE);
@@ -327,7 +330,7 @@ impl RegionFile {
         }
     }
 
-    /// Fails when the file is shorter than what is in use.
+    /// Fails when the file is shorter than the published length.
     fn check_length(&self, io: &Io, file: &OwnedFd, len: u64) -> Outcome<()> {
         let found = file_length(io, file, &self.path)?;
         if found >= len {
@@ -359,22 +362,22 @@ impl RegionFile {
 
     /// Makes a mapped range durable.
     pub(super) fn sync_range(&self, range: Range<u64>) -> Result<(), Errno> {
-        // The pages are the file's, whichever mapping they were changed in.
+        // All mappings show the pages of the file, so it does not matter which one changed them.
         self.newest().sync(range)
     }
 
-    /// Writes to the file, beside its mapping.
+    /// Writes to the file by a system call instead of its mapping.
     pub(super) fn write(&self, io: &Io, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.file.as_ref().ok_or(Errno::BADF)?;
         io.write(file.as_fd(), bytes, offset)
     }
 
-    /// The bytes that count against `max_bytes`.
+    /// Returns the number of bytes that count against `max_bytes`.
     pub(super) fn counted_bytes(&self) -> u64 {
         self.region.len() - lock(&self.holes).bytes()
     }
 
-    /// Gives the pages wholly inside the range back.
+    /// Gives the pages that lie wholly inside the range back to the file system.
     pub(super) fn punch(
         &self,
         setting: &Setting<'_>,
@@ -389,12 +392,12 @@ impl RegionFile {
             return Ok(());
         }
         let fault = |errno| Failure::from(error(&self.path, errno, 0));
-        // Relaxed: who stores to the range next has learnt from this thread that it is free.
+        // Relaxed: a thread that stores to the range later has learnt from this thread that it is free.
         self.has_holes.store(true, Ordering::Relaxed);
         let given_back = match (&self.file, self.backing) {
             (Some(file), Backing::Shared | Backing::SharedSync) => {
                 let is_hole = match setting.io.punch_hole(file.as_fd(), start, end - start) {
-                    // The space stays taken, but what the caller relies on holds: the range reads as zeros.
+                    // The space stays taken, but the guarantee to the caller holds: the range reads as zeros.
                     Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                         write_zeros(setting.io, file, start, end).map_err(fault)?;
                         false
@@ -405,7 +408,7 @@ impl RegionFile {
                 is_hole
             }
             _ => {
-                // SAFETY: the caller uses nothing in a range that it gives back.
+                // SAFETY: the caller uses nothing in the range.
                 unsafe { self.newest().map_zeros(start, end) }.map_err(fault)?;
                 true
             }
@@ -416,7 +419,7 @@ impl RegionFile {
         Ok(())
     }
 
-    /// Takes space back for a range that may have been punched, or copied with holes.
+    /// Reserves space again for a range that may have been punched, or copied with holes.
     pub(super) fn reserve(
         &self,
         setting: &Setting<'_>,
@@ -439,8 +442,8 @@ impl RegionFile {
         filled
     }
 
-    /// Counts the holes in a range of pages against the bound again, and gives them. Holes of former sessions count
-    /// anyway, so that a table over its bound can be opened.
+    /// Counts the holes in a range of pages against the bound again, and returns them. Holes of former sessions count
+    /// already, so that a table over its bound can be opened.
     fn take_holes(&self, budget: &Budget, pages: Range<u64>) -> Outcome<Vec<Range<u64>>> {
         let mut holes = lock(&self.holes);
         let taken = holes.take(&pages);
@@ -454,25 +457,25 @@ impl RegionFile {
         Err(Error::NoSpace { path: self.path.clone(), needed_bytes: bytes }.into())
     }
 
-    /// Takes space for the whole file, if it was opened with holes. For a file that nobody punches.
+    /// Reserves space for the whole file if it was opened with holes. For files that are never punched.
     pub(super) fn fill_holes(&self, setting: &Setting<'_>) -> Outcome<()> {
         self.fill(setting, 0..self.region.len(), self.missing)?;
-        // Relaxed: nobody else has the file yet.
+        // Relaxed: no other thread has the file yet.
         self.has_holes.store(false, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Puts space behind a range; `missing` is what an error names.
+    /// Reserves space for a range. An error reports `missing` bytes.
     fn fill(&self, setting: &Setting<'_>, range: Range<u64>, missing: u64) -> Outcome<()> {
         let (Some(file), Backing::Shared | Backing::SharedSync) = (&self.file, self.backing) else {
             return Ok(());
         };
-        // Relaxed: who punched the range has told this thread that it is free.
+        // Relaxed: this thread has learnt from the one that punched the range that it is free.
         if range.is_empty() || !self.has_holes.load(Ordering::Relaxed) {
             return Ok(());
         }
         if range.end - range.start >= room::MOST_UNASKED {
-            // Nothing is taken of what does not suffice: a file may be as long as its directory's maker liked.
+            // Checked first, so that nothing is taken when space does not suffice: a hostile file can have any length.
             let (len, space) = length_and_space(setting.io, file, &self.path)?;
             let holes = len.saturating_sub(space).min(range.end - range.start);
             if room::of_file_system(file.as_fd()).is_some_and(|left| left < holes) {
@@ -489,7 +492,7 @@ impl RegionFile {
         usable.map_err(|errno| error(&self.path, errno, missing).into())
     }
 
-    /// Puts a file into huge pages from byte `len` on, with those of the page that it is in.
+    /// Puts the file into huge pages from byte `len` on, including the huge page that contains that byte.
     fn collapse_from(&self, len: u64) {
         if self.is_huge {
             let range = len / HUGE_PAGE * HUGE_PAGE..self.region.len();
@@ -504,8 +507,9 @@ impl RegionFile {
     }
 }
 
-/// How much of a region is mapped at first that has `len` bytes and may have `most`: twice as much where that costs only
-/// addresses, and a 32nd of the most, up to 64 MiB, of what can be at one place only.
+/// Returns how much of a region with `len` bytes and bound `most` is mapped at first, at least [`LEAST_RESERVATION`].
+/// A shared file or memory: twice its length, which costs only addresses. Memory, which cannot be mapped a second
+/// time: at least a 32nd of `most`, up to 64 MiB. A private mapping: an eighth more than its length.
 fn first_bytes(backing: Backing, len: u64, most: u64) -> u64 {
     let (more, least) = match backing {
         Backing::Private => (len / 8, LEAST_RESERVATION),
@@ -519,7 +523,7 @@ fn content(file: Option<&OwnedFd>, backing: Backing) -> Content<'_> {
     file.map_or(Content::Zeros, |file| Content::File(file, backing.sharing()))
 }
 
-/// What mapping failed with.
+/// Converts the error of a mapping.
 fn no_addresses(path: &Path, errno: Errno, bytes: u64) -> Error {
     if errno != Errno::NOMEM {
         return error(path, errno, bytes);
@@ -531,7 +535,7 @@ fn no_addresses(path: &Path, errno: Errno, bytes: u64) -> Error {
     Error::io(path, std::io::Error::new(std::io::ErrorKind::OutOfMemory, why))
 }
 
-/// Refuses names that would leave the directory, hide in it, or mean the lock.
+/// Refuses names that would leave the directory, be hidden, or be the lock file's.
 fn check_name(name: &str) -> Result<(), Error> {
     if !name.is_empty()
         && !name.starts_with('.')
@@ -543,7 +547,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::InvalidOption { option: "region", detail: format!("`{name}` is no region's name") })
 }
 
-/// The file `name`, created where there is none; `None` where a reader finds none.
+/// Opens the file `name`, creating it if it is missing; for readers, returns `None` instead.
 fn open_file(
     setting: &Setting<'_>,
     directory: &Arc<Directory>,
@@ -567,7 +571,7 @@ fn open_file(
     Ok(Some(file))
 }
 
-/// Removes the file of a region, if there is one.
+/// Removes the file of a region, if it exists.
 pub(super) fn remove(setting: &Setting<'_>, name: &'static str) -> Outcome<()> {
     check_name(name)?;
     let Some(directory) = setting.directory else { return Ok(()) };
@@ -584,7 +588,7 @@ pub(super) fn remove(setting: &Setting<'_>, name: &'static str) -> Outcome<()> {
     Ok(())
 }
 
-/// What opening a region's file failed with: some answers mean that no table has put it there.
+/// Converts the error of opening a region's file. Some errors mean that the file was not made by a table.
 pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
     match errno {
         Errno::LOOP => Error::corrupt(path, 0, "a symbolic link; a table's files are plain ones"),
@@ -593,19 +597,20 @@ pub(super) fn odd_file(path: &Path, errno: Errno) -> Error {
     }
 }
 
-/// Bytes in the unit of `st_blocks`.
+/// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// The length of a file of a table.
+/// Returns the length of a file of a table.
 ///
 /// # Errors
-/// It is no plain file, or has more than one hard link: a change in another directory would change this table.
+/// The file is not a plain file, or has more than one hard link: a change in another directory would change this
+/// table.
 pub(super) fn file_length(io: &Io, file: &OwnedFd, path: &Path) -> Result<u64, Error> {
     length_and_space(io, file, path).map(|(len, _)| len)
 }
 
-/// The length of a file of a table, and how many bytes the file system has set aside for it. Errors as those of
-/// [`file_length`].
+/// Returns the length of a file of a table, and the number of bytes that the file system has allocated for it. The
+/// errors are those of [`file_length`].
 fn length_and_space(io: &Io, file: &OwnedFd, path: &Path) -> Result<(u64, u64), Error> {
     let status = io.status(file.as_fd()).map_err(|errno| error(path, errno, 0))?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
@@ -622,7 +627,7 @@ fn length_and_space(io: &Io, file: &OwnedFd, path: &Path) -> Result<(u64, u64), 
     Ok((len, space))
 }
 
-/// Reserves space from `len` to `target`; on file systems that cannot, by writing zeros.
+/// Reserves space from `len` to `target`; where the file system cannot, by writing zeros.
 pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result<(), Errno> {
     match io.allocate(file.as_fd(), len, target - len) {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(io, file, len, target),
@@ -630,8 +635,8 @@ pub(super) fn allocate(io: &Io, file: &OwnedFd, len: u64, target: u64) -> Result
     }
 }
 
-/// Writes zeros into the holes of a range, where a file system says where they are. No other thread stores to the range:
-/// where space cannot be reserved it cannot be given back either, so there are holes in files that were copied, and they
+/// Writes zeros into the holes of a range, where the file system reports them. No other thread stores to the range:
+/// where space cannot be reserved it cannot be punched either, so holes exist only in files that were copied, and they
 /// are filled before their first use.
 fn write_into_holes(io: &Io, file: &OwnedFd, range: Range<u64>) -> Result<(), Errno> {
     let mut at = range.start;
@@ -666,9 +671,9 @@ fn write_zeros(io: &Io, file: &OwnedFd, start: u64, end: u64) -> Result<(), Errn
     Ok(())
 }
 
-/// In what units a region of this size grows: 1/16 of it at most, so that little is wasted, and 4 MiB at most, so that
-/// no growth takes long. One of huge pages grows by whole ones as soon as they are no more than a quarter of it: what
-/// has come in smaller steps is copied into one.
+/// Returns the unit in which a region of this size grows: at most 1/16 of it, to bound waste, and at most 4 MiB, to
+/// bound the time of a growth. A region of huge pages grows by whole huge pages as soon as one is at most a quarter of
+/// it: pages added in smaller steps are copied when they become a huge page.
 fn growth_step(bytes: u64, is_huge: bool) -> u64 {
     let step = (1_u64 << (bytes / 16).max(1).ilog2()).clamp(page_size() as u64, 4 << 20);
     if is_huge && bytes >= 4 * HUGE_PAGE { step.max(HUGE_PAGE) } else { step }

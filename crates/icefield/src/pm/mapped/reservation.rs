@@ -1,7 +1,8 @@
 //! Addresses of regions.
 //!
-//! A reservation maps a little more than its region has, and is extended in place ([`crate::base::addresses`]): a region
-//! never moves. Where the next addresses are taken, a file is mapped a second time, at a larger window (`region_file`).
+//! A reservation maps slightly more than its region has, and is extended in place ([`crate::base::addresses`]): a
+//! region never moves. Where the next addresses are taken, a file is mapped a second time, in a larger window
+//! (`region_file`).
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,37 +15,37 @@ use rustix::param::page_size;
 use crate::base::addresses::Window;
 use crate::pm::io::{Io, Placement, Sharing};
 
-/// What a reservation has at least, unless its region's bound is less: no small table extends it often.
+/// The smallest length of a reservation, unless its region's bound is less: small tables rarely extend it.
 pub(super) const LEAST_RESERVATION: u64 = 16 << 20;
-/// The kernel backs an aligned range of this size by one page table entry, where it can.
+/// The kernel maps an aligned range of this size by one page table entry, where it can.
 pub(super) const HUGE_PAGE: u64 = 2 << 20;
 
-/// What the addresses of a reservation show.
+/// The content that the addresses of a reservation show.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content<'a> {
     Zeros,
     File(&'a OwnedFd, Sharing),
 }
 
-/// A run of addresses that belongs to a region.
+/// A range of addresses that belongs to a region.
 #[derive(Debug)]
 pub(super) struct Reservation {
     base: NonNull<u8>,
     /// Grows under the region's lock for growing.
     bytes: AtomicUsize,
     io: Io,
-    /// For one that may grow.
+    /// For a reservation that may grow.
     _window: Option<Window>,
 }
 
-// SAFETY: plain address space; who touches it obeys the contracts of `Region`.
+// SAFETY: plain address space; accesses obey the contracts of `Region`.
 unsafe impl Send for Reservation {}
 // SAFETY: as above.
 unsafe impl Sync for Reservation {}
 
 impl Reservation {
-    /// Maps `wanted` bytes of `content`, or at least `len` where there are no addresses for more. The addresses behind are
-    /// free up to `most`, if the process has them.
+    /// Maps `wanted` bytes of `content`, or at least `len` where the process has no addresses for more. The addresses
+    /// behind them, up to `most`, are free, if the process has them.
     pub(super) fn map(
         io: &Io,
         content: Content<'_>,
@@ -71,11 +72,10 @@ impl Reservation {
         Ok(reservation)
     }
 
-    /// Maps addresses behind the present ones, until there are `bytes`, twice as many as now if possible, and `most` at
-    /// the most.
+    /// Extends the mapping in place to at least `bytes`: to twice its length if possible, and to at most `most`.
     ///
     /// # Errors
-    /// `NOMEM`: no more addresses, or something else is at the next ones.
+    /// `NOMEM`: the process has no more addresses, or the next ones are taken.
     pub(super) fn extend(&self, content: Content<'_>, bytes: u64, most: u64) -> Result<(), Errno> {
         let page = page_size() as u64;
         let (now, most) = (self.bytes(), round_up(most, page));
@@ -100,10 +100,10 @@ impl Reservation {
         Err(Errno::NOMEM)
     }
 
-    /// Maps content from byte `start` up to `end`.
+    /// Maps the content from byte `start` to `end`.
     ///
     /// # Safety
-    /// Nothing is in use at these addresses, or `placement` is `IfFree`.
+    /// These addresses are not in use, or `placement` is `IfFree`.
     unsafe fn show(
         &self,
         content: Content<'_>,
@@ -118,7 +118,7 @@ impl Reservation {
         if self.base.addr().get().checked_add(to).is_none() {
             return Err(Errno::NOMEM);
         }
-        // No addition of pointers: what is not mapped yet is in no allocation.
+        // No pointer addition: addresses that are not mapped yet are in no allocation.
         let address = self.base.map_addr(|base| base.saturating_add(from));
         // SAFETY: the caller's contract.
         unsafe {
@@ -131,25 +131,23 @@ impl Reservation {
         }
     }
 
-    /// Where it begins.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How long it is.
     pub(super) fn bytes(&self) -> u64 {
         // Relaxed: see `extend`.
         self.bytes.load(Ordering::Relaxed) as u64
     }
 
-    /// Where in the reservation the range lies, if it does.
+    /// Returns the offset of the range in the reservation, if it lies there.
     pub(super) fn offset_of(&self, start: *const u8, bytes: usize) -> Option<u64> {
         let offset = start.addr().checked_sub(self.base.addr().get())?;
         (offset.checked_add(bytes)? as u64 <= self.bytes()).then_some(offset as u64)
     }
 
-    /// Reserves `bytes` (a multiple of the page size) at the start of a window, aligned for huge pages when the region may
-    /// have such.
+    /// Reserves `bytes` (a multiple of the page size) at the start of a window, aligned for huge pages when the region
+    /// may have some.
     fn new(io: &Io, bytes: u64, most: u64) -> Result<Self, Errno> {
         let slack = if most >= HUGE_PAGE { HUGE_PAGE } else { 0 };
         let window = (most > bytes).then(Window::next);
@@ -171,8 +169,8 @@ impl Reservation {
         } else {
             start.addr().get().wrapping_neg() & (HUGE_PAGE as usize - 1)
         };
-        // SAFETY: `skipped` is less than the slack, so all three parts lie inside what was reserved, on page borders; the
-        // two that are given back are in nobody's use.
+        // SAFETY: `skipped` is less than the slack, so all three parts lie inside the reserved range, on page borders;
+        // the two parts that are unmapped are not in use.
         unsafe {
             let base = start.add(skipped);
             if skipped > 0 {
@@ -189,7 +187,7 @@ impl Reservation {
     /// Maps zeros from byte `offset` up to `end`, both on page borders.
     ///
     /// # Safety
-    /// Nobody uses that range.
+    /// The range is not in use.
     pub(super) unsafe fn map_zeros(&self, offset: u64, end: u64) -> Result<(), Errno> {
         debug_assert!(offset < end && end <= self.bytes(), "zeros go inside the reservation");
         // SAFETY: inside the reservation; unused by the caller's contract.
@@ -208,8 +206,8 @@ impl Reservation {
         unsafe { self.io.sync_mapping(self.base.add(start as usize), (end - start) as usize) }
     }
 
-    /// Asks for huge pages for the first `len` bytes, as soon as they fill one: a small table shall not take 2 MiB a
-    /// region.
+    /// Requests huge pages for the first `len` bytes, as soon as these fill one: a small table must not take 2 MiB for
+    /// each region.
     pub(super) fn advise_huge_pages(&self, len: u64) {
         let end = round_up(len, HUGE_PAGE).min(self.bytes());
         if len >= HUGE_PAGE {
@@ -218,7 +216,7 @@ impl Reservation {
         }
     }
 
-    /// Puts what lies in whole huge pages inside the range into such, where the kernel can.
+    /// Moves the content of all whole huge pages inside the range into huge pages, where the kernel can.
     pub(super) fn collapse(&self, range: Range<u64>) {
         let start = round_up(range.start, HUGE_PAGE);
         let end = range.end.min(self.bytes()) / HUGE_PAGE * HUGE_PAGE;
@@ -228,10 +226,10 @@ impl Reservation {
         }
     }
 
-    /// Gives every page of the range a frame, where the kernel can.
+    /// Maps a frame for every page of the range, where the kernel can.
     ///
     /// # Errors
-    /// As [`Io::map_pages`].
+    /// Those of [`Io::map_pages`].
     pub(super) fn map_pages(&self, range: Range<u64>) -> Result<(), Errno> {
         let page = page_size() as u64;
         let (start, end) = (range.start / page * page, round_up(range.end, page));
@@ -245,12 +243,12 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: ours; every `Region` over it keeps it alive, so nobody uses it any more.
+        // SAFETY: every `Region` over the reservation keeps it alive, so it is not in use any more.
         unsafe { self.io.unmap(self.base, *self.bytes.get_mut()) };
     }
 }
 
-/// The next multiple of `unit`, a power of two; the last one there is when that overflows.
+/// Returns the next multiple of `unit`, a power of two; on overflow, the largest multiple.
 pub(super) fn round_up(bytes: u64, unit: u64) -> u64 {
     bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX - (unit - 1))
 }
@@ -279,7 +277,7 @@ mod tests {
             Reservation::map(io, Content::Zeros, len, wanted, most)
                 .map(|reservation| reservation.bytes())
         };
-        // The window is refused, the reservation, and neither.
+        // The fault hits the window, or no call.
         for nth in [1, 99] {
             assert_eq!(map(&plan(nth, FaultMode::Once), 1, 1 << 30), Ok(wanted));
         }
@@ -302,7 +300,7 @@ mod tests {
     #[test]
     fn is_extended_in_place_until_something_is_in_the_way() {
         let io = Io::default();
-        // Of a window that leaves room for what other tests map meanwhile.
+        // Uses a window with room for the mappings of concurrent tests.
         let most = 1 << 40;
         let reservation = Reservation::map(&io, Content::Zeros, 1, HUGE_PAGE, most).unwrap();
         assert_eq!(reservation.bytes(), HUGE_PAGE);

@@ -1,8 +1,8 @@
-//! How much room there is. Large requests, and requests of files that were refused space lately, are checked against it
-//! before any space is taken.
+//! Available space and memory. Large requests, and requests of files that were refused space recently, are checked
+//! against it before any space is taken.
 //!
-//! An answer holds at the moment that it is given. Space is still reserved file by file when it is taken, and what is
-//! refused then is an error as ever.
+//! A result is valid only at the moment of the check. Space is still reserved file by file when it is taken, and a
+//! refusal then is an error as usual.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -13,22 +13,22 @@ use rustix::fs::fstatvfs;
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 
-/// Smaller requests are not checked against the free space, unless the file was refused space lately.
+/// Smaller requests are not checked against the free space, unless the file was refused space recently.
 pub(super) const MOST_UNASKED: u64 = 1 << 20;
-/// A refusal with more free space than this is not remembered. A full file system may report some: ext4 keeps up to 4,096
-/// blocks back.
+/// A refusal with more free space than this is not remembered. A full file system may report some free space: ext4
+/// keeps up to 4,096 blocks back.
 const KEPT_BACK: u64 = 64 << 20;
-/// How long a refusal is remembered: a file system may have made room without reporting more of it.
+/// How long a refusal is remembered: a file system may free space without reporting it.
 const REMEMBERED: Duration = Duration::from_secs(1);
-/// So little memory is not asked for: the answer takes longer than a small table takes to be made.
+/// Smaller requests for memory are not checked: the check takes longer than the creation of a small table.
 pub(super) const ALWAYS_THERE: u64 = 64 << 20;
 
-/// Bytes that a file system has left for this process; `None` where it does not say.
+/// Returns the number of bytes that a file system has left for this process; `None` where it does not report that.
 pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
     let status = fstatvfs(file).ok()?;
-    // What is kept for the administrator is for the administrator.
+    // Blocks that are reserved for the administrator are available to root only.
     let blocks = if geteuid().is_root() { status.f_bfree } else { status.f_bavail };
-    // Some file systems that cannot say have no blocks at all.
+    // Some file systems without this information report zero blocks.
     (status.f_blocks > 0).then(|| blocks.saturating_mul(status.f_frsize))
 }
 
@@ -36,23 +36,23 @@ pub(super) fn of_file_system(file: BorrowedFd<'_>) -> Option<u64> {
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
     last: Option<Refused>,
-    /// Free bytes before the current request, if they were looked up.
+    /// The free bytes before the current request, if they were queried.
     left: Option<u64>,
-    /// The next request looks up the free space first.
+    /// The next request queries the free space first.
     asks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     bytes: u64,
-    /// Bytes that were free nevertheless.
+    /// The bytes that were free nevertheless.
     left: u64,
     when: Instant,
 }
 
 impl Refusal {
-    /// Returns whether a request is certain to fail: less is free, or a request that was not larger failed while as much
-    /// was free. Saves the request, which on a full ext4 waits for a commit of its journal.
+    /// Returns whether a request is certain to fail: less space is free, or a request that was not larger failed while
+    /// at least this much was free. This avoids the request, which on a full ext4 waits for a commit of its journal.
     pub(super) fn is_certain(&mut self, file: BorrowedFd<'_>, bytes: u64) -> bool {
         let asks = self.asks || bytes >= MOST_UNASKED;
         self.left = if asks { of_file_system(file) } else { None };
@@ -74,7 +74,8 @@ impl Refusal {
         }
     }
 
-    /// Remembers the smaller of the free bytes before and after the request: others may have freed some in between.
+    /// Remembers the smaller of the free bytes before and after the request: other processes may have freed some in
+    /// between.
     fn remember(&mut self, bytes: u64, left: Option<u64>, when: Instant) {
         let left = self.left.zip(left).map(|(before, now)| before.min(now));
         let refused = |left| Refused { bytes, left, when };
@@ -82,13 +83,13 @@ impl Refusal {
     }
 }
 
-/// Bytes that a file of this process may have.
+/// Returns the maximal size of a file of this process.
 pub(super) fn of_a_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Bytes of memory that this process can still get, in the system and in each of its control groups; `None` where nothing
-/// says.
+/// Returns the bytes of memory that this process can still get, in the system and in each of its control groups;
+/// `None` where neither reports it.
 pub(super) fn of_memory() -> Option<u64> {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| in_meminfo(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").ok();
@@ -96,7 +97,7 @@ pub(super) fn of_memory() -> Option<u64> {
     system.into_iter().chain(groups).min()
 }
 
-/// What is available, with what can go to swap space.
+/// Returns the available memory, including free swap space.
 fn in_meminfo(text: &str) -> Option<u64> {
     let line = |name: &str| {
         let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -106,7 +107,7 @@ fn in_meminfo(text: &str) -> Option<u64> {
     Some(available.saturating_add(line("SwapFree:").unwrap_or(0)).saturating_mul(1024))
 }
 
-/// What is left in the control group of a line of `/proc/self/cgroup`, or in one that holds it.
+/// Returns the memory left in the control group of a line of `/proc/self/cgroup`, or in one of its ancestors.
 fn of_group(line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -123,14 +124,14 @@ fn of_group(line: &str) -> Option<u64> {
         .ancestors()
         .take_while(|directory| directory.starts_with(mount))
         .filter_map(|directory| {
-            // No limit is a word, or a number that no machine reaches.
+            // A missing limit is a word, or a number that no machine reaches.
             let left = number(directory, most)?.saturating_sub(number(directory, used)?);
             Some(left.saturating_add(reclaimable(directory)))
         })
         .min()
 }
 
-/// Pages of files that a group gives back when it needs memory.
+/// Returns the file pages that a group releases when it needs memory.
 fn reclaimable(group: &Path) -> u64 {
     let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let of = |name: &str| {
@@ -147,7 +148,7 @@ mod tests {
     fn a_refusal_counts_while_no_more_is_left() {
         let now = Instant::now();
         let mut refusal = Refusal::default();
-        // Not asked before: what is left now may have been freed since.
+        // Not queried before the request: the space that is free now may have been freed since.
         refusal.remember(4096, Some(100), now);
         assert!(!refusal.was_refused(4096, 100, now));
         refusal.left = Some(8000);

@@ -1,30 +1,31 @@
-//! The address space of a simulated medium: one slot per region, committed page by page as it is touched, and the pool
-//! in which used ones wait, because mapping afresh would cost more than a whole crash image does.
+//! The address space of a simulated medium: one slot for each region, committed page by page on first access. A pool
+//! recycles used arenas, because a new mapping would cost more than a whole crash image.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::state::State;
 
-/// How many regions a simulated medium can hold.
+/// The largest number of regions of a simulated medium.
 pub(super) const SLOTS: usize = 16;
 
-/// Arenas that were used further than this are given back to the system: zeroing them would cost more than mapping.
+/// Arenas with more used bytes are returned to the system: zeroing them would cost more than a new mapping.
 const RECYCLED_BYTES: usize = 1 << 20;
 
-/// Reserved memory for [`SLOTS`] regions of equal, power-of-two size. Never moves; untouched bytes are zero.
+/// Reserved memory for [`SLOTS`] regions of equal, power-of-two size. Never moves; bytes are zero until they are
+/// written.
 pub(super) struct Arena {
     base: NonNull<u8>,
     slot_bytes: usize,
 }
 
-// SAFETY: the arena is plain memory that it owns; who may touch which bytes when is the medium's business.
+// SAFETY: the arena is plain memory that it owns; the medium regulates the accesses.
 unsafe impl Send for Arena {}
 // SAFETY: as above; the arena itself is immutable.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Reserves the address space, or `None` when the system has none.
+    /// Reserves the address space; `None` when the system has none.
     pub(super) fn reserve(slot_bytes: usize) -> Option<Self> {
         debug_assert!(slot_bytes.is_power_of_two() && slot_bytes >= 4096, "slots are whole pages");
         let base = map::reserve(slot_bytes.checked_mul(SLOTS)?)?;
@@ -35,7 +36,7 @@ impl Arena {
         self.base
     }
 
-    /// The first byte of slot `slot`.
+    /// Returns the first byte of slot `slot`.
     pub(super) fn slot(&self, slot: usize) -> NonNull<u8> {
         assert!(slot < SLOTS, "a simulated medium holds at most {SLOTS} regions");
         // SAFETY: within the reservation, by the assertion.
@@ -55,13 +56,12 @@ impl Drop for Arena {
     }
 }
 
-/// Used arenas and logs, waiting for the next medium. Clones share it; hand one to every [`super::SimOptions`] of a
-/// run.
+/// Used arenas and logs for the next medium. Clones share the pool, and so should all [`super::SimOptions`] of a run.
 #[derive(Clone, Default)]
 pub struct Pool(Arc<Mutex<Vec<(Arena, State)>>>);
 
 impl Pool {
-    /// An arena with slots of `slot_bytes` and an empty state, recycled if there is one.
+    /// Returns an arena with slots of `slot_bytes` and an empty state, recycled if possible.
     pub(super) fn take(&self, slot_bytes: usize) -> Option<(Arena, State)> {
         {
             let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl Pool {
         Some((Arena::reserve(slot_bytes)?, State::default()))
     }
 
-    /// Takes back what [`Pool::take`] gave, wiped and emptied here.
+    /// Takes back the result of [`Pool::take`], after wiping and emptying it.
     pub(super) fn put(&self, mut arena: Arena, mut state: State) {
         if state.used_bytes().sum::<usize>() > RECYCLED_BYTES {
             return;
@@ -103,19 +103,20 @@ mod map {
 
     pub(super) fn reserve(bytes: usize) -> Option<NonNull<u8>> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a fresh anonymous mapping at an address that the kernel chooses replaces no other.
         let base =
             unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
         NonNull::new(base.ok()?.cast())
     }
 
     pub(super) fn release(base: NonNull<u8>, bytes: usize) {
-        // SAFETY: exactly what `reserve` mapped, and its owner is being dropped. A failure would only leak.
+        // SAFETY: exactly what `reserve` mapped, and its owner is being dropped. A failure would only leak address
+        // space.
         let _ = unsafe { munmap(base.as_ptr().cast(), bytes) };
     }
 }
 
-/// Miri knows no `mmap`.
+/// Miri does not support `mmap`.
 #[cfg(miri)]
 mod map {
     use std::alloc::{Layout, alloc_zeroed, dealloc};

@@ -1,5 +1,5 @@
-//! Counts what operations cost the medium: distinct lines read and written, flushes, fences, and the 256-byte blocks in
-//! which real media read and write.
+//! Counts the cost of operations on the medium: distinct lines read and written, flushes, fences, and the 256-byte
+//! blocks in which real media read and write.
 
 use super::state::{LineId, State};
 use crate::pm::LINE_BYTES;
@@ -9,7 +9,7 @@ const BLOCK_LINES: u32 = 4;
 /// Blocks in the medium's write-combining buffer of 16 KiB, and in its read buffer.
 const BUFFER_BLOCKS: usize = 64;
 
-/// What operations have cost so far, summed over all threads.
+/// The cost of operations so far, summed over all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Lines read, by region: a line counts once per operation ([`super::Sim::begin_op`]), as if nothing were cached
@@ -30,7 +30,7 @@ pub struct Counters {
 /// The running counts.
 #[derive(Default)]
 pub(super) struct Cost {
-    /// Number of the present operation; lines carry the number of the last one that touched them.
+    /// The number of the present operation; lines store the number of the last one that accessed them.
     op: u32,
     line_writes: u64,
     flushes: u64,
@@ -54,7 +54,7 @@ struct Block {
 }
 
 impl Buffer {
-    /// Makes the line's block the newest; tells whether it was there, and which block had to go.
+    /// Makes the line's block the newest. Returns whether it was present, and the block that was evicted.
     fn touch(&mut self, id: LineId) -> (bool, Option<Block>) {
         let (number, bit) = (id.line / BLOCK_LINES, 1 << (id.line % BLOCK_LINES));
         let found =
@@ -86,18 +86,18 @@ impl Cost {
         self.fences += 1;
     }
 
-    /// A line was read for the first time in this operation.
+    /// Counts the first read of a line in this operation.
     fn line_read(&mut self, id: LineId) {
         if !self.written.holds(id) && !self.read.touch(id).0 {
             self.media_reads += 1;
         }
     }
 
-    /// A changed line was written back.
+    /// Counts the write-back of a changed line.
     fn line_written_back(&mut self, id: LineId) {
         if let (_, Some(evicted)) = self.written.touch(id) {
             self.media_writes += 1;
-            // A block with lines missing is read, completed and written.
+            // A partly written block is read, completed and written.
             self.media_reads += u64::from(evicted.lines.count_ones() < BLOCK_LINES);
         }
     }
@@ -116,7 +116,7 @@ impl State {
     }
 
     pub(super) fn count_read(&mut self, slot: usize, offset: usize, bytes: usize) {
-        // Operation 0 marks lines that nobody touched.
+        // Operation 0 marks lines that were never accessed.
         let op = self.cost.op.wrapping_add(1);
         for id in lines_of(slot, offset, bytes) {
             self.touched(id);

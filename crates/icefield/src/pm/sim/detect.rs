@@ -1,11 +1,11 @@
-//! The durable-linearizability detector: which thread has read a word that a crash could still take back.
+//! The detector for durable linearizability: finds threads that have read a word that a crash could still take back.
 
 use std::panic::Location;
 
 use super::state::{LineId, State};
 use crate::pm::LINE_BYTES;
 
-/// A word that a thread read while the store behind it, by another thread, was not persistent.
+/// A word that a thread read while another thread's store to it was not persistent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observed {
     line: LineId,
@@ -14,7 +14,7 @@ pub(super) struct Observed {
     site: &'static Location<'static>,
 }
 
-/// A violation: an operation answered, or stored, on the strength of a word that a crash could still take back.
+/// A violation: an operation returned, or stored, after it had read a word that a crash could still take back.
 #[derive(Clone, Debug)]
 pub struct ReadAhead {
     /// The region that holds the word.
@@ -23,7 +23,7 @@ pub struct ReadAhead {
     pub offset: u64,
     /// The load in the code.
     pub site: &'static Location<'static>,
-    /// Whether the thread stored something before the word was persistent; else it returned.
+    /// The thread stored something before the word was persistent; otherwise the operation returned.
     pub stored: bool,
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Display for ReadAhead {
 }
 
 impl State {
-    /// Notes a load by the calling thread of a word that another one stored and nobody persisted yet.
+    /// Records a load by the calling thread of a word that another thread stored and that is not persistent yet.
     pub(super) fn note_load(
         &mut self,
         slot: usize,
@@ -68,25 +68,25 @@ impl State {
         }
     }
 
-    /// The calling thread throws away what it has read.
+    /// Drops the recorded loads of the calling thread.
     pub(super) fn forget_reads(&mut self) {
         let thread = self.thread();
         self.thread_mut(thread).observed.clear();
     }
 
-    /// How many reads of the calling thread are remembered.
+    /// Returns the number of recorded loads of the calling thread.
     pub(super) fn reads(&mut self) -> usize {
         let thread = self.thread();
         self.thread_mut(thread).observed.len()
     }
 
-    /// The calling thread throws away what it has read since there were so many.
+    /// Drops the recorded loads of the calling thread except the first `before`.
     pub(super) fn forget_reads_since(&mut self, before: usize) {
         let thread = self.thread();
         self.thread_mut(thread).observed.truncate(before);
     }
 
-    /// Called at each durable store: whatever its thread has read must be persistent by now.
+    /// Called at each durable store: every word that its thread has read must be persistent by now.
     pub(super) fn note_store_ahead(&mut self, thread: usize) {
         let mut observed = std::mem::take(&mut self.thread_mut(thread).observed);
         let ahead = observed
@@ -97,7 +97,7 @@ impl State {
         place.observed = observed;
     }
 
-    /// Ends an operation of the calling thread: what it read and may still be lost.
+    /// Ends an operation of the calling thread. Returns the words that it read and that may still be lost.
     pub(super) fn op_returned(&mut self) -> Vec<ReadAhead> {
         let thread = self.thread();
         let observed = std::mem::take(&mut self.thread_mut(thread).observed);

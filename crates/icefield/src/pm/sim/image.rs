@@ -1,4 +1,4 @@
-//! What a medium holds: compact copies of every region, cheap to make, to change and to open.
+//! The content of a medium: compact copies of every region, cheap to make, to change and to open.
 
 /// The bytes of every region, as after a crash or a clean shutdown.
 #[derive(Clone, Debug, Default)]
@@ -16,18 +16,18 @@ pub(super) struct ImageRegion {
 }
 
 impl Image {
-    /// Each region's name and bytes.
+    /// Returns each region's name and bytes.
     pub fn regions(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
         self.regions.iter().map(|region| (region.name, region.bytes.as_slice()))
     }
 
-    /// The bytes of one region.
+    /// Returns the bytes of one region.
     #[must_use]
     pub fn region(&self, name: &str) -> Option<&[u8]> {
         self.regions().find(|(known, _)| *known == name).map(|(_, bytes)| bytes)
     }
 
-    /// The bytes of one region, to damage, shorten or lengthen them.
+    /// Returns the bytes of one region, to damage, shorten or lengthen them.
     pub fn region_mut(&mut self, name: &str) -> Option<&mut Vec<u8>> {
         self.regions.iter_mut().find(|region| region.name == name).map(|region| &mut region.bytes)
     }
@@ -40,12 +40,12 @@ impl Image {
         }
     }
 
-    /// Drops a region, as if its file were gone.
+    /// Removes a region, as if its file were gone.
     pub fn remove_region(&mut self, name: &str) {
         self.regions.retain(|region| region.name != name);
     }
 
-    /// Puts garbage into every volatile word.
+    /// Fills every volatile word with garbage.
     pub(super) fn scramble(&mut self, seed: u64) {
         for (number, region) in self.regions.iter_mut().enumerate() {
             let region_seed = mix(seed ^ (number as u64) << 56);
@@ -63,7 +63,7 @@ impl Image {
     }
 }
 
-/// A word of garbage: often one that a lock or counter could be mistaken for.
+/// Returns a word of garbage, often one that could be mistaken for a lock or a counter.
 fn garbage(seed: u64, word: usize) -> u32 {
     let random = mix(seed.wrapping_add(word as u64));
     match random >> 61 {

@@ -1,4 +1,4 @@
-//! The log of stores: what a store adds to it, what a fence takes out of it, what a mutation bends in it.
+//! The log of stores: stores append to it, fences remove from it, mutations change it.
 
 use std::panic::Location;
 
@@ -6,11 +6,11 @@ use super::space::{CrashPoint, DirtyLine, Event, EventKind};
 use super::state::{Entry, LineId, NONE, State, StoreKind};
 use crate::pm::LINE_BYTES;
 
-/// A line with more pending stores than this loses the oldest to the medium, as a cache that evicts it would do.
+/// The largest number of pending stores of a line. A further one makes the oldest persistent, like a cache eviction.
 const PENDING_MAX: u16 = 48;
 
 impl State {
-    /// Records one store of at most 8 bytes inside an aligned word. The mapping holds it already.
+    /// Records one store of at most 8 bytes inside an aligned word. The mapping already holds it.
     pub(super) fn store(
         &mut self,
         slot: usize,
@@ -25,7 +25,7 @@ impl State {
         self.after_store(slot, offset, thread, site);
     }
 
-    /// Records a bulk write: its words in no order.
+    /// Records a bulk write, whose words have no order.
     pub(super) fn store_bulk(
         &mut self,
         slot: usize,
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// What every recorded store sets off besides its log entry.
+    /// Does the work of a recorded store besides its log entry.
     fn after_store(
         &mut self,
         slot: usize,
@@ -158,8 +158,7 @@ impl State {
         self.event(EventKind::Store, thread, site);
     }
 
-    /// Lets the newest store of a line happen before the preceding one to the line, and before the thread's preceding
-    /// fence.
+    /// Moves the newest store of a line before the preceding one to the line, and before the thread's preceding fence.
     fn swap_store(&mut self, id: LineId, thread: usize, site: &'static Location<'static>) {
         let Some(store) = self.pending(id).last().copied() else { return };
         self.swap_in_line(id);
@@ -177,7 +176,7 @@ impl State {
         self.observe(|state| CrashPoint::reordered(state, event, lines, moved));
     }
 
-    /// Exchanges the two newest stores of a line, if only their order keeps them apart.
+    /// Exchanges the two newest stores of a line, if they are ordered stores of one thread to different words.
     fn swap_in_line(&mut self, id: LineId) {
         let later = self.line(id).map_or(NONE, |line| line.last) as usize;
         let mut earlier = self.line(id).map_or(NONE, |line| line.first) as usize;
@@ -188,7 +187,7 @@ impl State {
             earlier = self.entries[earlier].next as usize;
         }
         let (a, b) = (self.entries[earlier], self.entries[later]);
-        // A Relaxed store is in no order anyway, nor is a bulk write.
+        // Relaxed stores and bulk writes have no order anyway.
         let ordered = b.kind == StoreKind::Release && a.kind != StoreKind::Bulk;
         if a.word() != b.word() && a.thread == b.thread && ordered {
             self.mutator.applied();
@@ -197,7 +196,7 @@ impl State {
         }
     }
 
-    /// What of a line is surely there.
+    /// Returns the bytes of a line that are certainly persistent.
     fn persistent_line(&self, id: LineId) -> &[u8] {
         let region = &self.regions[usize::from(id.region)];
         &region.persistent[id.offset()..region.len.min(id.offset() + LINE_BYTES)]
@@ -240,7 +239,7 @@ impl State {
         self.event(EventKind::Flush, thread, site);
     }
 
-    /// Makes sure of everything that the thread has flushed.
+    /// Makes persistent everything that the thread has flushed.
     pub(super) fn fence(&mut self, site: &'static Location<'static>) {
         let thread = self.thread();
         self.cost.fence();
@@ -262,25 +261,26 @@ impl State {
         self.threads[thread].flushed = flushed;
     }
 
-    /// Whether something that the mutation left out is still not durable.
+    /// Returns whether anything that the mutation left out is still not durable.
     pub(super) fn is_left_out(&self) -> bool {
         self.left_out.iter().any(|&(_, id, seq)| self.is_pending(id, seq))
     }
 
-    /// Whether the calling thread is about to make up, by a later fence, for what the mutation had it leave out.
+    /// Returns whether a write-back that the mutation left out on the calling thread is still missing, so that a fence
+    /// by it is about to make up for the omission.
     pub(super) fn makes_up(&mut self) -> bool {
         let thread = self.thread();
         self.left_out.iter().any(|&(by, id, seq)| by == thread && self.is_pending(id, seq))
     }
 
-    /// Forgets what was left out and is durable by now.
+    /// Removes omissions whose lines have become durable.
     fn forget_made_up(&mut self) {
         let mut left_out = std::mem::take(&mut self.left_out);
         left_out.retain(|&(_, id, seq)| self.is_pending(id, seq));
         self.left_out = left_out;
     }
 
-    /// What the thread has flushed stays as it is.
+    /// Skips the thread's fence: its flushed lines do not become persistent.
     fn leave_out(&mut self, thread: usize) {
         self.forget_made_up();
         let flushed = self.threads[thread].flushed.iter();
@@ -295,7 +295,7 @@ impl State {
         }
     }
 
-    /// Leaves what the thread has flushed to the next [`State::settle`].
+    /// Defers the thread's flushed lines to the next [`State::settle`].
     pub(super) fn fence_later(&mut self, site: &'static Location<'static>) {
         let thread = self.thread();
         if !self.recording {
@@ -309,7 +309,7 @@ impl State {
         }
     }
 
-    /// Makes sure of what any thread has left.
+    /// Makes persistent what any thread has deferred.
     pub(super) fn settle(&mut self, site: &'static Location<'static>) {
         let thread = self.thread();
         if self.left.is_empty() {
@@ -325,7 +325,7 @@ impl State {
         }
     }
 
-    /// Forgets what is pending in a range whose pages were given back, and zeroes it everywhere.
+    /// Drops pending stores of a range whose pages were punched, and zeroes it everywhere.
     pub(super) fn punch(&mut self, slot: usize, offset: usize, bytes: usize) {
         if !self.recording {
             return;
@@ -342,7 +342,7 @@ impl State {
         region.shadow[offset..offset + bytes].fill(0);
     }
 
-    /// A copy of every line with pending stores.
+    /// Returns a copy of every line with pending stores.
     pub(super) fn dirty_lines(&self) -> Vec<DirtyLine> {
         let lines = self.dirty.iter().map(|&id| {
             let mut line = DirtyLine::new(id, self.persistent_line(id));
@@ -352,7 +352,7 @@ impl State {
         lines.collect()
     }
 
-    /// Tells the observer.
+    /// Calls the observer.
     pub(super) fn event(
         &mut self,
         kind: EventKind,

@@ -1,4 +1,4 @@
-//! The simulator's side of [`Medium`]: each access in its fast form, and in the watched one.
+//! The simulator's implementation of [`Medium`]: each access in a fast form and in an observed form.
 
 use std::panic::Location;
 use std::path::Path;
@@ -30,10 +30,10 @@ impl Sim {
         })
     }
 
-    /// Counts one step towards the budget, and yields now and then.
+    /// Counts one step towards the budget, and yields sometimes.
     #[inline(always)]
     fn step(&self) -> u32 {
-        // Relaxed and not atomic together: a lost step changes nothing.
+        // Relaxed, and not one atomic step: a lost count is harmless.
         let steps = self.0.steps.load(Ordering::Relaxed) + 1;
         self.0.steps.store(steps, Ordering::Relaxed);
         if steps > self.0.step_budget.load(Ordering::Relaxed) {
@@ -49,7 +49,7 @@ impl Sim {
     #[cold]
     fn hang(&self, steps: u64) {
         if std::thread::panicking() {
-            // Unwinding from the first report ran into the same loop: nothing can stop it any more.
+            // Unwinding from the first report ran into the same loop, so it cannot be stopped by another panic.
             if steps > self.0.step_budget.load(Ordering::Relaxed).saturating_mul(100) {
                 eprintln!("{HANG}, and so did unwinding from it");
                 std::process::abort();
@@ -62,7 +62,7 @@ impl Sim {
 
     #[cold]
     fn maybe_yield(&self) {
-        // Relaxed: a racy generator is as random as any.
+        // Relaxed: races do not harm a pseudo-random generator.
         let n = image::mix(self.0.yields.load(Ordering::Relaxed));
         self.0.yields.store(n, Ordering::Relaxed);
         let one_in = u64::from(self.0.yield_one_in.load(Ordering::Relaxed));
@@ -71,10 +71,10 @@ impl Sim {
         }
     }
 
-    /// A slot for a new region: one of a discarded region that nobody has any more, or the next.
+    /// Returns a slot for a new region: one of a discarded region without handles, or the next one.
     fn new_slot(&self, state: &mut State, name: &'static str) -> usize {
         let Some((slot, used)) = state.abandoned() else { return state.add_region(name) };
-        // SAFETY: inside the slot, and nobody has a region over it.
+        // SAFETY: inside the slot, and no region over it exists.
         unsafe { self.slot(slot).write_bytes(0, used) };
         state.regions_mut()[slot].name = name;
         slot
@@ -85,14 +85,15 @@ impl Sim {
         unsafe { self.0.base.add(slot << self.0.slot_shift) }
     }
 
-    /// The mapping of a region, for the moment: the caller holds the lock, under which every recorded store happens.
+    /// Returns the mapping of a region. The caller holds the lock, under which every recorded store happens.
     pub(super) fn bytes(&self, slot: usize, len: usize) -> &[u8] {
         // SAFETY: inside the arena, initialised (zero) memory. Recorded stores happen under the lock that the caller
-        // holds; unrecorded ones are the very bug that this read looks for.
+        // holds; unrecorded ones are the bug that this read detects.
         unsafe { std::slice::from_raw_parts(self.slot(slot).as_ptr(), len) }
     }
 
-    /// The same, copied: a medium that does not record does word stores without the lock, but they are atomic.
+    /// Returns a copy of the mapping. A medium that does not record makes word stores without the lock, but they are
+    /// atomic.
     pub(super) fn copied(&self, slot: usize, len: usize) -> Vec<u8> {
         let start = self.slot(slot).as_ptr();
         let mut copy = Vec::with_capacity(len);
@@ -100,7 +101,7 @@ impl Sim {
             // SAFETY: inside the arena, aligned; bulk writes happen under the lock that the caller holds, and every
             // other store is atomic.
             let word = unsafe { &*start.add(at).cast::<AtomicU64>() };
-            // Relaxed: the caller's threads know what they have stored.
+            // Relaxed: the caller's threads are ordered with their own stores.
             copy.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         for at in len / 8 * 8..len {
@@ -112,7 +113,7 @@ impl Sim {
         copy
     }
 
-    /// The slot and the offset in it of an address in the mapping.
+    /// Returns the slot, and the offset in it, of an address in the mapping.
     #[inline(always)]
     fn place(&self, address: usize) -> (usize, usize) {
         let offset = address.wrapping_sub(self.0.base.as_ptr().addr());
@@ -124,12 +125,12 @@ impl Sim {
         (slot, offset & ((1 << self.0.slot_shift) - 1))
     }
 
-    /// Whether this handle may have regions: those of an open table are the table's.
+    /// Returns whether this handle may access regions: while a table is open, only its handle may.
     fn may_touch(&self, state: &State) -> Result<()> {
         if state.is_claimed && self.1.is_none() { Err(in_use_by_table()) } else { Ok(()) }
     }
 
-    /// A region that keeps the medium's memory.
+    /// Returns a handle of a region that keeps the medium's memory alive.
     fn kept(&self, region: &Region) -> Region {
         let inner = Arc::<super::Inner>::clone(&self.0);
         region.kept_by(inner)
@@ -139,7 +140,7 @@ impl Sim {
         self.place(region.base().as_ptr().addr()).0
     }
 
-    /// Does a load under the lock, so that what is noted about it is what it saw.
+    /// Makes a load under the lock, so that the state that is recorded for it is the state that it saw.
     #[cold]
     fn watched_load<R>(
         &self,
@@ -163,7 +164,7 @@ impl Sim {
         load()
     }
 
-    /// Does a durable store and records it.
+    /// Makes a durable store and records it.
     fn record(
         &self,
         address: usize,
@@ -186,7 +187,7 @@ impl Sim {
         }
     }
 
-    /// Does something to a volatile word; `Some` is what it holds then, `None` says that it did not change.
+    /// Accesses a volatile word. `access` returns a result and the stored value, `None` if the word did not change.
     fn record_volatile<R>(
         &self,
         address: usize,
@@ -229,7 +230,7 @@ pub(super) fn report_unrecorded(found: Option<(&'static str, usize)>) {
     }
 }
 
-/// The four word accesses, alike for both widths.
+/// The four word accesses, the same for both widths.
 macro_rules! word_access {
     ($atomic:ty, $word:ty, $load:ident, $store:ident, $load_volatile:ident, $store_volatile:ident, $cas:ident) => {
         #[inline]
@@ -338,8 +339,8 @@ impl Medium for Sim {
         }
         let max_bytes =
             max_bytes.next_multiple_of(4096).min(1 << self.0.slot_shift).max(region.len as u64);
-        // SAFETY: the slot is page-aligned, reserved and readable up to its end, and lives as long as the medium, which
-        // every region that is handed out keeps.
+        // SAFETY: the slot is page-aligned, reserved and readable up to its end, and lives as long as the medium,
+        // which every handle of the region keeps alive.
         let mapped = unsafe { Region::new(name, self.slot(slot), region.len as u64, max_bytes) };
         let handle = self.kept(&mapped);
         region.region = Some(mapped);
@@ -353,7 +354,7 @@ impl Medium for Sim {
         self.step();
         let slot = self.slot_of(region);
         let mut state = self.state();
-        // Whole lines, so that logs need no half ones.
+        // Whole lines, so that logs need no partial ones.
         let len = bytes.next_multiple_of(LINE_BYTES as u64);
         let more = len.saturating_sub(region.len());
         if more == 0 {
@@ -412,7 +413,7 @@ impl Medium for Sim {
             let thread = state.thread();
             state.event(EventKind::Punch, thread, site);
         }
-        // SAFETY: inside the region; the caller gives the pages up, so nobody reads or writes them meanwhile.
+        // SAFETY: inside the region; the caller uses nothing in the range meanwhile.
         unsafe { self.slot(slot).add(start as usize).write_bytes(0, (end - start) as usize) };
         state.punch(slot, start as usize, (end - start) as usize);
         Ok(())
@@ -482,7 +483,7 @@ impl Medium for Sim {
         self.step();
         let mut state = self.state();
         state.fence_later(Location::caller());
-        // The thread that syncs every few milliseconds comes by now and then.
+        // Simulates the thread that syncs every few milliseconds.
         if matches!(state.sync, SyncMode::Every(_))
             && image::mix(state.seed ^ state.seq).is_multiple_of(4)
         {
@@ -517,7 +518,7 @@ impl Medium for Sim {
                 .add(offset)
                 .copy_from_nonoverlapping(NonNull::from(src).cast(), src.len());
         };
-        // The lock in any case: an image is no copy of half a write.
+        // The lock is needed in any case: an image must not copy half a write.
         let mut state = self.state();
         if modes & (mode::RECORD | mode::COUNT) == 0 {
             return copy();
@@ -543,7 +544,8 @@ impl Medium for Sim {
         if offset.checked_add(bytes as u64)? > region.len() {
             return None;
         }
-        // SAFETY: in bounds (just checked); the caller promises that nobody writes the range while the reference lives.
+        // SAFETY: in bounds (just checked); the caller guarantees that the range is not written while the reference
+        // lives.
         let start = unsafe { region.base().add(offset as usize) };
         if modes & (mode::COUNT | mode::DETECT) != 0 {
             let address = start.as_ptr().addr();
@@ -585,7 +587,7 @@ impl Medium for Sim {
         }
         bytes::store(words, src);
         if modes & mode::RECORD != 0 {
-            // With the zeros that fill the last word.
+            // Includes the zeros that fill the last word.
             let mut stored = src.to_vec();
             stored.resize(src.len().next_multiple_of(size_of::<u64>()), 0);
             state.store_bulk(slot, offset as usize, &stored, Location::caller());

@@ -1,26 +1,29 @@
-//! The simulated medium: runs a table in memory, knows at every moment what a crash would leave, and counts what each
-//! operation costs.
+//! The simulated medium: runs a table in memory, determines at every moment which states a crash could leave, and
+//! counts the cost of each operation.
 //!
 //! # Model
 //!
-//! Every durable store is logged with its line. A flush notes how far its lines' logs go; the same thread's next fence
-//! makes them persistent that far. What is still in a log may be there after a crash or not:
+//! Every durable store is logged with its line. A flush records the present end of its lines' logs; the same thread's
+//! next fence makes the logs persistent up to there. After a crash, the stores that are still in a log may or may not
+//! be present:
 //!
-//! - [`Model::Pmem`]: per line, a Release store is there only if every earlier atomic store to the line is; Relaxed
-//!   stores after it, and each word of a bulk write, come or stay away freely. Lines are independent.
-//! - [`Model::Disk`]: per 8-byte word any version since the last sync, in no order against any other word.
-//! - Volatile words hold garbage in every image, crash or not.
-//!   A fence that may come later leaves its lines to the next `settle`.
+//! - [`Model::Pmem`]: within a line, a Release store is present only if every earlier atomic store to the line is.
+//!   Relaxed stores after it, and each word of a bulk write, are present or absent independently. Lines are
+//!   independent.
+//! - [`Model::Disk`]: each 8-byte word has any of its versions since the last sync, independently of all other words.
+//! - Volatile words hold garbage in every image, whether after a crash or not.
+//! - A fence that may come later leaves its lines to the next `settle`.
 //! - A region's length is durable when `grow` returns, and so are punched pages.
 //!
-//! [`CrashPoint`] hands the images out; [`Sim::on_event`] gives the moments. The simulator keeps a shadow of every
-//! region and stops with "unrecorded store" when the mapping differs from it. [`Sim::op_returned`] reports what a
-//! thread has read and built upon before it was persistent. [`Mutation`] makes single sites of the code ineffective.
+//! [`CrashPoint`] provides the images; [`Sim::on_event`] provides the moments. The simulator keeps a shadow of every
+//! region and stops with "unrecorded store" when the mapping differs from it. [`Sim::op_returned`] reports words that
+//! a thread has read and relied on before they were persistent. [`Mutation`] makes single sites of the code
+//! ineffective.
 //!
 //! # Cost of the simulation
 //!
-//! Loads take the lock only while counting or detecting; without `recording` (reopened images that are only looked at)
-//! stores do not either. Arenas and logs are recycled through a [`Pool`].
+//! Loads take the lock only while counting or detecting. Without `recording` (for reopened images that are only
+//! examined) stores do not take it either. Arenas and logs are recycled through a [`Pool`].
 
 mod arena;
 mod cost;
@@ -53,13 +56,13 @@ pub use self::image::Image;
 pub use self::mutate::{Mutation, Site, SiteKind, SiteLog};
 pub use self::space::{CrashPoint, CrashSpace, Event, EventKind, Pick};
 
-/// How the panic message begins when one operation takes more steps than the budget allows.
+/// The beginning of the panic message when one operation takes more steps than the budget allows.
 pub const HANG: &str = "hang: the operation exceeded its step budget";
 
-/// How the panic message begins when the mapping was changed behind the medium's back.
+/// The beginning of the panic message when the mapping was changed without the medium's calls.
 pub const UNRECORDED: &str = "unrecorded store";
 
-/// What a crash may do to stores.
+/// The freedom that a crash has with stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Model {
     /// Persistent memory: order within a line.
@@ -69,46 +72,47 @@ pub enum Model {
     Disk,
 }
 
-/// How a simulated medium behaves.
+/// The options of a simulated medium.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// What garbage and yields are drawn from.
+    /// The seed of garbage and yields.
     pub seed: u64,
-    /// What a crash may do.
+    /// The freedom that a crash has with stores.
     pub model: Model,
-    /// When writes shall be acknowledged, under [`Model::Disk`]; `Every` syncs now and then.
+    /// When writes are acknowledged, under [`Model::Disk`]; `Every` syncs at pseudo-random moments.
     pub sync: SyncMode,
-    /// Tell tables that fences cost nothing, under [`Model::Pmem`]: they need not share any then.
+    /// Report to tables that fences cost nothing, under [`Model::Pmem`], so that they need not share any.
     pub free_fences: bool,
-    /// Log stores, so that crash images can be taken and unrecorded stores be found. Without it the medium is fast and
-    /// only good for looking.
+    /// Log stores, so that crash images can be taken and unrecorded stores found. Without it the medium is fast, but
+    /// only suitable for examining an image.
     pub recording: bool,
     /// Count costs ([`Sim::counters`]).
     pub counting: bool,
-    /// Note loads of words that other threads stored and nobody persisted ([`Sim::op_returned`]).
+    /// Record loads of words that other threads stored and that are not persistent yet ([`Sim::op_returned`]).
     pub detecting: bool,
-    /// Also report a thread that *stores* anything while a word it has read in the same operation is not persistent.
+    /// Also report a thread that *stores* anything while a word that it has read in the same operation is not
+    /// persistent.
     pub strict_stores: bool,
-    /// Regions in which loads may run ahead of the medium.
+    /// Regions in which the detector accepts loads of words that are not persistent.
     pub exempt: &'static [&'static str],
     /// Steps (loads, stores, waits) within one operation after which the medium panics with [`HANG`].
     pub step_budget: u64,
-    /// Give up the processor at one in so many steps; 0: never.
+    /// Yield the processor at one in this number of steps; 0: never.
     pub yield_one_in: u32,
-    /// How: the scheduler's yield, or a test's own way of choosing who runs.
+    /// How to yield: the scheduler's yield, or a test's own choice of the thread that runs next.
     pub give_way: fn(),
-    /// Refuse changes, as the files of a table that is opened for reading only do. What opening and reading store is
-    /// this medium's own, as there.
+    /// Refuse changes, as a table that is opened for reading only does. Stores made by opening and reading stay in
+    /// this medium, as they stay in private pages there.
     pub read_only: bool,
-    /// Where to log the sites in the code.
+    /// The log of the sites in the code.
     pub sites: Option<SiteLog>,
-    /// What to change about one of them.
+    /// The change to one of the sites.
     pub mutation: Option<Arc<Mutation>>,
     /// Address space per region, a power of two.
     pub region_bytes: u64,
-    /// Bytes that all regions together may have; growing further is [`crate::Error::NoSpace`].
+    /// The largest number of bytes of all regions together; growing further is [`crate::Error::NoSpace`].
     pub space_bytes: u64,
-    /// Where memory comes from and goes to.
+    /// The pool from which memory is taken and to which it is returned.
     pub pool: Pool,
 }
 
@@ -130,7 +134,7 @@ impl Default for SimOptions {
             read_only: false,
             sites: None,
             mutation: None,
-            // Miri pays for address space.
+            // Miri allocates the address space in full.
             region_bytes: if cfg!(miri) { 1 << 18 } else { 1 << 24 },
             space_bytes: u64::MAX,
             pool: Pool::default(),
@@ -138,7 +142,7 @@ impl Default for SimOptions {
     }
 }
 
-/// Bits of `Inner::modes`: what the fast paths have to do besides the access itself.
+/// Bits of `Inner::modes`: the work of the fast paths besides the access itself.
 mod mode {
     pub(super) const RECORD: u32 = 1;
     pub(super) const COUNT: u32 = 2;
@@ -147,12 +151,12 @@ mod mode {
     pub(super) const READ_ONLY: u32 = 16;
 }
 
-/// A simulated medium. Clones are handles of the same one. While a table is open on it, only the table's own handle
-/// gets at the regions; the others take images, count and watch.
+/// A simulated medium. Clones are handles of the same medium. While a table is open on it, only the table's handle can
+/// access the regions; the others take images, count and observe.
 #[derive(Clone)]
 pub struct Sim(Arc<Inner>, Option<Arc<Claim>>);
 
-/// What the handle of the medium's one table has.
+/// Held by the handle of the table that is open on the medium.
 struct Claim(Arc<Inner>);
 
 impl Drop for Claim {
@@ -197,13 +201,13 @@ impl std::fmt::Debug for Sim {
 }
 
 impl Sim {
-    /// An empty medium.
+    /// Returns an empty medium.
     ///
     /// # Panics
     /// The system has no address space left.
     #[must_use]
     pub fn new(options: SimOptions) -> Self {
-        // Taken apart, so that no option can be forgotten.
+        // Destructured, so that no option can be forgotten.
         let SimOptions {
             seed,
             model,
@@ -263,7 +267,7 @@ impl Sim {
         )
     }
 
-    /// A medium that holds `image`, everything persistent.
+    /// Returns a medium that holds `image`, with everything persistent.
     ///
     /// # Panics
     /// A region of the image is longer than `region_bytes`, or the system has no address space left.
@@ -281,7 +285,7 @@ impl Sim {
                 );
                 let slot = state.add_region(region.name);
                 state.load_image(slot, region);
-                // SAFETY: the slot is that long (just checked), and nobody else knows the medium yet.
+                // SAFETY: the slot is that long (just checked), and no other thread has the medium yet.
                 unsafe {
                     sim.slot(slot)
                         .copy_from_nonoverlapping(NonNull::from(&region.bytes[..]).cast(), len)
@@ -291,7 +295,8 @@ impl Sim {
         sim
     }
 
-    /// What a clean shutdown just now would leave: the mapping as it is, volatile words replaced by garbage.
+    /// Returns the state that a clean shutdown at this moment would leave: the mapping, with volatile words replaced
+    /// by garbage.
     #[must_use]
     pub fn image(&self) -> Image {
         let state = self.state();
@@ -306,7 +311,7 @@ impl Sim {
     }
 
     /// Calls `observer` at every store, flush, fence, growth and punch, with every other thread stopped. The observer
-    /// must not use this medium; opening images on others is what it is for.
+    /// must not use this medium; it can open images on other media.
     pub fn on_event(&self, observer: impl FnMut(&CrashPoint<'_>) + Send + 'static) {
         self.state().observer = Some(Box::new(observer));
     }
@@ -317,13 +322,13 @@ impl Sim {
         drop(observer);
     }
 
-    /// Calls `toucher` with the number of each line that is loaded from or stored to, in order, each access for itself:
-    /// what a simulated cache is fed with. Needs `counting`. The toucher must not use this medium.
+    /// Calls `toucher` with the number of each line that is loaded from or stored to, in order and once for each
+    /// access, as input for a simulated cache. Needs `counting`. The toucher must not use this medium.
     pub fn on_touch(&self, toucher: impl FnMut(u64) + Send + 'static) {
         self.state().toucher = Some(Box::new(toucher));
     }
 
-    /// Shows the present moment as a crash point, with every other thread stopped. `look` must not use this medium.
+    /// Presents this moment as a crash point, with every other thread stopped. `look` must not use this medium.
     #[track_caller]
     pub fn crash_point<R>(&self, look: impl FnOnce(&CrashPoint<'_>) -> R) -> R {
         let site = Location::caller();
@@ -342,44 +347,45 @@ impl Sim {
         }
     }
 
-    /// From here on the calling thread counts as another one: what it has flushed so far, no fence of its own makes
-    /// durable any more. So a history of one thread shows what would otherwise take several.
+    /// Makes the simulator treat the calling thread as a new one from here on: its later fences do not cover its
+    /// earlier flushes. So one thread can produce histories that otherwise need several.
     pub fn change_threads(&self) {
         self.state().new_thread();
     }
 
-    /// Whether a flush or fence that the mutation left out is still missed: what it would have made durable, or begun
-    /// to, is not durable by any other either.
+    /// Returns whether the effect of a flush or fence that the mutation left out is still missing: lines that it would
+    /// have made durable, or begun to, are not durable otherwise either.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.state().is_left_out()
     }
 
-    /// Ends an operation of the calling thread: what it has read, or stored on the strength of, and a crash could still
-    /// take back. Needs `detecting`.
+    /// Ends an operation of the calling thread. Returns the words that it has read, or read before a store, and that a
+    /// crash could still take back. Needs `detecting`.
     #[must_use]
     pub fn op_returned(&self) -> Vec<ReadAhead> {
         if self.modes() & mode::DETECT == 0 { Vec::new() } else { self.state().op_returned() }
     }
 
-    /// What operations have cost so far. Needs `counting`.
+    /// Returns the cost of all operations so far. Needs `counting`.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.state().counters()
     }
 
-    /// The sites reached so far, with how often, by every medium that shares the log. Empty without a log.
+    /// Returns the sites that all media with the same log have reached so far, each with its count. Empty without a
+    /// log.
     #[must_use]
     pub fn sites(&self) -> Vec<(Site, u64)> {
         let log = self.state().mutator.sites.clone();
         log.map(|log| log.sites()).unwrap_or_default()
     }
 
-    /// Gives up the processor at one in so many steps from now on; 0: never.
+    /// Yields the processor at one in `one_in` steps from now on; 0: never.
     pub fn set_yield(&self, one_in: u32) {
         self.0.yield_one_in.store(one_in, Ordering::Relaxed);
         let bit = mode::YIELD;
-        // Relaxed: who sees the mode late yields late.
+        // Relaxed: a thread that sees the mode late yields late.
         if one_in > 0 {
             self.0.modes.fetch_or(bit, Ordering::Relaxed);
         } else {
@@ -387,7 +393,7 @@ impl Sim {
         }
     }
 
-    /// Changes how many bytes all regions together may have.
+    /// Changes the number of bytes that all regions together may have.
     pub fn set_space(&self, bytes: u64) {
         self.state().space = bytes;
     }
@@ -395,7 +401,7 @@ impl Sim {
     /// Compares every mapping with its shadow.
     ///
     /// # Panics
-    /// With [`UNRECORDED`], when some code stored without telling the medium.
+    /// With [`UNRECORDED`], when some code stored without a call of the medium.
     pub fn check_shadow(&self) {
         let state = self.state();
         let found = self.unrecorded(&state);
@@ -404,7 +410,7 @@ impl Sim {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of the code under test leaves nothing half-done that an image could show.
+        // A panic of the code under test leaves no incomplete change that an image could show.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,5 @@
-//! Mutation of the simulator's input: a flush or fence in the code that has no effect, a store that happens too early.
-//! Each must make some test fail; one that does not is untested or not needed.
+//! Mutation of the simulator's input: a flush or fence in the code that has no effect, or a store that happens too
+//! early. Each mutation must make some test fail; if none fails, the site is untested or not needed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Sim;
 
-/// What stands at a site.
+/// The kind of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SiteKind {
     /// A durable store, or a bulk write.
@@ -29,7 +29,7 @@ pub struct Site {
     pub line: u32,
     /// The column.
     pub column: u32,
-    /// What stands there.
+    /// The kind of operation there.
     pub kind: SiteKind,
 }
 
@@ -54,11 +54,11 @@ impl fmt::Display for Site {
     }
 }
 
-/// Collects the sites that any number of simulated media reach. Clones share it.
+/// A log of the sites that simulated media reach. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SiteLog(Arc<Mutex<Hits>>);
 
-/// By the address of the location and what stands there: the site and how often it was reached.
+/// By the address of the location and the kind: the site and the number of times that it was reached.
 type Hits = HashMap<(usize, SiteKind), (Site, u64)>;
 
 impl SiteLog {
@@ -68,11 +68,11 @@ impl SiteLog {
         known.or_insert_with(|| (Site::new(at, kind), 0)).1 += 1;
     }
 
-    /// The sites, each with how often it was reached.
+    /// Returns the sites, each with the number of times that it was reached.
     #[must_use]
     pub fn sites(&self) -> Vec<(Site, u64)> {
         let mut merged = BTreeMap::new();
-        // One place in the code has several addresses when it was compiled several times.
+        // A position in the code has several addresses when it was compiled several times.
         for (site, count) in self.0.lock().unwrap_or_else(PoisonError::into_inner).values() {
             *merged.entry(*site).or_insert(0) += count;
         }
@@ -80,7 +80,7 @@ impl SiteLog {
     }
 }
 
-/// A change of what one site does. Shared by every medium that it is given to.
+/// A change of the effect of one site. All media that it is given to share it.
 #[derive(Debug)]
 pub struct Mutation {
     site: Site,
@@ -88,20 +88,20 @@ pub struct Mutation {
 }
 
 impl Mutation {
-    /// A flush or fence that does nothing; a store that takes effect before this thread's preceding fence in the same
-    /// operation, and before the preceding store to the same line.
+    /// Returns the mutation of a site. A flush or fence has no effect; a store takes effect before this thread's
+    /// preceding fence in the same operation, and before the preceding store to the same line.
     #[must_use]
     pub fn of(site: Site) -> Arc<Self> {
         Arc::new(Self { site, applied: AtomicU64::new(0) })
     }
 
-    /// The site.
+    /// Returns the site.
     #[must_use]
     pub fn site(&self) -> Site {
         self.site
     }
 
-    /// How often it changed what the medium could hold after a crash. 0: nothing was tested.
+    /// Returns how often the mutation changed the states that a crash could leave. 0: it tested nothing.
     #[must_use]
     pub fn applied(&self) -> u64 {
         // Relaxed: a count.
@@ -114,7 +114,7 @@ impl Mutation {
     }
 }
 
-/// The medium's side: what to log, what to change.
+/// The medium's part: the log of sites and the mutation.
 #[derive(Default)]
 pub(super) struct Mutator {
     pub(super) sites: Option<SiteLog>,
@@ -131,12 +131,12 @@ impl Mutator {
             .is_some_and(|mutation| mutation.site.kind == kind && mutation.site.is_at(at))
     }
 
-    /// Whether the store is to happen too early.
+    /// Returns whether the store happens too early.
     pub(super) fn store(&self, at: &'static Location<'static>) -> bool {
         self.hit(at, SiteKind::Store)
     }
 
-    /// Whether the flush is to do nothing; `effective` when it would have done something.
+    /// Returns whether the flush has no effect; `effective` says whether it would have one without the mutation.
     pub(super) fn flush(&self, at: &'static Location<'static>, effective: bool) -> bool {
         let skip = self.hit(at, SiteKind::Flush);
         if skip && effective {
@@ -145,7 +145,7 @@ impl Mutator {
         skip
     }
 
-    /// Whether the fence is to do nothing.
+    /// Returns whether the fence has no effect; `effective` as in `flush`.
     pub(super) fn fence(&self, at: &'static Location<'static>, effective: bool) -> bool {
         let skip = self.hit(at, SiteKind::Fence);
         if skip && effective {
@@ -154,7 +154,8 @@ impl Mutator {
         skip
     }
 
-    /// Whether some store is to happen before its preceding fence, so that the state before fences must be kept.
+    /// Returns whether a store is to be moved before its preceding fence, so that the state before fences must be
+    /// kept.
     pub(super) fn wants_swap(&self) -> bool {
         self.mutation.as_ref().is_some_and(|mutation| mutation.site.kind == SiteKind::Store)
     }
@@ -166,14 +167,14 @@ impl Mutator {
     }
 }
 
-/// Steps of others that a thread stands back for: what a longer operation takes.
+/// Steps of other threads that a thread waits for: about those of a longer operation.
 const STEPS_APART: u64 = 500;
-/// Times that it gives way meanwhile, at most.
+/// The largest number of yields meanwhile.
 const WAITS_APART: u32 = 2_000;
 
 impl Sim {
-    /// Lets the other threads go on for about an operation, or until they seem to wait: they may build on what the
-    /// mutation has left out while it is still missing.
+    /// Lets the other threads run for about one operation, or until they seem to wait: they may rely on lines that the
+    /// mutation has left out while these are still missing.
     #[cold]
     pub(super) fn stand_back(&self) {
         // Relaxed: an estimate.
@@ -183,7 +184,7 @@ impl Sim {
         while taken < STEPS_APART && waited < WAITS_APART {
             (self.0.give_way)();
             let now = steps();
-            // Operations begin at zero.
+            // The count restarts at zero with each operation.
             taken += now.checked_sub(before).unwrap_or(now);
             before = now;
             waited += 1;

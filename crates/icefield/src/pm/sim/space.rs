@@ -1,13 +1,13 @@
 //! Crash points and the images that a crash there can leave.
 //!
-//! A crash takes, for every line with pending stores, any of the contents that its stores' order allows, independently
-//! of every other line. On [`Model::Pmem`] a Release store drags every earlier atomic store to its line along; Relaxed
-//! stores after it, and the words of bulk writes, come or stay away one by one. On [`Model::Disk`] every 8-byte word
-//! takes any of its own versions.
+//! Every line with pending stores gets one of the contents that the order of its stores allows, independently of every
+//! other line. On [`Model::Pmem`] a Release store is present only together with every earlier atomic store to its
+//! line; Relaxed stores after it, and the words of bulk writes, are present or absent one by one. On [`Model::Disk`]
+//! every 8-byte word has any of its versions.
 //!
-//! Pending stores only add images until a fence takes some away, and what a table must keep only grows as calls return.
-//! So looking just before each fence and after each return sees every image of every crash point between, under the
-//! strictest demands.
+//! Pending stores only add images until a fence removes some, and a table's obligations only grow as calls return. So
+//! the images just before each fence and after each return include the images of every crash point between, under the
+//! strictest obligations.
 
 use std::panic::Location;
 
@@ -19,7 +19,7 @@ use crate::pm::LINE_BYTES;
 /// A line with more possible contents than this is sampled instead of enumerated.
 const STATES_MAX: usize = 64;
 
-/// What the medium was asked to do at a crash point.
+/// The kind of a crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A store has just happened.
@@ -30,26 +30,26 @@ pub enum EventKind {
     Fence,
     /// A region is about to grow.
     Grow,
-    /// Pages are about to be given back.
+    /// Pages are about to be punched.
     Punch,
-    /// The harness asked ([`super::Sim::crash_point`]).
+    /// The harness requested the point ([`super::Sim::crash_point`]).
     Asked,
 }
 
 /// One crash point.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
     /// Its number on this medium, from 1.
     pub number: u64,
-    /// The thread, numbered in the order of their first stores.
+    /// The number of the thread, by the order of first use of the medium.
     pub thread: usize,
-    /// Where in the code.
+    /// The position in the code.
     pub site: &'static Location<'static>,
 }
 
-/// Which image of a crash point to take.
+/// The choice of one image of a crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// One of an enumerable space.
@@ -58,16 +58,17 @@ pub enum Pick {
     AllOld,
     /// Every pending store survived.
     AllNew,
-    /// Every store survived but those of one line, which has any content.
+    /// Every store survived except those of one line, which has any possible content.
     OneBehind(u64),
-    /// No store survived but those of one line, which has any content.
+    /// No store survived except those of one line, which has any possible content.
     OneAhead(u64),
-    /// Every line has any content.
+    /// Every line has any possible content.
     Random(u64),
 }
 
 impl Pick {
-    /// The `n`th sample of a large space: the four corners first, then one line behind, one ahead, and random.
+    /// Returns the `n`th sample of a large space: all old, all new, then in turn one line behind, one line ahead, and
+    /// random ones.
     #[must_use]
     pub fn sample(n: u64, seed: u64) -> Self {
         match n {
@@ -90,13 +91,13 @@ pub(super) struct DirtyLine {
     states: Vec<[u8; LINE_BYTES]>,
 }
 
-/// A moment at which the machine may stop, and all that it can leave.
+/// A moment at which a crash may happen, with all states that it can leave.
 pub struct CrashPoint<'a> {
     state: &'a State,
     event: Event,
-    /// The lines, once somebody asks; `None` for those of `state`.
+    /// The lines; `None`: those of `state`.
     lines: Option<Vec<DirtyLine>>,
-    /// A line whose newest store must be there: everything else was seen already.
+    /// A line whose newest store must be present: all other images were seen already.
     moved: Option<usize>,
 }
 
@@ -105,7 +106,7 @@ impl<'a> CrashPoint<'a> {
         Self { state, event, lines: None, moved: None }
     }
 
-    /// A point that a [`super::Mutation`] creates: the state before a fence, with a later store.
+    /// Returns a point that a [`super::Mutation`] creates: the state before a fence, with a later store.
     pub(super) fn reordered(
         state: &'a State,
         event: Event,
@@ -115,38 +116,38 @@ impl<'a> CrashPoint<'a> {
         Self { state, event, lines: Some(lines), moved: Some(moved) }
     }
 
-    /// What happens here.
+    /// Returns the event at this point.
     #[must_use]
     pub fn event(&self) -> Event {
         self.event
     }
 
-    /// Whether a mutation created this point: take images whatever the kind of the event.
+    /// Returns whether a mutation created this point. Images should then be taken for every kind of event.
     #[must_use]
     pub fn is_reordered(&self) -> bool {
         self.moved.is_some()
     }
 
-    /// Whether the table was complete, by its own word, so that from here on every image must open.
+    /// Returns whether the table has been published, so that from here on every image must open.
     #[must_use]
     pub fn is_published(&self) -> bool {
         self.state.published
     }
 
-    /// Whether a flush or fence that the mutation left out is still missed: without that, every image is possible without
-    /// the mutation, too.
+    /// Returns whether the effect of a flush or fence that the mutation left out is still missing. If not, every image
+    /// is possible without the mutation, too.
     #[must_use]
     pub fn is_left_out(&self) -> bool {
         self.state.is_left_out()
     }
 
-    /// Whether more than one image is possible.
+    /// Returns whether more than one image is possible.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_reordered() || !self.state.dirty.is_empty()
     }
 
-    /// The images of this point.
+    /// Returns the images of this point.
     #[must_use]
     pub fn space(&self) -> CrashSpace<'a> {
         let mut lines = self.lines.clone().unwrap_or_else(|| self.state.dirty_lines());
@@ -161,7 +162,7 @@ impl<'a> CrashPoint<'a> {
     }
 }
 
-/// Every image that a crash at one point can leave.
+/// All images that a crash at one point can leave.
 pub struct CrashSpace<'a> {
     state: &'a State,
     lines: Vec<DirtyLine>,
@@ -169,13 +170,13 @@ pub struct CrashSpace<'a> {
 }
 
 impl CrashSpace<'_> {
-    /// How many lines have pending stores.
+    /// Returns the number of lines with pending stores.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.lines.len()
     }
 
-    /// How many different images there are, at most; `None` when they cannot be enumerated.
+    /// Returns an upper bound on the number of different images; `None` when they cannot be enumerated.
     #[must_use]
     pub fn count(&self) -> Option<u64> {
         self.count
@@ -206,10 +207,10 @@ impl CrashSpace<'_> {
     }
 }
 
-/// Turns a pick into one content per line.
+/// Converts a pick into one content for each line.
 struct Choice {
     pick: Pick,
-    /// What is left of the pick's number, or the state of the generator.
+    /// The rest of the pick's number, or the state of the generator.
     left: u64,
     chosen: usize,
     seed: u64,
@@ -265,7 +266,7 @@ impl DirtyLine {
         self.content(|_| true)
     }
 
-    /// The line with the chosen stores done.
+    /// Returns the line with the chosen stores applied.
     fn content(&self, mut chosen: impl FnMut(usize) -> bool) -> [u8; LINE_BYTES] {
         let mut line = self.base;
         for (at, entry) in self.entries.iter().enumerate() {
@@ -276,7 +277,7 @@ impl DirtyLine {
         line
     }
 
-    /// Fills in `states`, unless there are too many. With `moved` only those that hold the newest store.
+    /// Fills in `states`, unless there are too many. With `moved`, only those that include the newest store.
     fn enumerate(&mut self, model: Model, moved: bool) {
         self.states.clear();
         let complete = match model {
@@ -295,7 +296,7 @@ impl DirtyLine {
         self.states.len() <= STATES_MAX
     }
 
-    /// For each number of leading Release stores: every subset of what is free to come or stay away.
+    /// For each number of leading Release stores: every subset of the stores that are independent.
     fn enumerate_prefixes(&mut self, moved: bool) -> bool {
         let newest = self.entries.len() - 1;
         for cut in self.cuts() {
@@ -317,14 +318,15 @@ impl DirtyLine {
         true
     }
 
-    /// The possible ends of the part of the log that is there for sure: before everything, or after a Release store.
+    /// Returns the possible ends of the part of the log that is certainly present: the beginning, or after a Release
+    /// store.
     fn cuts(&self) -> Vec<usize> {
         let releases =
             self.entries.iter().enumerate().filter(|(_, entry)| entry.kind == StoreKind::Release);
         std::iter::once(0).chain(releases.map(|(at, _)| at + 1)).collect()
     }
 
-    /// Whether the store at `at` may come or stay away when the log up to `cut` is there.
+    /// Returns whether the store at `at` may be present or absent when the log up to `cut` is present.
     fn is_free(&self, at: usize, cut: usize) -> bool {
         match self.entries[at].kind {
             StoreKind::Bulk => true,
@@ -333,7 +335,7 @@ impl DirtyLine {
         }
     }
 
-    /// The product of every word's versions.
+    /// Enumerates the combinations of every word's versions.
     fn enumerate_words(&mut self, moved: bool) -> bool {
         let mut versions = [1_usize; LINE_BYTES / 8];
         for entry in &self.entries {
@@ -356,7 +358,7 @@ impl DirtyLine {
         true
     }
 
-    /// Which stores are there when each word has had so many of its own.
+    /// Returns which stores are present when each word has the given number of its stores.
     fn keep(&self, mut left: [usize; LINE_BYTES / 8]) -> Vec<bool> {
         let keep = |entry: &Entry| {
             let left = &mut left[entry.word()];

@@ -1,5 +1,6 @@
-//! What the simulated medium knows: per region the bytes that surely survive and a shadow of the mapping, per line the
-//! stores that may or may not survive, per thread the lines that its next fence makes sure.
+//! The state of the simulated medium. For each region: the bytes that certainly survive, and a shadow of the mapping.
+//! For each line: the stores that may or may not survive. For each thread: the lines that its next fence makes
+//! persistent.
 
 use std::thread::ThreadId;
 
@@ -14,13 +15,13 @@ use crate::pm::{LINE_BYTES, Region, SyncMode};
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How much of the mapping each fence compares with its shadow, on average.
+/// The average number of mapped bytes that are compared with the shadow at each fence.
 const SHADOW_BYTES_PER_FENCE: usize = 1 << 17;
 
-/// The hook that looks at crash points.
+/// The hook that examines crash points.
 pub(super) type Observer = Box<dyn FnMut(&CrashPoint<'_>) + Send>;
 
-/// The hook that is told of each line that is touched.
+/// The hook that is called for each line that is accessed.
 pub(super) type Toucher = Box<dyn FnMut(u64) + Send>;
 
 /// A cache line of a region.
@@ -36,18 +37,18 @@ impl LineId {
     }
 }
 
-/// How a store is ordered against the earlier ones to its line.
+/// The order of a store relative to the earlier ones to its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreKind {
-    /// Not at all: the compiler may swap it with its neighbours.
+    /// None: the compiler may swap it with its neighbours.
     Relaxed,
-    /// Release, or stronger: after every earlier atomic store.
+    /// Release or stronger: after every earlier atomic store.
     Release,
-    /// Part of a bulk write: unordered against everything until it is persisted.
+    /// Part of a bulk write: unordered until it is persisted.
     Bulk,
 }
 
-/// One store that is not surely persistent yet.
+/// One store that is not certainly persistent yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) value: u64,
@@ -64,13 +65,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Does the store to a copy of the line.
+    /// Applies the store to a copy of the line.
     pub(super) fn apply(&self, line: &mut [u8]) {
         let (at, bytes) = (usize::from(self.offset), usize::from(self.bytes));
         line[at..at + bytes].copy_from_slice(&self.value.to_le_bytes()[..bytes]);
     }
 
-    /// Which of the line's eight words it changes.
+    /// Returns which of the line's eight words it changes.
     pub(super) fn word(&self) -> usize {
         usize::from(self.offset) / 8
     }
@@ -86,12 +87,12 @@ impl Entry {
 pub(super) struct Line {
     pub(super) first: u32,
     pub(super) last: u32,
-    /// Where in `State::dirty` the line stands, when it has entries.
+    /// The index of the line in `State::dirty`, if it has entries.
     pub(super) dirty_at: u32,
     pub(super) count: u16,
     /// Written since the last write-back.
     pub(super) unflushed: bool,
-    /// The last operation that read, or wrote, the line.
+    /// The last operations that read and wrote the line.
     pub(super) read_op: u32,
     pub(super) write_op: u32,
 }
@@ -108,23 +109,23 @@ impl Line {
     };
 }
 
-/// One region as the simulator sees it.
+/// The simulator's state of one region.
 #[derive(Default)]
 pub(super) struct RegionState {
     pub(super) name: &'static str,
     pub(super) region: Option<Region>,
     pub(super) len: usize,
-    /// What any crash leaves, before pending stores.
+    /// The bytes after any crash, before pending stores are applied.
     pub(super) persistent: Vec<u8>,
-    /// What the mapping must hold if every store was recorded.
+    /// The bytes that the mapping must hold if every store was recorded.
     pub(super) shadow: Vec<u8>,
     /// One bit for each 4-byte word that was last used through a volatile cell.
     pub(super) volatile: Vec<u64>,
     pub(super) lines: Vec<Line>,
-    /// Loads may run ahead of the medium here.
+    /// The detector accepts loads of words that are not persistent.
     pub(super) exempt: bool,
     pub(super) line_reads: u64,
-    /// How long it was when it was discarded.
+    /// The region's length when it was discarded.
     pub(super) gone: Option<usize>,
 }
 
@@ -141,7 +142,7 @@ impl RegionState {
         self.gone = None;
     }
 
-    /// Notes that the words of the range are used through volatile cells, or no longer are.
+    /// Marks the words of the range as used through volatile cells, or not.
     pub(super) fn mark(&mut self, offset: usize, bytes: usize, volatile: bool) {
         for word in offset / 4..(offset + bytes).div_ceil(4) {
             let bit = 1 << (word % 64);
@@ -154,19 +155,20 @@ impl RegionState {
     }
 }
 
-/// What one thread has done since its last fence.
+/// The activity of one thread since its last fence.
 pub(super) struct Thread {
     pub(super) id: ThreadId,
-    /// Lines flushed, each with the number of the newest store then.
+    /// The lines flushed, each with the number of its newest store then.
     pub(super) flushed: Vec<(LineId, u64)>,
     /// Words read before they were persistent.
     pub(super) observed: Vec<Observed>,
     pub(super) ahead: Vec<Observed>,
-    /// What was pending just before this thread's last fence in this operation; kept for `SwapStore` only.
+    /// The stores that were pending just before this thread's last fence in this operation; kept for store mutations
+    /// only.
     pub(super) before_fence: Vec<DirtyLine>,
 }
 
-/// Everything behind the simulator's lock.
+/// The state behind the simulator's lock.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) regions: Vec<RegionState>,
@@ -174,14 +176,14 @@ pub(super) struct State {
     pub(super) entries: Vec<Entry>,
     pub(super) free: u32,
     pub(super) dirty: Vec<LineId>,
-    /// `Medium::publish_created` was called.
     /// A table is open on the medium.
     pub(super) is_claimed: bool,
+    /// `Medium::publish_created` was called.
     pub(super) published: bool,
     pub(super) threads: Vec<Thread>,
-    /// Lines that some thread's fence has left to the next `settle`.
+    /// Lines whose fence was deferred to the next `settle`.
     pub(super) left: Vec<(LineId, u64)>,
-    /// Lines that would be durable, or on their way, but for the mutation, each with the thread that left it out.
+    /// Lines that would be durable, or flushed, without the mutation, each with the thread that left that out.
     pub(super) left_out: Vec<(usize, LineId, u64)>,
     pub(super) sync: SyncMode,
     pub(super) free_fences: bool,
@@ -189,20 +191,20 @@ pub(super) struct State {
     pub(super) events: u64,
     pub(super) model: Model,
     pub(super) seed: u64,
-    /// Whether stores are logged at all.
+    /// Log stores.
     pub(super) recording: bool,
     pub(super) counting: bool,
-    /// Whether a store by a thread that has read an unpersisted word is reported.
+    /// Report a store by a thread that has read a word that is not persistent.
     pub(super) strict: bool,
     pub(super) observer: Option<Observer>,
     pub(super) toucher: Option<Toucher>,
     pub(super) mutator: Mutator,
     pub(super) cost: Cost,
-    /// Bytes that all regions together may have.
+    /// The largest number of bytes of all regions together.
     pub(super) space: u64,
-    /// Names of the regions in which loads may run ahead of the medium.
+    /// Names of the regions in which the detector accepts loads of words that are not persistent.
     pub(super) exempt: &'static [&'static str],
-    /// Bytes of shadow that fences have earned a look at.
+    /// Bytes of shadow that are due for a comparison.
     pub(super) shadow_credit: usize,
 }
 
@@ -219,7 +221,7 @@ impl State {
         self.regions().iter().map(|region| region.len.max(region.gone.unwrap_or(0)))
     }
 
-    /// Forgets everything, keeping the memory for the next medium.
+    /// Resets everything, but keeps the memory for the next medium.
     pub(super) fn reset(&mut self) {
         self.regions_mut().iter_mut().for_each(RegionState::empty);
         self.used = 0;
@@ -239,7 +241,7 @@ impl State {
         self.cost.reset();
     }
 
-    /// Takes a region out of every image. Its slot keeps the bytes for as long as anybody has the region.
+    /// Removes a region from every image. Its slot keeps the bytes as long as a handle of the region exists.
     pub(super) fn discard(&mut self, name: &str) {
         let Some(slot) = self.regions().iter().position(|region| region.name == name) else {
             return;
@@ -253,7 +255,8 @@ impl State {
         region.shadow.clear();
     }
 
-    /// A discarded region's slot that nobody looks at any more, and how many of its bytes were in use.
+    /// Empties and returns the slot of a discarded region without handles, and the number of its bytes that were in
+    /// use.
     pub(super) fn abandoned(&mut self) -> Option<(usize, usize)> {
         let unused = |region: &RegionState| !region.region.as_ref().is_some_and(Region::is_shared);
         let slot =
@@ -263,7 +266,7 @@ impl State {
         Some((slot, used))
     }
 
-    /// A new, empty region; its slot.
+    /// Adds an empty region and returns its slot.
     pub(super) fn add_region(&mut self, name: &'static str) -> usize {
         assert!(self.used < SLOTS, "a simulated medium holds at most {SLOTS} regions");
         if self.used == self.regions.len() {
@@ -274,7 +277,7 @@ impl State {
         self.used - 1
     }
 
-    /// Lengthens a region by zeros that are persistent at once.
+    /// Extends a region by zeros, which are persistent at once.
     pub(super) fn lengthen(&mut self, slot: usize, len: usize) {
         let keep_logs = self.recording;
         let keep_lines = keep_logs || self.counting;
@@ -298,7 +301,7 @@ impl State {
         self.regions[usize::from(id.region)].lines.get_mut(id.line as usize)
     }
 
-    /// The pending stores of a line, oldest first.
+    /// Returns the pending stores of a line, oldest first.
     pub(super) fn pending(&self, id: LineId) -> impl Iterator<Item = &Entry> {
         let first = self.line(id).map_or(NONE, |line| line.first);
         let mut at = first;
@@ -309,12 +312,12 @@ impl State {
         })
     }
 
-    /// Whether the store numbered `seq` of a line may still be lost.
+    /// Returns whether the store numbered `seq` of a line may still be lost.
     pub(super) fn is_pending(&self, id: LineId, seq: u64) -> bool {
         self.pending(id).next().is_some_and(|oldest| oldest.seq <= seq)
     }
 
-    /// The calling thread's place.
+    /// Returns the index of the calling thread.
     pub(super) fn thread(&mut self) -> usize {
         let id = std::thread::current().id();
         match self.threads.iter().rposition(|thread| thread.id == id) {
@@ -323,7 +326,7 @@ impl State {
         }
     }
 
-    /// Counts the calling thread as one that has done nothing yet.
+    /// Registers the calling thread as a new one.
     pub(super) fn new_thread(&mut self) -> usize {
         self.threads.push(Thread {
             id: std::thread::current().id(),
@@ -361,8 +364,8 @@ impl State {
         region.volatile[..words].copy_from_slice(&image.volatile[..words]);
     }
 
-    /// Whether the mapping should be compared with its shadow at this fence: always for tiny tables, rarely for large
-    /// ones.
+    /// Returns whether the mapping should be compared with its shadow at this fence: always for tiny tables, rarely
+    /// for large ones.
     pub(super) fn shadow_due(&mut self) -> bool {
         if !self.recording {
             return false;

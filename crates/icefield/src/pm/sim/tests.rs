@@ -1,4 +1,4 @@
-//! The model, case by case: which images a handful of stores can leave.
+//! Tests of the model: the images that a few stores can leave, case by case.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ fn word_of(image: &Image, word: usize) -> u64 {
     u64::from_le_bytes(*image.region(NAME).unwrap()[word * 8..].first_chunk().unwrap())
 }
 
-/// Every image of now, as the values of `words`.
+/// Returns all images of this moment, as the values of `words`.
 fn images<const N: usize>(sim: &Sim, words: [usize; N]) -> BTreeSet<[u64; N]> {
     sim.crash_point(|point| {
         let space = point.space();
@@ -128,7 +128,7 @@ fn half_words_may_tear() {
 fn bulk_writes_have_no_order_even_against_a_later_release() {
     let (sim, region) = sim(Model::Pmem);
     let bytes = [[1; 8], [1; 8]].concat();
-    // SAFETY: nobody else uses the range.
+    // SAFETY: no other thread uses the range.
     unsafe { sim.write_bytes(&region, 0, &bytes) };
     store(&sim, &region, 2, 1);
     assert_eq!(images(&sim, [0, 1, 2]).len(), 8);
@@ -144,7 +144,7 @@ fn bulk_writes_of_odd_bytes_keep_their_neighbours() {
     let (sim, region) = sim(Model::Pmem);
     store(&sim, &region, 0, u64::MAX);
     sim.persist(cell(&region, 0));
-    // SAFETY: nobody else uses the range.
+    // SAFETY: no other thread uses the range.
     unsafe { sim.write_bytes(&region, 3, &[0; 7]) };
     let expected = [[u64::MAX, 0], [0xFF_FFFF, 0]];
     assert_eq!(images(&sim, [0, 1]), expected.into());
@@ -175,7 +175,7 @@ fn volatile_words_are_garbage_in_every_image() {
 fn a_store_behind_the_medium_is_found() {
     let (sim, region) = sim(Model::Pmem);
     store(&sim, &region, 0, 1);
-    // SAFETY: in bounds, and this thread is alone.
+    // SAFETY: in bounds, and there is no other thread.
     unsafe { region.base().add(100).write(1) };
     let message = catch_unwind(AssertUnwindSafe(|| sim.fence())).unwrap_err();
     let message = message.downcast::<String>().unwrap();
@@ -235,11 +235,11 @@ fn whole_blocks_are_written_once_and_partial_ones_are_read_first() {
         store(&sim, &region, line * 8, 1);
         sim.persist(cell(&region, line * 8));
     };
-    // 64 whole blocks fit into the buffer; 36 more push 36 of them out.
+    // 64 whole blocks fit into the buffer; 36 more evict 36 of them.
     (0..400).for_each(write);
     let counters = sim.counters();
     assert_eq!((counters.media_writes, counters.media_reads), (36, 0));
-    // One line each of 100 other blocks: the 64 whole ones go first, then 36 partial ones.
+    // One line each of 100 other blocks: the 64 whole blocks are evicted first, then 36 partial ones.
     (100..200).for_each(|block| write(block * 4));
     let counters = sim.counters();
     assert_eq!((counters.media_writes, counters.media_reads), (136, 36));
@@ -321,7 +321,7 @@ fn publish(sim: &Sim, region: &Region) {
     sim.fence();
 }
 
-/// All images of `publish` under a mutation of the `n`th site of a kind; how often that was applied.
+/// Returns all images of `publish` under a mutation of the `n`th site of a kind, and how often that was applied.
 fn mutated(kind: SiteKind, n: usize) -> (BTreeSet<[u64; 3]>, u64) {
     let sites = SiteLog::default();
     let (sim, region) =
@@ -357,7 +357,7 @@ fn mutations_add_exactly_the_images_that_the_site_forbids() {
     assert_eq!(mutated(SiteKind::Flush, 0), (with(&early), 1));
     assert_eq!(mutated(SiteKind::Fence, 0), (with(&early), 1));
     assert_eq!(mutated(SiteKind::Store, 0).0, right, "nothing stands before it");
-    // The first publication word before the fence; the second also before the first.
+    // The first publication word before the fence; the second word also before the first.
     assert_eq!(mutated(SiteKind::Store, 1).0, with(&[[0, 1, 0]].into()));
     assert_eq!(mutated(SiteKind::Store, 2).0, with(&[[0, 0, 1], [1, 0, 1]].into()));
     assert_eq!(
@@ -424,7 +424,7 @@ fn punched_pages_are_zero_for_good() {
 fn recycled_memory_is_clean() {
     let pool = Pool::default();
     let options = || SimOptions { pool: pool.clone(), ..SimOptions::default() };
-    // One word is volatile, and of half the size: atomics of two sizes must not meet.
+    // One word is volatile, and of half the size: atomics of two sizes must not be mixed.
     let durable = || (0..1024).filter(|&word| word != 8);
     for _ in 0..3 {
         let (sim, region) = sim_with(options(), 8192);

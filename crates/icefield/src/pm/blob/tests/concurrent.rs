@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use super::*;
 
 const SLOTS: usize = 24;
-/// Sessions, steps of each writer in them, and reads that must have happened in all. Miri takes its time.
+/// Sessions, steps of each writer in a session, and the least number of reads in all. Fewer under Miri, which is slow.
 const SESSIONS: u64 = if cfg!(miri) { 2 } else { 30 };
 const STEPS: u64 = if cfg!(miri) { 20 } else { 300 };
 const MIN_READS: u64 = if cfg!(miri) { 10 } else { 1_000 };
 const WRITERS: u64 = 3;
 
-/// Content that can be recognised without a model: the first eight bytes are the seed of the rest.
+/// Content that can be verified without a model: the first eight bytes are the seed of the rest.
 fn marked(seed: u64) -> Vec<u8> {
     let mut bytes = content(seed, 8 + (seed % 700) as usize);
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -87,14 +87,14 @@ fn a_retire_that_comes_late_finds_nothing() {
     (0..SLOTS).for_each(|slot| toy.put(slot, &content(slot as u64, 100)).unwrap());
     let toy = Toy::open(Arc::clone(&pm), TINY, SLOTS).unwrap();
 
-    // Unlinked, and the scan finds the block dead before the remover retires it.
+    // The blob is unlinked, and the scan finds the block dead before the remover retires it.
     let guard = toy.reclaimer.pin();
     let late = toy.load(3).unwrap();
     toy.publish(3, 0);
     std::thread::scope(|scope| {
         let scan = || {
             toy.store.make_room(&*pm, &toy).unwrap();
-            // The remover is still pinned: the block must not be handed out, however much is asked for.
+            // The remover is still pinned, so the block must not be handed out however many blocks are allocated.
             (0..SLOTS)
                 .filter(|&slot| slot != 3)
                 .for_each(|slot| toy.put(slot, &content(9, 100)).unwrap());

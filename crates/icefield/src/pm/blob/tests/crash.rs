@@ -1,4 +1,4 @@
-//! Crashes at every fence of short histories: each image must hold what was acknowledged, and nothing may be lost.
+//! Crashes at every fence of short histories: each image must hold all acknowledged changes, and no space may be lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,16 +8,15 @@ use crate::pm::sim::{
 };
 
 const SLOTS: usize = 6;
-/// Images of one crash point, at most; spaces up to twice that are enumerated.
+/// The largest number of images of one crash point; spaces up to twice that size are enumerated.
 const IMAGES: u64 = 12;
 
-/// What a crash now must leave.
+/// The content that must survive a crash at this moment.
 #[derive(Clone, Default)]
 struct Promise {
     slots: [Option<Vec<u8>>; SLOTS],
-    /// The slot that an operation is changing, and to what.
+    /// The slot that an operation is changing, and its new content.
     in_flight: Option<(usize, Option<Vec<u8>>)>,
-    /// The first thing that was wrong.
     fault: Option<String>,
     images: u64,
 }
@@ -30,7 +29,7 @@ fn params(session: u64) -> BlobParams {
     BlobParams { max_bytes: 1 << 19, growth_chunks: 2, session, ..TINY }
 }
 
-/// Opens an image and tells what is wrong with it.
+/// Opens an image and checks it against the promise.
 fn judge(
     image: &Image,
     promise: &Promise,
@@ -51,7 +50,7 @@ fn judge(
             );
         }
         toy.check();
-        // Writes, scans and recycles on what the crash left, before everything is looked through.
+        // Writes, scans and recycles on the recovered state before the final check.
         let kept: Vec<_> = (1..SLOTS).map(|slot| toy.get(slot)).collect::<Result<_>>()?;
         for round in 0..8 {
             toy.put(0, &content(seed + round, (round * 150) as usize))?;
@@ -94,8 +93,8 @@ fn look_at(point: &CrashPoint<'_>, promise: &Mutex<Promise>, pool: &Pool, seed: 
     }
 }
 
-/// One session of a few operations on what `image` holds, looking at every crash in it. Gives a crash image of its
-/// middle.
+/// Runs one session of a few operations on `image`, and checks images at every crash point. Returns a crash image of
+/// its middle.
 fn session(
     image: &Image,
     promise: &Arc<Mutex<Promise>>,
@@ -129,7 +128,7 @@ fn session(
         lock(promise).in_flight = Some((slot, new.clone()));
         sim.begin_op();
         if choices.below(4) == 0 {
-            // Nothing changes but where blobs are.
+            // `compact` changes no contents, only the positions of blobs.
             lock(promise).in_flight = None;
             toy.compact()?;
             lock(promise).in_flight = Some((slot, new.clone()));
@@ -160,8 +159,8 @@ fn session(
     }))
 }
 
-/// Three sessions, the second and third on crash images of the one before. Gives the number of images, or what was
-/// wrong.
+/// Runs three sessions, the second and third on crash images of the one before. Returns the number of images, or the
+/// fault.
 fn history(
     seed: u64,
     pool: &Pool,

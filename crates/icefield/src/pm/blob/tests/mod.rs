@@ -1,4 +1,4 @@
-//! The store under a toy table: an array of slots, each a reference, each with a lock of its own.
+//! The store under a toy table: an array of slots, each with a reference and a lock.
 
 mod concurrent;
 mod crash;
@@ -13,11 +13,11 @@ use super::*;
 use crate::pm::{Cell64, LINE_BYTES};
 use plain::Plain;
 
-/// Chunks of 1 KiB: wraps, classes running out and growth happen within a few operations.
+/// Chunks of 1 KiB: a few operations suffice to fill chunks, to exhaust classes and to grow.
 pub(super) const TINY: BlobParams =
     BlobParams { chunk_bytes: 1 << 10, growth_chunks: 4, max_bytes: 64 << 20, session: 0 };
 
-/// A repeatable source of choices (xorshift).
+/// A reproducible generator of choices (xorshift).
 pub(super) struct Choices(u64);
 
 impl Choices {
@@ -33,7 +33,7 @@ impl Choices {
     }
 }
 
-/// Content that tells its seed and length.
+/// Content that depends on its seed.
 pub(super) fn content(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (seed.wrapping_mul(31).wrapping_add(i.wrapping_mul(7)) >> 3) as u8)
@@ -77,7 +77,7 @@ impl<M: Medium> Toy<M> {
         Ok(Self { pm, store, reclaimer, slots: region, locks })
     }
 
-    /// A line each, so that a crash leaves any mixture of slots.
+    /// One line each, so that a crash leaves any combination of slots.
     fn slot(&self, i: usize) -> &Cell64 {
         self.slots.at((i * LINE_BYTES) as u64).expect("inside")
     }
@@ -117,7 +117,7 @@ impl<M: Medium> Toy<M> {
         let held = lock(&self.locks[i]);
         let Some(old) = self.load(i) else { return Ok(false) };
         self.publish(i, 0);
-        // Outside the lock, so that a scan can come between.
+        // Outside the lock, so that a scan can run in between.
         drop(held);
         self.store.retire(&guard, old);
         Ok(true)
@@ -146,17 +146,18 @@ impl<M: Medium> Toy<M> {
         assert!(report.is_clean(), "{report:?}");
     }
 
-    /// Scans everything and demands that each chunk is accounted for: nothing owned but what is referred to, all else
+    /// Scans everything and checks that each chunk is accounted for: only referenced blocks are owned, all others are
     /// free.
     pub fn check_nothing_lost(&self) {
-        // Twice: the first one's dead blocks are given back by its end.
+        // Twice: the dead blocks that the first call finds are given back by its end.
         self.store.make_room(&*self.pm, self).expect("room");
         self.store.make_room(&*self.pm, self).expect("room");
         self.check();
         account(&self.store.shared, self.live_bytes());
     }
 
-    /// The same for a table that other threads have used: what they retired last comes back when the reclaimer goes.
+    /// The same for a table that other threads have used: the blocks that they retired last are freed when the
+    /// reclaimer is dropped.
     pub fn close_and_check_nothing_lost(self) {
         self.store.make_room(&*self.pm, &self).expect("room");
         self.check();
@@ -177,7 +178,7 @@ impl<M: Medium> Toy<M> {
     }
 }
 
-/// Every chunk is used or free, every block owned or free, and `live_bytes` are in the owned ones.
+/// Checks that every chunk is used or free, every block owned or free, and that owned blocks have `live_bytes`.
 fn account(shared: &Shared, live_bytes: u64) {
     assert_eq!(shared.unscanned.load(Ordering::Relaxed), 0);
     assert_eq!(shared.used_bytes.sum(), live_bytes as i64);

@@ -1,4 +1,4 @@
-//! One thread, against a plain map.
+//! One thread, compared with a plain map.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::super::space::map_word;
 use super::*;
 use crate::pm::{Mapped, MappedOptions, superblock};
 
-/// A length: mostly small, of every class, now and then larger than a chunk.
+/// Returns a length: mostly small, of every class, sometimes larger than a chunk.
 fn length(choices: &mut Choices) -> usize {
     match choices.below(20) {
         0 => 0,
@@ -108,7 +108,7 @@ fn every_length_comes_back() {
     assert!(matches!(reopened.put(0, &long), Err(Error::ValueTooLong { .. })));
 }
 
-/// Many sessions of `operations` puts each: how much the region grew over the second half of them.
+/// Runs many sessions of `operations` puts each, and returns the region's size after the first half and at the end.
 fn creep(operations: u64, sessions: u64, longest: u64) -> (u64, u64) {
     let pm = Arc::new(Plain::default());
     let mut choices = Choices::new(operations);
@@ -150,7 +150,7 @@ fn a_full_region_is_an_error_and_recovers() {
     assert_eq!(fitting, 64);
     assert!(matches!(toy.put(99, &content(1, 5_000)), Err(Error::NoSpace { .. })));
     toy.check();
-    // The room is there, but a new session has to find it.
+    // There is enough free space, but a new session has to find it.
     (0..fitting).for_each(|slot| assert!(toy.remove(slot).unwrap()));
     drop(toy);
     let toy = Toy::open(Arc::clone(&pm), params, 100).unwrap();
@@ -270,7 +270,7 @@ fn what_is_left_of_many_is_moved_together() {
             toy.remove(slot).unwrap();
         }
         if reopened {
-            // Nobody has looked for what is dead.
+            // The new session has not scanned for dead blocks yet.
             toy = Toy::open(Arc::clone(&pm), TINY, SLOTS).unwrap();
         }
         toy.compact().unwrap();
@@ -278,18 +278,18 @@ fn what_is_left_of_many_is_moved_together() {
             let expected = slot.is_multiple_of(20).then(|| of(slot));
             assert_eq!(toy.get(slot).unwrap(), expected, "slot {slot}");
         }
-        // A chunk for each class that is not full.
+        // One chunk for each class that is not full.
         let classes = u64::from(toy.store.shared.classes.count() as u32);
         let used = used_chunk_bytes(&toy);
         assert!(used <= 2 * toy.live_bytes() + classes * 1024, "{used} bytes of {full}");
         let punched: u64 = lock(&pm.punched).iter().map(|&(_, bytes)| bytes).sum();
         assert!(punched >= pm.region(BLOBS_REGION, 0).unwrap().len() - used, "{punched} bytes");
         toy.check_nothing_lost();
-        // Once more there is nothing to move.
+        // A second compaction finds nothing to move.
         let places = toy.live();
         toy.compact().unwrap();
         assert_eq!(toy.live(), places);
-        // What was given back is used again.
+        // The space that was given back is used again.
         for slot in 0..SLOTS {
             toy.put(slot, &of(slot)).unwrap();
         }
@@ -315,7 +315,7 @@ fn a_damaged_blob_is_not_made_good_by_moving_it() {
     }
 }
 
-/// A run that the map claims over a chunk that the session uses already.
+/// The map claims a run over a chunk that the session uses already.
 #[test]
 fn a_run_over_chunks_in_use_is_refused() {
     let pm = Arc::new(Plain::default());
@@ -329,7 +329,7 @@ fn a_run_over_chunks_in_use_is_refused() {
         word(inside).store(&*pm, FREE, Ordering::Relaxed);
     }
     let toy = Toy::open(Arc::clone(&pm), TINY, 40).unwrap();
-    // In use, though the word says nothing: as after all its blocks were given back and others taken.
+    // In use although its word is FREE: as after all its blocks were given back and others taken.
     *lock(toy.store.shared.chunks.get(number + 2)) = Chunk::Vacant;
     toy.store.make_room(&*pm, &toy).unwrap();
     assert!(matches!(*lock(toy.store.shared.chunks.get(number)), Chunk::Unscanned));
@@ -376,7 +376,7 @@ fn nothing_behind_a_damaged_word_is_given_away() {
         for slot in 0..30 {
             let len = 400 * (slot % 4);
             match toy.get(slot) {
-                // Its run is what the word describes.
+                // Only the blob whose run the damaged word describes is unreadable.
                 Err(Error::Corrupt { .. }) => assert!(len > 1024, "damage {damage:#x}"),
                 found => {
                     let right = Some(content(slot as u64, len));

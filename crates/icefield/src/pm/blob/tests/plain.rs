@@ -1,4 +1,4 @@
-//! The least medium: zeroed memory, never flushed.
+//! The minimal medium: zeroed memory that is never flushed.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::HashMap;
@@ -11,20 +11,20 @@ use super::lock;
 use crate::pm::{Durability, Medium, Region};
 use crate::{Error, Result};
 
-/// Regions by name. Reopening means a new store on the same medium.
+/// Regions by name. To reopen, create a new store on the same medium.
 #[derive(Default)]
 pub struct Plain {
     regions: Mutex<HashMap<&'static str, (Region, Layout)>>,
     /// Ranges that were punched and not reserved since.
     pub punched: Mutex<Vec<(u64, u64)>>,
-    /// Whether reserving fails.
+    /// Makes `reserve` fail.
     pub full: AtomicBool,
 }
 
 impl Drop for Plain {
     fn drop(&mut self) {
         for (region, layout) in lock(&self.regions).values() {
-            // SAFETY: allocated in `region` with this layout; the stores above are gone.
+            // SAFETY: allocated in `region` with this layout; the stores that used it have been dropped.
             unsafe { dealloc(region.base().as_ptr(), *layout) };
         }
     }
@@ -66,7 +66,7 @@ impl Medium for Plain {
 
     fn punch(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
         assert!(offset + bytes <= region.len());
-        // SAFETY: inside the region; nobody uses what is punched.
+        // SAFETY: inside the region; the caller of `punch` uses nothing in the range.
         unsafe { region.base().as_ptr().add(offset as usize).write_bytes(0, bytes as usize) };
         lock(&self.punched).push((offset, bytes));
         Ok(())
@@ -100,7 +100,7 @@ impl Medium for Plain {
 
     unsafe fn write_bytes(&self, region: &Region, offset: u64, src: &[u8]) {
         assert!(offset + src.len() as u64 <= region.len());
-        // SAFETY: inside the region; the caller vouches that the range is its own.
+        // SAFETY: inside the region; the caller guarantees exclusive access to the range.
         unsafe {
             region
                 .base()
@@ -117,7 +117,7 @@ impl Medium for Plain {
         bytes: usize,
     ) -> Option<&'a [u8]> {
         offset.checked_add(bytes as u64).filter(|&end| end <= region.len())?;
-        // SAFETY: inside the region; the caller vouches that nobody writes to it.
+        // SAFETY: inside the region; the caller guarantees that no thread writes to it.
         Some(unsafe {
             std::slice::from_raw_parts(region.base().as_ptr().add(offset as usize), bytes)
         })

@@ -1,4 +1,4 @@
-//! Every crash during creation and sessions, in both models; every flush, fence and order shown to be needed.
+//! All crashes during creation and sessions, in both models. Shows that every flush, fence and order is needed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,16 @@ use crate::pm::sim::{
     CrashPoint, Image, Model, Mutation, Pick, Sim, SimOptions, Site, SiteKind, SiteLog,
 };
 
-/// Spaces up to this size are enumerated, larger ones sampled.
+/// Spaces up to this size are enumerated; larger ones are sampled.
 const ENUMERATED: u64 = 512;
 const SAMPLES: u64 = 32;
 
-/// What an image may hold.
+/// The possible content of an image.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
-    /// No table, or the whole of it.
+    /// No table, or a complete one.
     Creating,
-    /// The table. Its next session has a number from `least` to `most`; when the last one ended cleanly, it left one of
+    /// A table. Its next session has a number from `least` to `most`; if the last one ended cleanly, it left one of
     /// `records`.
     Sealed { least: u64, most: u64, clean: Clean, records: u64 },
 }
@@ -73,7 +73,7 @@ fn check_all(
     Ok(images)
 }
 
-/// Creates a table and opens and closes it twice, checking every crash on the way. How many images that were.
+/// Creates a table, opens and closes it twice, and checks every crash point. Returns the number of images.
 fn scenario(options: SimOptions) -> std::result::Result<u64, String> {
     let images_of = SimOptions { sites: None, mutation: None, ..options.clone() };
     let observers = images_of.clone();
@@ -126,7 +126,7 @@ fn every_crash_leaves_no_table_or_a_whole_one() {
     }
 }
 
-/// Whether a crash shows that `site` was left out (or moved), in either model; `None` when nothing was left out.
+/// Returns whether a crash reveals that `site` was left out (or moved), in either model; `None` when it had no effect.
 fn is_needed(site: Site) -> Option<bool> {
     let mut needed = None;
     for model in [Model::Pmem, Model::Disk] {

@@ -1,4 +1,4 @@
-//! The format, byte by byte, and what a crash leaves of it.
+//! The format, byte by byte, and its state after crashes.
 
 mod crash;
 
@@ -55,7 +55,7 @@ fn the_bytes_are_those_of_the_table_above() {
     let pm = memory();
     let region = sealed(&pm);
     for copy in COPIES {
-        // SAFETY: nobody writes to this region any more.
+        // SAFETY: no thread writes to this region any more.
         let bytes = unsafe { pm.read_bytes(&region, copy, COPY_BYTES) }.unwrap();
         assert_eq!(&bytes[..8], b"icefield");
         assert_eq!(bytes[8..16], [1, 0, 0, 0, 1, 0, 0, 0]);
@@ -128,7 +128,7 @@ fn names_have_their_bounds() {
     assert_eq!(read(&pm).unwrap().1, longest);
     let too_long = Identity { design: "d".repeat(97), ..identity() };
     assert!(matches!(seal(&pm, &region, &too_long), Err(Error::InvalidOption { .. })));
-    // A length that lies beyond the place of its name, under a checksum that holds.
+    // A length that extends beyond the place of its name, under a valid checksum.
     let first = copies(&pm, &region).unwrap()[0];
     let mut bytes = load(&pm, first);
     bytes[LENGTHS_AT] = 200;
