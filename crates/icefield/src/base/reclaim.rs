@@ -37,7 +37,7 @@
 //! | R1 | `epoch` (SeqCst addition) | `epoch` (Acquire) | what was unlinked in the epochs before |
 //! | R2 | announcement (Relaxed, light barrier) | announcement (heavy barrier, Acquire) | that the reader is here |
 //! | R3 | announcement taken back (Release, light barrier) | as R2 | that the reader's loads are done |
-//! | R4 | `asked` (SeqCst, heavy barrier) | `asked` (light barrier, Relaxed) | that things wait for this reader |
+//! | R4 | `asked` (SeqCst, heavy barrier) | `asked` (light barrier, Relaxed) | that retired objects wait for this reader |
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
