@@ -1,40 +1,39 @@
-//! Where growing mappings are placed.
+//! Placement of growing mappings.
 //!
-//! A mapping that will grow maps what it needs and is extended in place. Most of the addresses behind it are left free
-//! rather than taken: each new mapping is placed at the start of a free window, of a terabyte while a process has few of
-//! them and of less the more it has, and the rest of the window is given back at once. The kernel takes the highest
-//! addresses that suffice, so other mappings, smaller windows among them, fill a window from its far end. The addresses
-//! right behind a mapping are taken last. A mapping that cannot go on at another address holds some of them.
+//! A growing mapping maps only what it needs and is extended in place. Most of the addresses behind it are left free
+//! instead of being reserved. Each new mapping is placed at the start of a free window, and the rest of the window is
+//! unmapped at once. A window has a terabyte while the process has few of them, and less as their number grows. The
+//! kernel assigns the highest addresses that suffice, so other mappings, including smaller windows, fill a window from
+//! its far end, and the addresses directly behind a mapping are used last. A mapping that cannot continue at another
+//! address holds some of them.
 //!
-//! What is mapped counts against `RLIMIT_AS`, and anonymous or private mappings against the kernel's limit of committed
-//! memory where that is strict. What is left free counts against nothing.
+//! Mapped memory counts against `RLIMIT_AS`; anonymous and private mappings also count against the kernel's limit of
+//! committed memory, where that is strict. Free addresses count against no limit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The largest window.
 const MOST_WINDOW: u64 = 1 << 40;
-/// The smallest one.
 const LEAST_WINDOW: u64 = 1 << 30;
-/// So many mappings have the largest windows; three times as many those of a quarter of them, and so on.
+/// The number of mappings with the largest window. The next 48 have a quarter of it, the next 192 a sixteenth, and so
+/// on.
 const LARGEST_WINDOWS: usize = 16;
 
-/// Mappings in windows, in this process.
+/// The number of windows in use in this process.
 static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
-/// One of the process's windows; ends with the mapping.
+/// A window of this process. It is released with its mapping.
 #[derive(Debug)]
 pub(crate) struct Window {
     bytes: u64,
 }
 
 impl Window {
-    /// The next window.
     pub(crate) fn next() -> Self {
-        // Relaxed, here and below: a count.
+        // Relaxed, here and below: a count that orders nothing.
         Self { bytes: window_for(WINDOWS.fetch_add(1, Ordering::Relaxed)) }
     }
 
-    /// How many addresses are looked for, for a mapping that begins with `first` bytes and may have `most`.
+    /// Returns how many addresses to look for, for a mapping of `first` bytes now and at most `most` later.
     pub(crate) fn bytes(&self, first: u64, most: u64) -> u64 {
         self.bytes.max(first.saturating_mul(8)).min(most).max(first)
     }
@@ -46,8 +45,8 @@ impl Drop for Window {
     }
 }
 
-/// The size of the next window where there are `windows` already: 76 TiB suffice for 16,000 of them, and the last ones
-/// still have a gigabyte each.
+/// Returns the size of the next window if there are `windows` already. 16,000 windows fit into 76 TiB, and the last of
+/// them still have a gigabyte each.
 fn window_for(windows: usize) -> u64 {
     let class = (windows / LARGEST_WINDOWS).checked_ilog2().map_or(0, |log| log / 2 + 1);
     (MOST_WINDOW >> (2 * class).min(40)).max(LEAST_WINDOW)

@@ -1,16 +1,17 @@
-//! A counter that many threads change at once without fighting over a line.
+//! A counter that many threads update concurrently without contending for a cache line.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::sync::PerThread;
 
-/// What one thread has added. One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
+/// The sum of one thread's additions. It fills a pair of lines, because the adjacent-line prefetch would otherwise
+/// couple the parts of two threads.
 #[derive(Default)]
 #[repr(align(128))]
 struct Part(AtomicI64);
 
-/// A sum of what threads have added. Adding costs a load and a store of the thread's own, and nothing that other
-/// instructions would have to wait for; summing reads every thread's part.
+/// A sum over all threads. Adding costs a load and a store of the thread's own part, and no instruction that others
+/// must wait for. Summing reads every thread's part.
 #[derive(Default)]
 pub struct ShardedCounter {
     start: i64,
@@ -24,25 +25,25 @@ impl std::fmt::Debug for ShardedCounter {
 }
 
 impl ShardedCounter {
-    /// A counter that stands at `start`.
+    /// Creates a counter with the value `start`.
     #[must_use]
     pub fn new(start: i64) -> Self {
         Self { start, parts: PerThread::default() }
     }
 
-    /// Adds `delta`; wraps silently, as 2^63 operations do not happen.
+    /// Adds `delta`. Wraps on overflow, which would take 2^63 operations.
     #[inline]
     pub fn add(&self, delta: i64) {
         let part = &self.parts.mine().0;
-        // Relaxed, both: nobody else stores to a thread's part, and a count orders nothing.
+        // Relaxed, both: only this thread stores its part, and a count orders nothing.
         part.store(part.load(Ordering::Relaxed).wrapping_add(delta), Ordering::Relaxed);
     }
 
-    /// The sum: exact when nobody adds meanwhile, otherwise a value that mixes old and new parts (it may even be
-    /// negative for a moment when one thread adds and another takes away).
+    /// Returns the sum. It is exact if no thread adds concurrently; otherwise it mixes old and new parts, and may be
+    /// negative for a moment if one thread adds and another subtracts.
     #[must_use]
     pub fn sum(&self) -> i64 {
-        // Relaxed: see above; whoever needs exactness has synchronised with the writers already.
+        // Relaxed: a caller that needs an exact sum has already synchronised with the writers.
         let part = |part: &Part| part.0.load(Ordering::Relaxed);
         self.parts.iter().map(part).fold(self.start, i64::wrapping_add)
     }

@@ -1,9 +1,9 @@
-//! A gate that many threads pass at once and that one can close for a moment: a readers-writer lock whose readers touch
-//! a line of their own. For steps that are rare and short, beside operations that are neither.
+//! A gate that many threads pass concurrently and that one thread can close for a moment: a readers-writer lock whose
+//! readers write only their own line. It suits frequent operations that a rare, short step must exclude.
 //!
-//! Passing costs two plain stores and a load: no locked instruction, which would hold back the loads that follow until
-//! all earlier stores, flushes and fences are done. Who closes pays: it asks the system for a barrier on every processor
-//! that runs a thread of this process, and reads every thread's line.
+//! Passing the gate costs two plain stores and a load. It needs no locked instruction, which would delay the
+//! following loads until all earlier stores, flushes and fences are complete. The closing thread bears the cost: it
+//! requests a barrier on every processor that runs a thread of this process, and reads every thread's line.
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
@@ -12,8 +12,8 @@
 //! | G3 | `inside` (Release) | `inside` (Acquire) | what was done inside |
 //! | G4 | `closed` (Release) | `closed` (Acquire) | what was done while it was closed |
 //!
-//! Of a thread that enters and one that closes, at least one sees the other: the barriers are ordered, and whoever's
-//! comes second loads what the other had stored before (G1, G2).
+//! Of an entering thread and a closing thread, at least one sees the other's store: the barriers are ordered, and the
+//! thread whose barrier is second loads what the other stored before (G1, G2).
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,27 +21,28 @@ use std::sync::PoisonError;
 
 use super::sync::{self, AtomicBool, AtomicU32, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 
-/// How often a thread is inside. One line pair: the processors' adjacent-line prefetch would otherwise join neighbours.
+/// How often a thread is inside. It fills a pair of lines, because the adjacent-line prefetch would otherwise couple
+/// the counts of two threads.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Presence(AtomicU32);
 
 impl Presence {
-    /// Adds one, or takes it away. Only the thread whose presence it is does so.
+    /// Adds `by`. Only the thread that owns the count calls this.
     #[inline(always)]
     fn change(&self, by: i32, order: Ordering) {
-        // Relaxed: this thread's own.
+        // Relaxed: only this thread stores it.
         let inside = self.0.load(Ordering::Relaxed);
         self.0.store(inside.wrapping_add_signed(by), order);
     }
 }
 
-/// The gate. See the module.
+/// The gate. See the module documentation.
 pub struct Gate {
     inside: PerThread<Presence>,
     barrier: Barrier,
     closed: AtomicBool,
-    /// One closes at a time.
+    /// Held by the thread that closes the gate.
     closing: Mutex<()>,
 }
 
@@ -62,16 +63,16 @@ impl Default for Gate {
     }
 }
 
-/// Says that a thread is inside; leaving is dropping it.
+/// Proof that a thread is inside. The thread leaves when the pass is dropped.
 #[derive(Debug)]
 #[must_use = "the thread is outside again when the pass is dropped"]
 pub struct Pass<'a> {
     inside: &'a Presence,
-    /// It is one thread's.
+    /// Makes the pass `!Send`.
     _own: PhantomData<*const ()>,
 }
 
-/// Says that the gate is closed and nobody inside; it opens when this is dropped.
+/// Proof that the gate is closed and no thread is inside. The gate opens when this is dropped.
 #[must_use = "the gate opens when this is dropped"]
 #[derive(Debug)]
 pub struct Closed<'a> {
@@ -80,7 +81,8 @@ pub struct Closed<'a> {
 }
 
 impl Gate {
-    /// Goes inside, waiting while the gate is closed. Not twice by one thread: between the two somebody may close it.
+    /// Enters, waiting while the gate is closed. A thread must not enter twice: it would wait forever if the gate
+    /// were closed between the two calls.
     #[inline]
     pub fn enter(&self) -> Pass<'_> {
         let inside = self.inside.mine();
@@ -90,7 +92,7 @@ impl Gate {
         Pass { inside, _own: PhantomData }
     }
 
-    /// Goes inside; says whether the gate was open.
+    /// Enters and returns whether the gate was open.
     #[inline(always)]
     fn tries(&self, inside: &Presence) -> bool {
         // Relaxed (G1): the barrier orders it.
@@ -116,14 +118,15 @@ impl Gate {
         }
     }
 
-    /// Closes the gate and waits until everybody has left. What they did is visible then.
+    /// Closes the gate and waits until all threads have left. What they did inside is visible then.
     ///
     /// # Errors
-    /// The system made no barrier, as a sandbox that came up later may cause; the gate is open.
+    /// Fails if the system refuses the barrier, for example in a sandbox that was set up later. The gate is open
+    /// then.
     pub fn close(&self) -> io::Result<Closed<'_>> {
-        // The mutex guards nothing that a panic could leave half done.
+        // The mutex protects no data that a panic could leave inconsistent.
         let alone = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        // SeqCst (G2): with the barrier.
+        // SeqCst (G2): ordered with the barrier.
         self.closed.store(true, Ordering::SeqCst);
         let closed = Closed { gate: self, _alone: alone };
         if !self.barrier.heavy() {

@@ -1,25 +1,26 @@
-//! The hash function of every table: fast for one word, good in all 64 bits, keyed by 128 bits of seed.
+//! The hash function of all tables: fast for one word, well mixed in all 64 bits, keyed by a seed of 128 bits.
 //!
-//! Its construction is that of the wyhash family: the 128-bit product of two 64-bit words, folded by xor of its halves,
-//! diffuses as well as many rounds of shifts and adds, and costs one multiplication. What is particular here:
-//! - Every constant is derived from the whole seed. With an unknown seed there is no input that is known to make a
-//!   factor zero, and no two inputs that are known to collide.
-//! - A word costs two multiplications: `(x ^ k0) * k1`, then the two halves of that product, masked by `k2` and `k3`,
-//!   with one another. The first one spreads `x` over 128 bits, the second mixes every bit into every bit.
-//! - Bytes are read 16 at a time; from 64 bytes on, four independent chains run side by side.
+//! Its construction follows the wyhash family: the 128-bit product of two 64-bit words, folded by xor of its halves,
+//! diffuses as well as many rounds of shifts and additions, and costs one multiplication. Differences to that family:
+//! - Every constant is derived from the whole seed. If the seed is unknown, no input is known to make a factor zero,
+//!   and no two inputs are known to collide.
+//! - A word costs two multiplications: first `(x ^ k0) * k1`, then the product of its two halves, masked by `k2` and
+//!   `k3`. The first spreads `x` over 128 bits, the second mixes every bit into every bit.
+//! - Bytes are read 16 at a time; for more than 64 bytes, four independent chains run in parallel.
 //!
-//! It is not a cryptographic hash: it resists inputs that were chosen without knowledge of the seed and of hash values.
+//! This is not a cryptographic hash: it resists inputs that were chosen without knowledge of the seed and of hash
+//! values.
 //!
-//! The function is part of the file format: a table's superblock names it by [`HashKind::id`]. It never changes. A
-//! better one is another kind. The vectors in `hash/tests.rs` pin it.
+//! The function is part of the file format: a table's superblock names it by [`HashKind::id`]. It never changes; a
+//! better function would be a new kind. The vectors in `hash/tests.rs` pin it.
 //!
-//! Which bits a table uses: the highest ones for directories, those in the middle for buckets, the lowest eight for
-//! fingerprints. They are independent enough for that; the tests below measure it.
+//! Tables use the highest bits of a hash for directories, the middle bits for buckets, and the lowest eight for
+//! fingerprints. These are sufficiently independent, as `hash/tests.rs` measures.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-/// Which hash function a table uses.
+/// The hash function of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -27,22 +28,22 @@ pub enum HashKind {
     /// The keyed function described in this module.
     #[default]
     Strong = 1,
+    /// Bits 58 to 62 of every hash are zero, for tests of crowded segments, in which a split helps late.
     #[cfg(any(test, feature = "sim"))]
-    /// Hashes agree in five of their highest bits: crowded segments whose splits help late. For tests.
     Crowded = 0xFFFE,
+    /// Every key has hash 0, for tests of tables whose keys all have the same hash.
     #[cfg(any(test, feature = "sim"))]
-    /// Every key has hash 0. For tests of what tables do with keys that are all equal to them.
     Constant = 0xFFFF,
 }
 
 impl HashKind {
-    /// The number that stands for it in files.
+    /// Returns the number that identifies the kind in files.
     #[must_use]
     pub const fn id(self) -> u32 {
         self as u32
     }
 
-    /// The inverse of [`HashKind::id`]; `None` for a number that this build does not know.
+    /// Returns the kind with this number, or `None` if this build has no such kind.
     #[must_use]
     pub const fn from_id(id: u32) -> Option<Self> {
         match id {
@@ -56,13 +57,13 @@ impl HashKind {
     }
 }
 
-/// A seed that differs from call to call and from process to process.
+/// Returns a seed that differs from call to call and from process to process.
 #[must_use]
 pub fn random_seed() -> [u64; 2] {
     [RandomState::new().hash_one(0_u64), RandomState::new().hash_one(1_u64)]
 }
 
-/// The fraction of pi: numbers that nobody has chosen.
+/// The fraction of pi: constants without a hidden purpose.
 const PI: [u64; 8] = [
     0x243F_6A88_85A3_08D3,
     0x1319_8A2E_0370_7344,
@@ -74,7 +75,7 @@ const PI: [u64; 8] = [
     0x3F84_D5B5_B547_0917,
 ];
 
-/// A seed, as options hold it. `Debug` leaves it out: it allows choosing keys that collide.
+/// A seed in the options of a table. `Debug` omits it, because it allows choosing keys that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seed(pub(crate) [u64; 2]);
 
@@ -84,15 +85,15 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// A hash function with its seed worked in. Small and `Copy`: keep it where the operations are.
+/// A hash function with its seed. Small and `Copy`, so that it can be stored where it is used.
 #[derive(Clone, Copy)]
 pub struct Hash {
     keys: [u64; 6],
-    /// All ones but for the kinds for tests: cheaper than a branch in every operation.
+    /// All ones except for the test kinds. A mask is cheaper than a branch in every operation.
     mask: u64,
 }
 
-/// Without the keys.
+/// Omits the keys.
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hash").finish_non_exhaustive()
@@ -100,7 +101,7 @@ impl fmt::Debug for Hash {
 }
 
 impl Hash {
-    /// The function `kind` under `seed`.
+    /// Creates the function `kind` with the given seed.
     #[must_use]
     pub fn new(kind: HashKind, seed: [u64; 2]) -> Self {
         let mut keys: [u64; 6] = std::array::from_fn(|i| {
@@ -118,7 +119,7 @@ impl Hash {
         Self { keys, mask }
     }
 
-    /// The hash of one word.
+    /// Returns the hash of one word.
     #[inline(always)]
     #[must_use]
     pub fn word(&self, word: u64) -> u64 {
@@ -126,19 +127,20 @@ impl Hash {
         self.finish(multiply(word ^ k0, k1))
     }
 
-    /// The hash of a string of bytes. Not that of the word with the same bytes.
+    /// Returns the hash of a byte string. It differs from the hash of the word with the same bytes.
     #[inline]
     #[must_use]
     pub fn bytes(&self, bytes: &[u8]) -> u64 {
         let [k0, _, _, _, k4, k5] = self.keys;
-        // The length enters scrambled by a key, so that no content can make up for it.
+        // The length is scrambled by a key, so that no content can compensate for it.
         let start = k4.wrapping_add(k5.wrapping_mul(bytes.len() as u64));
         let (state, [low, high]) =
             if bytes.len() <= 16 { (start, short_tail(bytes)) } else { self.absorb(start, bytes) };
         self.finish(multiply(low ^ k0, high ^ state))
     }
 
-    /// Absorbs all but the last 16 bytes (more or less: the tail may overlap them) of more than 16.
+    /// Absorbs more than 16 bytes except the last 16, which are returned as the tail. The tail may overlap absorbed
+    /// bytes.
     fn absorb(&self, start: u64, bytes: &[u8]) -> (u64, [u64; 2]) {
         let mut rest = bytes;
         let mut state = start;
@@ -161,7 +163,7 @@ impl Hash {
         (state, two_words(&bytes[bytes.len() - 16..]))
     }
 
-    /// The second multiplication.
+    /// Performs the second multiplication.
     #[inline(always)]
     fn finish(&self, [low, high]: [u64; 2]) -> u64 {
         let [_, _, k2, k3, ..] = self.keys;
@@ -169,7 +171,7 @@ impl Hash {
     }
 }
 
-/// The 128-bit product as its low and high half.
+/// Returns the 128-bit product as its low and high half.
 #[inline(always)]
 fn multiply(a: u64, b: u64) -> [u64; 2] {
     let product = u128::from(a) * u128::from(b);
@@ -181,21 +183,20 @@ fn fold([low, high]: [u64; 2]) -> u64 {
     low ^ high
 }
 
-/// A permutation of 64 bits in which every bit depends on every bit (the finaliser of MurmurHash3). Only for seeds: it
-/// is not keyed.
+/// A permutation of 64 bits in which every bit depends on every bit (the finaliser of MurmurHash3). It is not keyed, so
+/// it is used for seeds only.
 fn scramble(mut word: u64) -> u64 {
     word = (word ^ (word >> 33)).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     word = (word ^ (word >> 33)).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
     word ^ (word >> 33)
 }
 
-/// The first 16 bytes as two words.
 #[inline(always)]
 fn two_words(bytes: &[u8]) -> [u64; 2] {
     [u64_at(bytes, 0), u64_at(bytes, 8)]
 }
 
-/// At most 16 bytes as two words. Different contents of the same length give different words.
+/// Returns at most 16 bytes as two words. Different contents of the same length give different words.
 #[inline(always)]
 fn short_tail(bytes: &[u8]) -> [u64; 2] {
     match bytes.len() {

@@ -1,4 +1,4 @@
-//! Big arrays in DRAM that are zero without anybody writing zeros.
+//! Large zeroed arrays in DRAM, for which no zeros are written.
 
 use std::io;
 use std::mem::needs_drop;
@@ -11,20 +11,20 @@ use std::sync::{Mutex, PoisonError};
 use super::addresses::Window;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The page size that a processor's second-level TLB covers best: mappings of at least this size begin on such a
+/// The page size that a processor's second-level TLB covers best. Mappings of at least this size begin on such a
 /// boundary.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Mappings of growing arrays begin and end at multiples of this, the largest page size of any machine.
+/// Mappings of growing arrays begin and end at multiples of this, the largest base page size of any machine.
 const PAGE_BYTES: usize = 64 << 10;
-/// The part of its most addresses that a growing array holds from the start, and what that is at least and at most: as many
-/// as a table of tens of gigabytes needs, and few enough for a process that has few.
+/// A growing array holds this fraction of its maximum address range from the start, within the two bounds below. That
+/// suffices for a table of tens of gigabytes, and is little enough for a process with a limited address space.
 const HELD_PART: usize = 32;
 const LEAST_HELD: usize = 16 << 20;
 const MOST_HELD: usize = 1 << 30;
-/// Arrays whose most elements take no more than this are mapped at once.
+/// Growing arrays whose maximum size is at most this are mapped entirely at creation.
 const LEAST_GROWING_BYTES: usize = 1 << 20;
 
-/// A type of which all-zero bytes are a valid value.
+/// A type for which all-zero bytes are a valid value.
 ///
 /// # Safety
 /// Zero bytes are a valid `Self`, `Self` needs no drop, and its alignment is at most 4096.
@@ -32,42 +32,42 @@ pub unsafe trait Zeroable {}
 
 macro_rules! zeroable {
     ($($ty:ty),*) => {$(
-        // SAFETY: an atomic integer: zero is a valid value, there is nothing to drop, and it is aligned to its size.
+        // SAFETY: an atomic integer: zero is a valid value, it needs no drop, and it is aligned to its size.
         unsafe impl Zeroable for $ty {}
     )*};
 }
 zeroable!(AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, AtomicI64);
 
-// SAFETY: an array has no bytes of its own.
+// SAFETY: an array consists of its elements and has the same alignment.
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 
-/// A fixed array of zeroed `T`s in anonymous memory of its own. Pages appear at their first touch, huge ones where the
-/// kernel has them; creating even a big array costs microseconds.
+/// A fixed array of zeroed `T`s in its own anonymous memory. Pages are allocated at their first access, as huge pages
+/// where the kernel provides them. Creating even a large array costs microseconds.
 pub struct ZeroedArray<T: Zeroable> {
     start: NonNull<T>,
     len: usize,
     mapped_bytes: usize,
 }
 
-// SAFETY: owns its memory as a `Box<[T]>` would.
+// SAFETY: owns its memory like a `Box<[T]>`.
 unsafe impl<T: Zeroable + Send> Send for ZeroedArray<T> {}
-// SAFETY: gives out `&[T]` only.
+// SAFETY: gives access to `&[T]` only.
 unsafe impl<T: Zeroable + Sync> Sync for ZeroedArray<T> {}
 
 impl<T: Zeroable> ZeroedArray<T> {
-    /// An array of `len` zeroed elements.
+    /// Creates an array of `len` zeroed elements.
     ///
     /// # Errors
-    /// The size overflows, or the system has no address space or memory left for it.
+    /// Fails if the size overflows, or if the system has no address space or memory left for it.
     pub fn new(len: usize) -> io::Result<Self> {
         Self::with(len, map_zeroed)
     }
 
-    /// As [`ZeroedArray::new`], for an array of which little is ever touched: on small pages, so that an element does
-    /// not cost a huge one.
+    /// Like [`ZeroedArray::new`], for an array that is accessed sparsely: on small pages, so that one element does not
+    /// cost a huge page.
     ///
     /// # Errors
-    /// As [`ZeroedArray::new`].
+    /// Same as for [`ZeroedArray::new`].
     pub fn sparse(len: usize) -> io::Result<Self> {
         Self::with(len, map)
     }
@@ -85,24 +85,25 @@ impl<T: Zeroable> ZeroedArray<T> {
         Ok(Self { start: start.cast(), len, mapped_bytes: bytes })
     }
 
-    /// Has all pages there at once, so that no first touch waits for one.
+    /// Allocates all pages now, so that later accesses do not wait for them.
     pub fn populate(&self) {
         if self.mapped_bytes > 0 && !cfg!(miri) {
-            // SAFETY: our own mapping; what it holds stays. Only advice: before Linux 5.14 the first touches do it.
+            // SAFETY: our own mapping, whose content is kept. This is only advice: before Linux 5.14 the first accesses
+            // allocate.
             let _ = unsafe {
                 madvise(self.start.as_ptr().cast(), self.mapped_bytes, Advice::LinuxPopulateWrite)
             };
         }
     }
 
-    /// Gives back all but the first `len` elements.
+    /// Unmaps all but the first `len` elements.
     pub fn shorten(&mut self, len: usize) {
         self.len = self.len.min(len);
         let kept_bytes = (self.len * size_of::<T>()).next_multiple_of(4096);
-        // Miri knows whole mappings only.
+        // Miri supports only whole mappings.
         if kept_bytes < self.mapped_bytes && kept_bytes > 0 && !cfg!(miri) {
-            // SAFETY: whole pages of our own mapping after the last element, and `self` is borrowed by nobody else.
-            // Should it fail, the memory is given back with the rest.
+            // SAFETY: whole pages of our own mapping after the last element, and `self` is borrowed mutably. If this
+            // fails, the memory is unmapped with the rest.
             let given_back = unsafe {
                 munmap(
                     self.start.as_ptr().cast::<u8>().add(kept_bytes).cast(),
@@ -121,8 +122,8 @@ impl<T: Zeroable> Deref for ZeroedArray<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements were mapped at `start`, page-aligned; they are zero, which is valid (`Zeroable`), or
-        // what was stored into them since. The mapping goes only when `self` is dropped.
+        // SAFETY: `len` elements are mapped at `start`, page-aligned. Each is zero, which is valid (`Zeroable`), or
+        // holds the last value stored. The memory stays mapped until `self` is dropped.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -130,8 +131,7 @@ impl<T: Zeroable> Deref for ZeroedArray<T> {
 impl<T: Zeroable> Drop for ZeroedArray<T> {
     fn drop(&mut self) {
         if self.mapped_bytes > 0 {
-            // SAFETY: our own mapping, and nobody can have a reference into it any more. Failure would leak it, no
-            // worse.
+            // SAFETY: our own mapping, to which no reference exists any more. If this fails, the memory leaks.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
         }
     }
@@ -143,49 +143,49 @@ impl<T: Zeroable> std::fmt::Debug for ZeroedArray<T> {
     }
 }
 
-/// A zeroed array that grows in place, in anonymous memory of its own.
+/// A zeroed array that grows in place, in its own anonymous memory.
 ///
-/// Memory is mapped for its length only. Some addresses behind that are held (a 32nd of the array's most bytes, 16 MiB at
-/// least and 1 GiB at most), so that nothing else is mapped there; those behind them are left free
-/// (`base/addresses.rs`) and taken when they are needed, if they still are.
+/// Memory is mapped only for the current length. The array also holds some of the addresses behind it (a 32nd of its
+/// maximum size, between 16 MiB and 1 GiB), so that no other mapping is placed there. The addresses behind those are
+/// left free (`base/addresses.rs`) and taken when they are needed, if they are still free.
 pub struct GrowingArray<T: Zeroable> {
     start: NonNull<T>,
     len: AtomicUsize,
     most: usize,
     /// Locked while the array grows.
     bytes: Mutex<Bytes>,
-    /// Whether it takes huge pages, as far as it fills them.
+    /// Whether parts of the array that fill huge pages use them.
     is_huge: bool,
     _window: Option<Window>,
 }
 
-/// How many bytes of an array are there.
+/// The extent of an array, in bytes.
 #[derive(Clone, Copy)]
 struct Bytes {
-    /// Of memory.
+    /// Mapped memory.
     mapped: usize,
-    /// Of addresses; no fewer.
+    /// Held addresses, including the mapped ones.
     held: usize,
 }
 
-// SAFETY: owns its memory as a `Box<[T]>` would.
+// SAFETY: owns its memory like a `Box<[T]>`.
 unsafe impl<T: Zeroable + Send> Send for GrowingArray<T> {}
-// SAFETY: gives out `&[T]` only.
+// SAFETY: gives access to `&[T]` only.
 unsafe impl<T: Zeroable + Sync> Sync for GrowingArray<T> {}
 
 impl<T: Zeroable> GrowingArray<T> {
-    /// An array without elements, of `most` at the most, on huge pages as far as it fills them.
+    /// Creates an empty array that can grow to `most` elements, on huge pages as far as it fills them.
     ///
     /// # Errors
-    /// The size overflows, or the system has no addresses left.
+    /// Fails if the size overflows, or if the system has no addresses left.
     pub fn new(most: usize) -> io::Result<Self> {
         Self::with(most, true)
     }
 
-    /// As [`GrowingArray::new`], for an array of which little is ever touched: on small pages.
+    /// Like [`GrowingArray::new`], for an array that is accessed sparsely: on small pages.
     ///
     /// # Errors
-    /// As [`GrowingArray::new`].
+    /// Same as for [`GrowingArray::new`].
     pub fn sparse(most: usize) -> io::Result<Self> {
         Self::with(most, false)
     }
@@ -196,7 +196,7 @@ impl<T: Zeroable> GrowingArray<T> {
             assert!(align_of::<T>() <= 4096, "mappings are aligned to pages");
         }
         let most_bytes = bytes_of::<T>(most)?.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
-        // Miri knows whole mappings only.
+        // Miri supports only whole mappings.
         let is_small = most_bytes <= LEAST_GROWING_BYTES || cfg!(miri);
         let window = (!is_small).then(Window::next);
         let (start, bytes) = match &window {
@@ -213,15 +213,15 @@ impl<T: Zeroable> GrowingArray<T> {
         })
     }
 
-    /// Makes the array at least `len` elements long; new ones are zero.
+    /// Grows the array to at least `len` elements; the new ones are zero.
     ///
     /// # Errors
-    /// More than its most elements; or something else is mapped behind it, or the process has no more addresses. It is
-    /// as before.
+    /// Fails if `len` exceeds the maximum, if another mapping lies behind the array, or if the process has no more
+    /// addresses. The array is unchanged then.
     pub fn extend(&self, len: usize) -> io::Result<()> {
-        // Two numbers, whole after any panic.
+        // Two numbers that a panic cannot leave inconsistent.
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: changed under the lock.
+        // Relaxed: it changes only under the lock.
         if len <= self.len.load(Relaxed) {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl<T: Zeroable> GrowingArray<T> {
         }
         if self.is_huge && needed >= HUGE_PAGE_BYTES && !cfg!(miri) {
             let whole = bytes.mapped / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-            // SAFETY: our own mapping; only advice.
+            // SAFETY: our own mapping; this is only advice.
             let _ = unsafe { madvise(self.start.as_ptr().cast(), whole, Advice::LinuxHugepage) };
         }
         // Release: pairs with the Acquire in `deref`; the elements are mapped.
@@ -258,8 +258,8 @@ impl<T: Zeroable> Deref for GrowingArray<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `len` elements were mapped at `start`, page-aligned; they are zero, which is valid (`Zeroable`), or
-        // what was stored into them since. They stay mapped until `self` is dropped. Acquire: pairs with `extend`.
+        // SAFETY: `len` elements are mapped at `start`, page-aligned. Each is zero, which is valid (`Zeroable`), or
+        // holds the last value stored. They stay mapped until `self` is dropped. Acquire: pairs with `extend`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len.load(Acquire)) }
     }
 }
@@ -267,7 +267,7 @@ impl<T: Zeroable> Deref for GrowingArray<T> {
 impl<T: Zeroable> Drop for GrowingArray<T> {
     fn drop(&mut self) {
         let held = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).held;
-        // SAFETY: our own mapping, and nobody can have a reference into it any more. Failure would leak it, no worse.
+        // SAFETY: our own mapping, to which no reference exists any more. If this fails, the memory leaks.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), held) };
     }
 }
@@ -278,7 +278,6 @@ impl<T: Zeroable> std::fmt::Debug for GrowingArray<T> {
     }
 }
 
-/// Bytes of `len` elements.
 fn bytes_of<T>(len: usize) -> io::Result<usize> {
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize - HUGE_PAGE_BYTES)
@@ -291,18 +290,18 @@ fn bytes_of<T>(len: usize) -> io::Result<usize> {
 }
 
 impl Bytes {
-    /// Maps zeroed memory up to byte `end` of an array.
+    /// Maps zeroed memory up to byte `end` of the array at `start`.
     fn grown(self, start: NonNull<u8>, end: usize) -> io::Result<Self> {
         if end <= self.held {
-            // SAFETY: addresses that the array holds, without memory so far.
+            // SAFETY: the array holds these addresses and has no memory there yet.
             unsafe { map_at(start, self.mapped..end, MapFlags::FIXED) }?;
             return Ok(Self { mapped: end, ..self });
         }
-        // SAFETY: nothing is replaced.
+        // SAFETY: `FIXED_NOREPLACE` replaces no mapping.
         unsafe { map_at(start, self.held..end, MapFlags::FIXED_NOREPLACE) }?;
-        // SAFETY: as above.
+        // SAFETY: the array holds these addresses and has no memory there yet.
         if let Err(error) = unsafe { map_at(start, self.mapped..self.held, MapFlags::FIXED) } {
-            // SAFETY: what was just mapped.
+            // SAFETY: unmaps only the memory mapped above.
             unsafe { munmap(start.as_ptr().wrapping_add(self.held).cast(), end - self.held) }?;
             return Err(error);
         }
@@ -310,8 +309,8 @@ impl Bytes {
     }
 }
 
-/// Takes addresses for an array at the start of a free window, on a huge page's boundary, without memory. Fewer where there
-/// are few.
+/// Takes addresses without memory for an array, at the start of a free window and on a huge page boundary. Takes fewer
+/// if the process has few.
 fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     let slack = if most >= HUGE_PAGE_BYTES { HUGE_PAGE_BYTES } else { 0 };
     let mut held = (most / HELD_PART).clamp(LEAST_HELD, MOST_HELD).min(most);
@@ -319,7 +318,7 @@ fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     let mut free = window.bytes(held as u64, most as u64) as usize;
     let (taken, total) = loop {
         let total = free + slack;
-        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
         let taken = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags)
@@ -335,7 +334,7 @@ fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     };
     let lead = if slack == 0 { 0 } else { taken.addr().wrapping_neg() & (HUGE_PAGE_BYTES - 1) };
     let start = taken.wrapping_add(lead);
-    // SAFETY: all parts lie inside what was taken, on page borders, and nobody knows them yet.
+    // SAFETY: all parts lie inside the new mapping, on page boundaries, and nothing refers to them yet.
     unsafe {
         if lead > 0 {
             munmap(taken.cast(), lead)?;
@@ -348,10 +347,10 @@ fn hold(most: usize, window: &Window) -> io::Result<(NonNull<u8>, Bytes)> {
     Ok((start, Bytes { mapped: 0, held }))
 }
 
-/// Maps zeroed memory at a range of bytes behind an address.
+/// Maps zeroed memory at a range of bytes after the address `start`.
 ///
 /// # Safety
-/// The caller holds the range, and nothing in it is in use; or `flag` is `FIXED_NOREPLACE`.
+/// The caller holds the range, and no part of it is in use; or `flag` is `FIXED_NOREPLACE`.
 unsafe fn map_at(start: NonNull<u8>, range: Range<usize>, flag: MapFlags) -> io::Result<()> {
     if range.is_empty() {
         return Ok(());
@@ -364,27 +363,28 @@ unsafe fn map_at(start: NonNull<u8>, range: Range<usize>, flag: MapFlags) -> io:
     if ptr::eq(mapped, address) {
         return Ok(());
     }
-    // Kernels before 4.17 take the address for a wish.
-    // SAFETY: what was just mapped.
+    // Kernels before 4.17 treat the address as a hint.
+    // SAFETY: unmaps only the memory mapped above.
     unsafe { munmap(mapped, range.len()) }?;
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Maps `bytes > 0` of zeroed memory, on a huge page's boundary when it fills one.
+/// Maps `bytes > 0` of zeroed memory, on a huge page boundary if it fills a huge page.
 fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
-    // Miri knows whole mappings only, and no advice.
+    // Miri supports only whole mappings, and no advice.
     if bytes < HUGE_PAGE_BYTES || cfg!(miri) {
         return map(bytes);
     }
-    // Map one huge page more than needed, then give back what lies before the boundary and after the end.
+    // Map one huge page more than needed, then unmap the parts before the boundary and after the end.
     let mapped_bytes = bytes + HUGE_PAGE_BYTES;
     let mapping = map(mapped_bytes)?.as_ptr();
     let lead_bytes = mapping.align_offset(HUGE_PAGE_BYTES);
-    // Pages are the unit of unmapping: the last one of ours stays whole.
+    // Memory is unmapped in pages, so the array keeps the whole of its last page.
     let kept_bytes = bytes.next_multiple_of(4096);
     let start = mapping.wrapping_add(lead_bytes);
-    // SAFETY: both ends lie inside the mapping made above, which nobody knows yet. `align_offset` of a page-aligned
-    // address is below a huge page, and kept_bytes at most mapped_bytes - lead_bytes, as both are whole pages.
+    // SAFETY: both parts lie inside the mapping made above, to which nothing refers yet. `align_offset` of a
+    // page-aligned address is below a huge page, and kept_bytes is at most mapped_bytes - lead_bytes, as both are whole
+    // pages.
     unsafe {
         if lead_bytes > 0 {
             munmap(mapping.cast(), lead_bytes)?;
@@ -392,17 +392,17 @@ fn map_zeroed(bytes: usize) -> io::Result<NonNull<u8>> {
         if lead_bytes + kept_bytes < mapped_bytes {
             munmap(start.add(kept_bytes).cast(), mapped_bytes - lead_bytes - kept_bytes)?;
         }
-        // Only advice: a kernel without transparent huge pages refuses it, and nothing is lost.
+        // Only advice: a kernel without transparent huge pages refuses it, which does no harm.
         let _ = madvise(start.cast(), bytes, Advice::LinuxHugepage);
     }
     NonNull::new(start).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
 fn map(bytes: usize) -> io::Result<NonNull<u8>> {
-    // NORESERVE: an array may be sized for growth that never comes; only touched pages count.
+    // NORESERVE: an array may be sized for growth that never happens; only accessed pages count.
     let flags =
         if cfg!(miri) { MapFlags::PRIVATE } else { MapFlags::PRIVATE | MapFlags::NORESERVE };
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice replaces nothing.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses replaces nothing.
     let mapping = unsafe {
         mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)?
     };
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn growing_arrays_keep_what_they_hold() {
-        // Of a most that leaves room for what other tests map meanwhile; what it holds, and more.
+        // The maximum leaves room for mappings of other tests; the lengths lie within and beyond the addresses held.
         let array = GrowingArray::<AtomicU64>::new(1 << 34).expect("address space");
         assert!(array.is_empty());
         let held = MOST_HELD / 8;
@@ -498,7 +498,7 @@ mod tests {
     fn growing_arrays_end_where_something_else_begins() {
         let array = GrowingArray::<AtomicU8>::new(1 << 40).expect("address space");
         array.extend(1).expect("held");
-        // SAFETY: nothing is replaced.
+        // SAFETY: `FIXED_NOREPLACE` replaces no mapping.
         unsafe {
             map_at(array.start.cast(), MOST_HELD..MOST_HELD + PAGE_BYTES, MapFlags::FIXED_NOREPLACE)
         }

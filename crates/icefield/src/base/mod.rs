@@ -1,8 +1,8 @@
-//! What every table needs and no medium knows: atomics, locks, reclamation, hashing, SIMD, memory, the prefetch ring,
-//! work for several threads.
+//! Shared building blocks that do not depend on a medium: atomics, locks, reclamation, hashing, SIMD, memory, the
+//! prefetch ring, and parallel work.
 //!
-//! This layer imports neither `pm` nor a table. It is the only home of three things that are easy to get wrong and hard
-//! to test when they are scattered: code that depends on the processor ([`group`]), the choice between real and
+//! This layer imports neither `pm` nor a table. It is the only place for three kinds of code that are easy to get
+//! wrong and hard to test when they are scattered: processor-specific code ([`group`]), the choice between real and
 //! modelled atomics ([`sync`]), and thread-local state ([`thread`]).
 
 pub(crate) mod addresses;

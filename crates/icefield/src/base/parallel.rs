@@ -1,12 +1,12 @@
-//! Work that several threads take bit by bit.
+//! Work that several threads share in small tasks.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::Result;
 
-/// Runs `work` on this thread and `threads - 1` others, and gives what each gave; the first error, if any failed. Where
-/// no more threads can be made, there are fewer: so `work` takes its tasks from a [`Tasks`] until there are none.
+/// Runs `work` on this thread and `threads - 1` others, and returns all results, or the first error. If the system
+/// creates fewer threads, fewer run, so `work` should take tasks from a [`Tasks`] until none is left.
 pub(crate) fn in_parallel<T: Send>(
     threads: usize,
     work: impl Fn() -> Result<T> + Sync,
@@ -20,7 +20,7 @@ pub(crate) fn in_parallel<T: Send>(
             .collect();
         let mut results = vec![work()];
         for thread in spawned {
-            // A panic of the caller's own code goes on where it called.
+            // A panic in `work` continues in the calling thread.
             results.push(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         results
@@ -28,7 +28,7 @@ pub(crate) fn in_parallel<T: Send>(
     results.into_iter().collect()
 }
 
-/// Does both, side by side if there may be `threads` of them.
+/// Runs both functions, in parallel if `threads` is greater than 1.
 pub(crate) fn both<A: Send, B>(
     threads: usize,
     one: impl Fn() -> A + Sync,
@@ -46,7 +46,7 @@ pub(crate) fn both<A: Send, B>(
     })
 }
 
-/// Numbers of tasks, each given out once.
+/// Task numbers, each returned once.
 pub(crate) struct Tasks {
     next: AtomicUsize,
     count: usize,
@@ -58,18 +58,18 @@ impl Tasks {
     }
 
     pub(crate) fn take(&self) -> Option<usize> {
-        // Relaxed: the number is all there is to it.
+        // Relaxed: only the number itself matters.
         let next = self.next.fetch_add(1, Relaxed);
         (next < self.count).then_some(next)
     }
 }
 
-/// How many threads the machine has cores for.
+/// Returns the number of threads that can run in parallel on this machine.
 pub(crate) fn all_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Threads for so much work: no more than have `each` of it to do.
+/// Returns how many of `threads` to use for `work` units, so that each thread has at least `each` of them.
 pub(crate) fn threads_for(threads: usize, work: usize, each: usize) -> usize {
     threads.min(work / each.max(1)).max(1)
 }

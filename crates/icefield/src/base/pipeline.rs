@@ -1,53 +1,54 @@
-//! The rolling ring: overlaps the memory latency of many operations while running them strictly in order.
+//! The rolling ring: overlaps the memory latency of many operations while executing them strictly in order.
 //!
-//! Operation `i` goes through up to five stages: `first` computes its hash and where its line is, `ask` asks for it,
-//! `second` peeks at that line and asks for the one that it leads to, `third` the same once more, `run` executes it.
-//! While `i` runs, `first` and `ask` are `ring` operations ahead, `second` is `stage2` ahead and `third` a burst, so
-//! about `ring` line fills are in flight at any time. The ring never drains in the middle: a barrier between groups of
-//! operations halves the speed.
+//! Operation `i` passes through up to five stages: `first` computes its hash and the address of its line, `ask`
+//! prefetches the line, `second` peeks at the line and prefetches the line that it refers to, `third` does the same
+//! once more, and `run` executes the operation. While `i` runs, `first` and `ask` are `ring` operations ahead, `second`
+//! is `stage2` ahead, and `third` is one burst ahead, so about `ring` line fills are in flight at any time. The ring
+//! never drains in the middle of a batch: a barrier between groups of operations would halve the speed.
 //!
-//! A hint waits, and all behind it, until its address is translated. Where pages are small and many that takes as long
-//! as the line itself, and hints that are an operation apart from each other wait one after the other. So stages are
-//! made in bursts, hints right behind hints, where tables live in files: [`rolling_in_bursts`].
+//! A hint waits until its address is translated, and blocks all hints behind it. With many small pages, the translation
+//! takes as long as the line fill itself, and hints that are one operation apart wait one after the other. Tables in
+//! files therefore run the stages in bursts, with hints directly behind one another: [`rolling_in_bursts`].
 //!
-//! Only `run` may decide anything, and only `third` besides may change anything: it may take locks. Hints and peeks see
-//! memory as it was earlier, and other operations of the same batch run in between; so an entry should hold the hash, and
-//! never a pointer into a table that may be resized, unless it stays where it is then (and even so it is a hint).
+//! Only `run` makes decisions. Apart from it, only `third` may change state: it may take locks. Hints and peeks see an
+//! earlier state of memory, and other operations of the same batch run in between. So an entry should hold the hash,
+//! not a pointer into a table that may be resized, unless the target stays in place then (and even so the pointer is
+//! only a hint).
 
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
 pub use super::group::prefetch::{prefetch_read, prefetch_second_level, prefetch_write};
 
-/// The longest ring: beyond this many the processor has no fill buffers left, and entries would leave the first-level
+/// The longest ring. Beyond this length the processor has no fill buffers left, and entries would leave the first-level
 /// cache.
 pub const MAX_RING: usize = 128;
 
-/// A good distance of `first` ahead of `run`, for tables that have not measured their own.
+/// A good distance of `first` ahead of `run`, for tables without a measured value.
 pub const RING: usize = 48;
 
-/// A good distance of `second` ahead of `run`, likewise.
+/// A good distance of `second` ahead of `run`, for tables without a measured value.
 pub const STAGE2: usize = 16;
 
 /// The stages of a ring.
 ///
-/// A batch that is compiled for one of several instruction sets makes them methods that are always inlined, which
-/// closures cannot promise to be; elsewhere [`stages`] makes them of closures.
+/// A batch that is compiled for several instruction sets implements this trait with `#[inline(always)]` methods,
+/// because closures do not guarantee inlining. Other batches build the stages from closures with [`stages`].
 pub trait Stages {
-    /// What goes from stage to stage.
+    /// The data that an operation carries from stage to stage.
     type Entry: Copy;
 
-    /// Computes what operation `index` needs, and may ask for its line.
+    /// Computes the entry of operation `index`; may prefetch its line.
     fn first(&mut self, index: usize) -> Self::Entry;
 
-    /// Asks for its line, if `first` did not.
+    /// Prefetches the line, if `first` did not.
     #[inline(always)]
     fn ask(&mut self, _entry: Self::Entry) {}
 
-    /// Peeks at that line and asks for the one that it leads to; what it tells `third` is in the entry.
+    /// Peeks at that line and prefetches the line that it refers to; may change the entry for `third`.
     fn second(&mut self, entry: &mut Self::Entry);
 
-    /// Peeks at what `second` asked for, where that leads on; or takes the locks of the burst that comes next.
+    /// Peeks at the line that `second` prefetched and follows it further, or takes the locks of the next burst.
     #[inline(always)]
     fn third(&mut self, _entry: Self::Entry) {}
 
@@ -55,7 +56,7 @@ pub trait Stages {
     fn run(&mut self, index: usize, entry: Self::Entry) -> ControlFlow<()>;
 }
 
-/// Stages of four closures.
+/// Builds the stages from four closures.
 #[inline(always)]
 pub fn stages<E: Copy>(
     first: impl FnMut(usize) -> E,
@@ -103,20 +104,20 @@ where
     }
 }
 
-/// Runs operations `0..count` in order through the stages, and returns how many ran: all of them, or as many as
-/// it took for `run` to answer `Break` (that one included). What was hinted and then not run leaves no trace.
+/// Runs operations `0..count` in order through the stages, and returns how many ran: all of them, or those up to and
+/// including the first whose `run` returned `Break`. Operations that were hinted but not run have no effect.
 ///
-/// `ring` is brought into 1..=[`MAX_RING`], and `stage2` into 1..=`ring`.
+/// `ring` is clamped to 1..=[`MAX_RING`], and `stage2` to 1..=`ring`.
 #[inline(always)]
 pub fn rolling<S: Stages>(count: usize, ring: usize, stage2: usize, stages: S) -> usize {
     rolling_in_bursts::<1, S>(count, ring, stage2, stages)
 }
 
-/// [`rolling`], with `BURST` operations run one right after the other, and then as many hints and peeks made. For tables
-/// in small pages, whose addresses are translated together then; and for operations that execute a locked instruction
-/// each: nothing overlaps with those, so the latency of a hash or of a look at a line between any two of them would be
-/// waited for, and in a burst they pass together. `ring` and `stage2` are at least `BURST`, which is how far ahead
-/// `third` is.
+/// Like [`rolling`], but runs `BURST` operations directly one after the other, and then makes the same number of hints
+/// and peeks. There are two uses. In tables on small pages, the addresses of a burst of hints are translated together.
+/// For operations with a locked instruction each, which overlaps with nothing, the latency of hashing or of peeking at
+/// a line between two of them would be fully exposed; in a burst these latencies overlap. `ring` and `stage2` are at
+/// least `BURST`, which is how far `third` is ahead.
 #[inline(always)]
 pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     count: usize,
@@ -125,12 +126,12 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
     mut stages: S,
 ) -> usize {
     const { assert!(BURST >= 1 && BURST <= MAX_RING) }
-    // A burst has been hinted and peeked at before it begins.
+    // All operations of a burst have been hinted and peeked at before it begins.
     let ring = ring.clamp(BURST, MAX_RING);
     let stage2 = stage2.clamp(BURST, ring);
     let mut entries = [const { MaybeUninit::<S::Entry>::uninit() }; MAX_RING];
-    // Entry `i` is written before `second(i)` and `run(i)`, and its place goes to entry i + MAX_RING at the earliest,
-    // after `run(i)`, as ring <= MAX_RING.
+    // Entry `i` is written before `second(i)` and `run(i)`. Its place is reused by entry i + MAX_RING at the earliest,
+    // after `run(i)`, because ring <= MAX_RING.
     for index in 0..count.min(ring) {
         entries[index % MAX_RING].write(stages.first(index));
     }
@@ -146,12 +147,12 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
         // SAFETY: BURST <= ring, so it was written above.
         stages.third(unsafe { entries[index % MAX_RING].assume_init() });
     }
-    // Not `step_by`: gets in the first-level cache fell by a third with it, and stand as they were with this.
+    // Not `step_by`: it cost a third of the throughput of gets in the first-level cache; this loop costs nothing.
     let mut start = 0;
     while start < count {
         let end = count.min(start + BURST);
         for index in start..end {
-            // SAFETY: written above, or below when operation index - ring had run.
+            // SAFETY: written above, or below after operation index - ring had run.
             let entry = unsafe { entries[index % MAX_RING].assume_init() };
             if stages.run(index, entry).is_break() {
                 return index + 1;
@@ -181,13 +182,13 @@ pub fn rolling_in_bursts<const BURST: usize, S: Stages>(
 mod tests {
     use super::*;
 
-    /// Stages that check that each sees every operation once, in order, and neither too late nor too early.
+    /// Stages that check that each sees every operation once, in order, and exactly as far ahead as specified.
     struct Checked {
         count: usize,
         burst: usize,
         hints: usize,
         peeks: usize,
-        /// How many operations each stage has seen.
+        /// The number of operations that each stage has seen.
         seen: [usize; 5],
     }
 

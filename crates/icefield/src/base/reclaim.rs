@@ -1,40 +1,43 @@
-//! Deferred reclamation: what a reader may still look at is given back only after the reader has left.
+//! Deferred reclamation: retired objects are freed only after every reader that may hold them has left.
 //!
-//! By epochs. A reader announces the epoch in which it came, in a slot of its own, and takes that back when it leaves:
-//! two plain stores, no locked instruction and no fence, so that requests overlap in the processor as if there were no
-//! reclaimer. Whoever reclaims pays: it begins a new epoch, asks the system for a barrier on every processor that runs
-//! a thread of this process (`membarrier`), and looks at all announcements. Where there is no such call, readers pay
-//! for fences instead.
+//! Reclamation is based on epochs. A reader announces the current epoch in its own slot when it enters, and withdraws
+//! the announcement when it leaves. Both are plain stores, with no locked instruction and no fence, so requests
+//! overlap in the processor as if there were no reclaimer. The cost is on the reclaiming thread: it begins a new
+//! epoch, requests a barrier on every processor that runs a thread of this process (`membarrier`), and reads all
+//! announcements. On systems without `membarrier`, readers execute fences instead.
 //!
-//! The rules of use:
-//! 1. A reader pins *before* it loads the reference, offset or index that leads to something which may be retired, and
-//!    loads it with [`PROTECTED`] (or stronger). What it reached stays valid until its guard is dropped.
-//! 2. A writer makes a thing unreachable for newcomers first, then retires it.
-//! 3. No guard lives across user code or an `.await`: a pinned thread holds back everything that is retired meanwhile.
+//! Rules of use:
+//! 1. A reader pins *before* it loads the reference, offset or index that leads to an object that may be retired, and
+//!    loads it with [`PROTECTED`] (or stronger). The object stays valid until the reader's guard is dropped.
+//! 2. A writer first makes an object unreachable for new readers, then retires it.
+//! 3. No guard is held across user code or an `.await`: a pinned thread holds back all objects that are retired
+//!    meanwhile.
 //!
 //! # Why nothing is reclaimed too early
 //!
-//! A thing that was unlinked and then retired gets as its tag the epoch *e* that `collect` ends. It is
-//! given back when no slot announces an epoch up to *e*, as seen after the barrier. Take a reader that holds it, so
-//! that loaded it before it was unlinked, after announcing *a*:
-//! - *a* ≤ *e*: had the reader loaded *e* + 1, it would have seen (R1) what was unlinked before.
-//! - The announcement is seen: the barrier comes after the unlinking, so either it is after the reader's announcement in
-//!   the reader's own order, which makes that visible, or before the reader's load, which would then see the unlinking.
+//! The tag of an object that was unlinked and then retired is the epoch *e* that `collect` ends. The object is freed
+//! when, after the barrier, no slot announces an epoch of at most *e*. Consider a reader that holds the object: it
+//! announced *a* and then loaded the object before it was unlinked.
+//! - *a* ≤ *e*: if the reader had loaded *e* + 1, it would also have seen the unlinking (R1).
+//! - The announcement is seen. The barrier comes after the unlinking. In the reader's own order it comes either after
+//!   the announcement, which makes the announcement visible, or before the reader's load, which would then see the
+//!   unlinking.
 //!
-//! # Why nothing is forgotten
+//! # Why every object is reclaimed
 //!
-//! Things wait with the thread that retired them until they are a batch, then for that thread to leave. What is held
-//! back then goes to a common queue, and is looked at again with the next batch of anybody. When that may take too long
-//! (it was [flushed](Guard::flush), or the queue is long) the slots that hold it back are *asked* to look after it when
-//! they leave. An owner that leaves takes back its announcement, then looks whether it was asked; who asks does so, has
-//! a barrier, and looks at the announcement again: one of the two sees the other.
+//! Retired objects wait with the thread that retired them until they fill a batch and the thread leaves. Objects that
+//! readers still hold back then move to a common queue, which the next batch of any thread checks again. If that may
+//! take too long (the objects were [flushed](Guard::flush), or the queue is long), the reclaiming thread sets `asked`
+//! in the slots that hold them back, and their owners process the queue when they leave. A leaving owner withdraws
+//! its announcement and then reads `asked`. The reclaiming thread sets `asked`, executes a barrier, and then reads
+//! the announcement again. So at least one of the two sees the other's store.
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | R1 | `epoch` (SeqCst addition) | `epoch` (Acquire) | what was unlinked in the epochs before |
 //! | R2 | announcement (Relaxed, light barrier) | announcement (heavy barrier, Acquire) | that the reader is here |
 //! | R3 | announcement taken back (Release, light barrier) | as R2 | that the reader's loads are done |
-//! | R4 | `asked` (SeqCst, heavy barrier) | `asked` (light barrier, Relaxed) | that things wait for this reader |
+//! | R4 | `asked` (SeqCst, heavy barrier) | `asked` (light barrier, Relaxed) | that retired objects wait for this reader |
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -47,47 +50,48 @@ use super::sync::{
 };
 use super::thread;
 
-/// The order of loads that lead to things which may be retired: Acquire, for the store that made them reachable was a
-/// Release.
+/// The ordering of loads that lead to objects which may be retired. Acquire pairs with the Release store that made
+/// the object reachable.
 pub const PROTECTED: Ordering = Ordering::Acquire;
 
-/// Retired things wait in batches of this many, to share the cost of the barrier.
+/// Retired objects wait in batches of this size, to share the cost of the barrier.
 const BATCH: usize = 64;
 
-/// So many things that are held back are looked after by those who hold them back.
+/// From this queue length on, the threads that hold objects back are asked to process the queue.
 const LONG_QUEUE: usize = 8 * BATCH;
 
-/// An epoch that nobody announces: the slot's owner is elsewhere.
+/// The announcement of a thread that is not inside.
 const NOWHERE: u64 = 0;
 
-/// The reclamation state of one table. Dropping it reclaims whatever is still waiting.
+/// The reclamation state of one table. Dropping it reclaims all objects that are still waiting.
 pub struct Reclaimer {
-    /// From 1 on. Never wraps.
+    /// Starts at 1 and never wraps.
     epoch: AtomicU64,
     barrier: Barrier,
     batch: usize,
     slots: PerThread<Slot>,
-    /// What was held back, by tag.
+    /// Retired objects that readers hold back, in the order of their tags.
     waiting: Mutex<VecDeque<Tagged>>,
 }
 
-/// What a reclaimer knows of one thread. A line pair: the processors' adjacent-line prefetch would otherwise join
-/// neighbours.
+/// The state of one thread. It fills a pair of lines, because the adjacent-line prefetch would otherwise couple the
+/// slots of two threads.
 #[derive(Default)]
 #[repr(align(128))]
 struct Slot {
     presence: Presence,
-    /// Where a section inside another one, or inside a guard, announces itself: nobody looks there.
+    /// The announcement of a section inside another section or a guard. The reclaimer does not read it.
     inner: Presence,
-    /// How many guards the thread has.
+    /// The number of guards that the thread holds.
     depth: Cell<usize>,
     retired: RefCell<Vec<Retired>>,
-    /// Whether what is retired shall not wait for more than those who hold it.
+    /// Set when the retired objects are to be reclaimed as soon as their readers have left, without waiting for a
+    /// full batch.
     flushed: Cell<bool>,
 }
 
 impl Slot {
-    /// Out of line, so that the usual case is a branch not taken.
+    /// Out of line, so that the common case is a branch not taken.
     #[cold]
     #[inline(never)]
     fn inner(&self) -> &Presence {
@@ -96,36 +100,35 @@ impl Slot {
 
     fn flush(&self) {
         self.flushed.set(true);
-        // Relaxed: this thread reads it.
+        // Relaxed: this thread itself reads it when it leaves.
         self.presence.asked.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether a thread is here.
 #[derive(Default)]
 struct Presence {
     /// The epoch in which the thread was pinned; [`NOWHERE`] when it is not.
     announced: AtomicU64,
-    /// Whether the thread is to look after waiting things when it leaves.
+    /// Set when the thread is to process waiting objects when it leaves.
     asked: AtomicBool,
 }
 
-// SAFETY: `depth`, `retired` and `flushed` are touched by the thread whose slot it is, which is one at a time (a thread
-// that gets the slot of one that has ended comes after it), and by the reclaimer's drop. The rest is atomic.
+// SAFETY: `depth`, `retired` and `flushed` are accessed only by the thread that owns the slot and by the reclaimer's
+// drop. One thread at a time owns a slot: a thread that inherits the slot of an ended thread starts after its end.
+// The other fields are atomic.
 unsafe impl Sync for Slot {}
 
-/// A thing, and how to give it back.
 struct Retired {
     thing: *mut (),
-    /// Gives back `thing`, or a part of it.
+    /// Frees `thing`, or a part of it.
     reclaim: unsafe fn(*mut ()) -> ControlFlow<()>,
 }
 
-// SAFETY: those who retire promise that things may be given back by any thread.
+// SAFETY: callers that retire an object promise that any thread may free it.
 unsafe impl Send for Retired {}
 
 struct Tagged {
-    /// The epoch in which it was retired; readers that announce a later one do not hold it.
+    /// The epoch in which the object was retired. Readers that announce a later epoch do not hold it.
     tag: u64,
     retired: Retired,
 }
@@ -143,14 +146,14 @@ impl std::fmt::Debug for Reclaimer {
 }
 
 impl Reclaimer {
-    /// A reclaimer with the usual batches.
+    /// Creates a reclaimer with the default batch size.
     #[must_use]
     pub fn new() -> Self {
         Self::with_batch(BATCH)
     }
 
-    /// A reclaimer that tries to reclaim as soon as a thread has retired `things`. Tests use 1; a table that retires
-    /// few big things flushes instead.
+    /// Creates a reclaimer that tries to reclaim as soon as a thread has retired `things` objects. Tests use 1. A
+    /// table that retires few large objects uses a flush instead.
     #[must_use]
     pub fn with_batch(things: usize) -> Self {
         Self {
@@ -168,7 +171,7 @@ impl Reclaimer {
         let slot = self.slots.mine();
         let depth = slot.depth.get();
         if depth == 0 {
-            // Relaxed: this thread's own.
+            // Relaxed: only this thread stores it.
             let inside = slot.presence.announced.load(Ordering::Relaxed) != NOWHERE;
             assert!(!inside, "a section does not run what makes guards");
             self.announce(&slot.presence);
@@ -178,8 +181,9 @@ impl Reclaimer {
         Guard { reclaimer: self, slot, thread: PhantomData }
     }
 
-    /// As [`Reclaimer::pin`], for a few instructions of a table's own, in which nothing makes a guard of this reclaimer
-    /// that outlives them. The cheapest way to be safe: some ten instructions, none of them locked.
+    /// Like [`Reclaimer::pin`], for a few instructions inside a table, during which no guard of this reclaimer is
+    /// created that outlives the section. This is the cheapest protection: about ten instructions, none of them
+    /// locked.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Section<'_> {
         let slot = self.slots.mine();
@@ -187,7 +191,7 @@ impl Reclaimer {
             return Section { reclaimer: self, presence: &slot.inner, thread: PhantomData };
         }
         let mut presence = &slot.presence;
-        // Relaxed: this thread's own.
+        // Relaxed: only this thread stores it.
         if presence.announced.load(Ordering::Relaxed) != NOWHERE {
             presence = slot.inner();
         }
@@ -197,17 +201,17 @@ impl Reclaimer {
 
     #[inline(always)]
     fn announce(&self, presence: &Presence) {
-        // Acquire (R1): whoever announces an epoch has seen what was unlinked before it began.
+        // Acquire (R1): a thread that announces an epoch has seen all objects unlinked before that epoch began.
         let epoch = self.epoch.load(Ordering::Acquire);
         // Relaxed (R2): the barrier orders it.
         presence.announced.store(epoch, Ordering::Relaxed);
         self.barrier.light();
     }
 
-    /// Takes back what this thread announced.
+    /// Withdraws this thread's announcement.
     #[inline(always)]
     fn withdraw(&self, presence: &Presence) {
-        // Release (R3): what was read under it has been read.
+        // Release (R3): all reads under the announcement are complete.
         presence.announced.store(NOWHERE, Ordering::Release);
         self.barrier.light();
         // Relaxed (R4): the barrier orders it.
@@ -216,29 +220,30 @@ impl Reclaimer {
         }
     }
 
-    /// Reclaims what this thread retired and what waits for it, on its way out.
+    /// Reclaims objects that this thread retired or was asked to process. Runs when the thread leaves.
     #[cold]
     #[inline(never)]
     fn look_after(&self) {
         let slot = self.slots.mine();
-        // SeqCst: who sees the question still standing knows that this thread has yet to come for the queue.
+        // SeqCst (R4): a thread whose swap in `all_know` still returns `true` relies on this thread to process the
+        // queue later.
         slot.presence.asked.store(false, Ordering::SeqCst);
         let retired = slot.retired.take();
-        // Less than a batch: somebody has asked.
+        // Fewer objects than a batch: another thread asked for this.
         let urgent = slot.flushed.take() || retired.len() < self.batch;
         if self.collect(retired, urgent) {
-            // One step of a big thing at a time: the next when this thread leaves the next time.
+            // A large object is freed one step at a time. The next step runs when this thread leaves again.
             slot.presence.asked.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Takes over a thing that this thread has made unreachable.
+    /// Adds an object that this thread has made unreachable.
     #[inline]
     fn retire(&self, slot: &Slot, retired: Retired) {
         let mut things = slot.retired.borrow_mut();
         things.push(retired);
         if things.len() >= self.batch {
-            // Relaxed: this thread reads it. It holds back its own things until it leaves.
+            // Relaxed: this thread itself reads it when it leaves, and holds these objects back until then.
             slot.presence.asked.store(true, Ordering::Relaxed);
         }
     }
@@ -247,22 +252,23 @@ impl Reclaimer {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the epoch, takes over what was `retired` in it, and gives back what nobody can hold any more. When
-    /// `urgent`, asks those who hold the rest back. Whether things are left that could be given back at once.
+    /// Ends the epoch, takes over the objects `retired` in it, and frees those that no reader can hold. If `urgent`,
+    /// asks the threads that hold back the rest. Returns whether objects remain that can be freed at once.
     fn collect(&self, retired: Vec<Retired>, urgent: bool) -> bool {
         let mut waiting = self.waiting();
-        // SeqCst (R1). Under the lock, so that tags in the queue rise.
+        // SeqCst (R1). The addition is under the lock, so that tags in the queue ascend.
         let tag = self.epoch.fetch_add(1, Ordering::SeqCst);
         waiting.extend(retired.into_iter().map(|retired| Tagged { tag, retired }));
         let mut free = Vec::new();
-        // Without a barrier, nothing is certain: everything waits for a better time.
+        // Without a barrier the announcements prove nothing, so all objects wait for a later attempt.
         while self.barrier.heavy() {
             let oldest = self.oldest();
             let freed = waiting.partition_point(|thing| thing.tag < oldest);
             free.extend(waiting.drain(..freed));
             let Some(last) = waiting.back() else { break };
             let patient = !urgent && waiting.len() < LONG_QUEUE;
-            // Those who left before they could see that they were asked are found gone at the next look.
+            // Threads that left before they could see `asked` have withdrawn when the loop reads the announcements
+            // again.
             if patient || self.all_know(last.tag) {
                 break;
             }
@@ -271,7 +277,7 @@ impl Reclaimer {
         self.give_back(free)
     }
 
-    /// The oldest epoch that a reader is in.
+    /// Returns the oldest announced epoch, or `u64::MAX` if there is none.
     fn oldest(&self) -> u64 {
         // Acquire (R2, R3): after the heavy barrier.
         let announced =
@@ -279,7 +285,8 @@ impl Reclaimer {
         announced.filter(|&epoch| epoch != NOWHERE).min().unwrap_or(u64::MAX)
     }
 
-    /// Asks all who may hold something of epoch `tag` or before. Whether there are such and all had been asked before.
+    /// Asks all threads that may hold an object of epoch `tag` or earlier. Returns whether there are such threads and
+    /// all of them had been asked before.
     fn all_know(&self, tag: u64) -> bool {
         let (mut holders, mut news) = (0, false);
         for Slot { presence, .. } in self.slots.iter() {
@@ -287,19 +294,20 @@ impl Reclaimer {
             let announced = presence.announced.load(Ordering::Acquire);
             if announced != NOWHERE && announced <= tag {
                 holders += 1;
-                // SeqCst (R4): the heavy barrier follows. Who was asked and has not come yet will find the queue as the
-                // holder of its lock leaves it.
+                // SeqCst (R4): the heavy barrier follows. A thread that was asked and has not processed the queue yet
+                // will find it as the current lock holder leaves it.
                 news |= !presence.asked.swap(true, Ordering::SeqCst);
             }
         }
         holders > 0 && !news
     }
 
-    /// Gives things back, whole or in part; the parts that are left may be given back at any time. Whether there are.
+    /// Frees objects, entirely or in part. Remaining parts return to the queue and may be freed at any time. Returns
+    /// whether there are any.
     fn give_back(&self, free: Vec<Tagged>) -> bool {
         let mut left = Vec::new();
         for Tagged { retired, .. } in free {
-            // SAFETY: nobody holds it, and it is in no queue.
+            // SAFETY: no reader holds the object, and it is in no queue.
             if unsafe { (retired.reclaim)(retired.thing) }.is_continue() {
                 left.push(Tagged { tag: NOWHERE, retired });
             }
@@ -319,18 +327,18 @@ impl Drop for Reclaimer {
             self.waiting().drain(..).map(|tagged| tagged.retired).collect();
         rest.extend(self.slots.iter().flat_map(|slot| slot.retired.take()));
         for retired in rest {
-            // SAFETY: every guard borrows the reclaimer, so there is none; each thing was in one place only.
+            // SAFETY: every guard borrows the reclaimer, so none exists; each object was in one place only.
             while unsafe { (retired.reclaim)(retired.thing) }.is_continue() {}
         }
     }
 }
 
-/// While this lives, nothing that its thread has reached is reclaimed.
+/// Protects all objects that the thread has reached: none is reclaimed while the guard lives.
 #[must_use = "nothing is protected once the guard is dropped"]
 pub struct Guard<'a> {
     reclaimer: &'a Reclaimer,
     slot: &'a Slot,
-    /// Stays where it was made.
+    /// Makes the guard `!Send`.
     thread: PhantomData<*mut ()>,
 }
 
@@ -357,7 +365,7 @@ impl Drop for Guard<'_> {
 pub struct Section<'a> {
     reclaimer: &'a Reclaimer,
     presence: &'a Presence,
-    /// Stays where it was made.
+    /// Makes the section `!Send`.
     thread: PhantomData<*mut ()>,
 }
 
@@ -377,8 +385,8 @@ impl Drop for Section<'_> {
 }
 
 impl Section<'_> {
-    /// Gives back something big in steps, once nobody can be looking at it, as soon as that is so: `step` runs until it
-    /// breaks, once each time that some thread leaves. It must neither panic nor wait.
+    /// Retires a large object that is freed in steps, as soon as no reader can hold it. `step` runs until it returns
+    /// `Break`, once each time that some thread leaves. It must neither panic nor wait.
     pub(crate) fn retire_in_steps<F>(&self, step: F)
     where
         F: FnMut() -> ControlFlow<()> + Send + 'static,
@@ -392,7 +400,7 @@ impl Section<'_> {
 }
 
 impl Guard<'_> {
-    /// Drops what `boxed` points to, once nobody can be looking at it.
+    /// Drops the target of `boxed` once no reader can hold it.
     ///
     /// # Safety
     /// `boxed` came from [`Box::into_raw`], is retired once, and no thread that pins from now on can reach it. `T` may
@@ -402,21 +410,21 @@ impl Guard<'_> {
         self.reclaimer.retire(self.slot, Retired { thing: boxed.cast(), reclaim: drop_box::<T> });
     }
 
-    /// Runs `reclaim` once every thread that is pinned now has left; at the latest when the reclaimer is dropped.
-    /// Whatever it gives back must be unreachable already for threads that pin from now on.
+    /// Runs `reclaim` after every thread that is pinned now has left, at the latest when the reclaimer is dropped.
+    /// The resources that it frees must already be unreachable for threads that pin from now on.
     ///
-    /// Costs one allocation. `reclaim` runs on whichever thread leaves last or retires next, after it has left, and
-    /// must neither panic nor wait.
+    /// Costs one allocation. `reclaim` runs on the thread that leaves last or retires next, after that thread has
+    /// left. It must neither panic nor wait.
     #[inline]
     pub fn retire(&self, reclaim: impl FnOnce() + Send + 'static) {
-        // SAFETY: a `'static` closure outlives every reclaimer.
+        // SAFETY: a `'static` closure borrows nothing that the reclaimer could outlive.
         unsafe { self.retire_borrowing(reclaim) };
     }
 
-    /// [`Guard::retire`] for closures that borrow.
+    /// Like [`Guard::retire`], for closures that borrow.
     ///
     /// # Safety
-    /// Whatever `reclaim` borrows lives at least as long as the reclaimer, its drop included.
+    /// All data that `reclaim` borrows lives at least as long as the reclaimer, including its drop.
     #[inline]
     pub unsafe fn retire_borrowing<F: FnOnce() + Send>(&self, reclaim: F) {
         self.reclaimer.retire(
@@ -425,15 +433,15 @@ impl Guard<'_> {
         );
     }
 
-    /// Says that the thread holds nothing any more that it reached before, and goes on as if it had been pinned now.
-    /// Does nothing while the thread has another guard. For threads that keep one guard for many requests: one store
-    /// each time, where dropping the guard and pinning anew costs two.
+    /// Declares that the thread no longer holds any object that it reached before, and announces the current epoch.
+    /// Does nothing while the thread has another guard. For threads that keep one guard for many requests: this costs
+    /// one store, dropping the guard and pinning again costs two.
     pub fn renew(&mut self) {
         if self.slot.depth.get() == 1 {
             let presence = &self.slot.presence;
             // Acquire (R1): as in `announce`.
             let epoch = self.reclaimer.epoch.load(Ordering::Acquire);
-            // Release (R3, R2): what was read in the former epoch has been read.
+            // Release (R3, R2): all reads in the previous epoch are complete.
             presence.announced.store(epoch, Ordering::Release);
             self.reclaimer.barrier.light();
             // Relaxed (R4): the barrier orders it.
@@ -443,44 +451,42 @@ impl Guard<'_> {
         }
     }
 
-    /// Lets this thread's waiting things be reclaimed as soon as the threads that are pinned now (this one too) have
-    /// left, even if they are less than a batch.
+    /// Lets this thread's waiting objects be reclaimed as soon as the threads that are pinned now (including this
+    /// one) have left, even if there are fewer than a batch.
     pub fn flush(&self) {
         self.slot.flush();
     }
 }
 
-/// Drops a box.
-///
 /// # Safety
 /// `boxed` came from [`Box::into_raw`] of a `Box<T>` and is passed once.
 unsafe fn drop_box<T>(boxed: *mut ()) -> ControlFlow<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     drop(unsafe { Box::from_raw(boxed.cast::<T>()) });
     ControlFlow::Break(())
 }
 
-/// Takes a retired closure out of its box and runs it.
+/// Moves a retired closure out of its box and runs it.
 ///
 /// # Safety
 /// As for [`drop_box`].
 unsafe fn run<F: FnOnce()>(boxed: *mut ()) -> ControlFlow<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     let reclaim = unsafe { Box::from_raw(boxed.cast::<F>()) };
     reclaim();
     ControlFlow::Break(())
 }
 
-/// Runs one step of a retired closure, and drops it after the last.
+/// Runs one step of a retired closure, and drops the closure after the last step.
 ///
 /// # Safety
-/// `boxed` came from [`Box::into_raw`] of a `Box<F>`; nobody else has it, and it is not passed again after a break.
+/// `boxed` came from [`Box::into_raw`] of a `Box<F>`; the caller owns it and does not pass it again after a break.
 unsafe fn run_step<F: FnMut() -> ControlFlow<()>>(boxed: *mut ()) -> ControlFlow<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     let mut step = unsafe { Box::from_raw(boxed.cast::<F>()) };
     let done = step();
     if done.is_continue() {
-        // It stays where it was.
+        // The closure stays in its box for the next step.
         let _ = Box::into_raw(step);
     }
     done

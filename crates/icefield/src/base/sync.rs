@@ -1,8 +1,8 @@
-//! Atomics, fences and waiting: the standard library's, or loom's when a model is being checked.
+//! Atomics, fences and waiting: those of the standard library, or loom's when a model is checked.
 //!
-//! Protocols that `tests/loom.rs` explores take their atomics from here. Words that live on a medium or in zeroed
-//! memory are the standard library's in every build, because loom's atomics are not plain words; [`Lines`] are the
-//! exception, made so that they can be either.
+//! Protocols that `tests/loom.rs` explores use the atomics of this module. Words on a medium or in zeroed memory are
+//! standard library atomics in every build, because loom's atomics are not plain words. [`Lines`] are the exception:
+//! they have an implementation for each case.
 
 mod barrier;
 mod line;
@@ -12,8 +12,9 @@ pub use barrier::Barrier;
 pub use line::{GrowingLines, Line, Lines};
 pub use per_thread::PerThread;
 
-/// Whether this is a model. Sections of a reclaimer announce nothing then, and nothing is reclaimed before its end: the
-/// reclaimer has a model of its own, and in others it would only multiply what there is to explore.
+/// Whether this build checks a model. The sections of a reclaimer announce nothing then, and nothing is reclaimed
+/// before the model ends. The reclaimer has its own model; in others it would only multiply the executions to
+/// explore.
 pub(crate) const MODELLED: bool = cfg!(loom);
 
 #[cfg(loom)]
@@ -31,14 +32,14 @@ pub use std::{
     thread::yield_now,
 };
 
-/// Rounds of waiting that stay on the processor, before the scheduler is asked for help.
+/// Rounds of waiting that spin, before the thread yields to the scheduler.
 #[cfg(not(loom))]
 const SPIN_ROUNDS: u32 = 64;
-/// A model has no time to pass: every round lets another thread run.
+/// In a model no time passes: every round lets another thread run.
 #[cfg(loom)]
 const SPIN_ROUNDS: u32 = 0;
 
-/// Waits a little for another thread; `rounds` counts the calls of one wait so far, from 0.
+/// Waits briefly for another thread; `rounds` counts the calls during one wait so far, from 0.
 #[inline]
 pub fn wait(rounds: u32) {
     if rounds < SPIN_ROUNDS {

@@ -1,18 +1,18 @@
-//! Numbers for threads: small, one for each that lives, given to another when it has ended.
+//! Small thread numbers: each live thread has its own, and the number of an ended thread is reused.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Mutex, PoisonError};
 
-/// Who has which number. The one process-wide state of the library: threads outlive tables, so no table can own it.
+/// The process-wide allocation of numbers. It is global because threads outlive tables, so no table can own it.
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { fresh: 0, returned: BinaryHeap::new() });
 
-/// No number yet, or no longer.
+/// The thread has no number yet, or has returned it.
 const NONE: usize = usize::MAX;
 
 struct Numbers {
-    /// This one and all above have never been anybody's.
+    /// The smallest number that has never been used.
     fresh: usize,
     returned: BinaryHeap<Reverse<usize>>,
 }
@@ -27,7 +27,7 @@ impl Numbers {
     }
 }
 
-/// What a thread remembers for whoever asked it to, so that this is found without a look-up.
+/// A pointer that a thread caches for one owner, so that no look-up is needed.
 #[derive(Clone, Copy)]
 struct Memory {
     owner: u64,
@@ -36,8 +36,8 @@ struct Memory {
 
 const NOTHING: Memory = Memory { owner: 0, place: std::ptr::null() };
 
-/// How many memories a thread has. Owners with consecutive names, such as those of one table, do not displace each
-/// other's.
+/// The number of cache entries of a thread. Owners with consecutive ids, such as those of one table, use different
+/// entries.
 const MEMORIES: usize = 8;
 
 thread_local! {
@@ -47,16 +47,15 @@ thread_local! {
     static END: End = const { End };
 }
 
-/// Gives a thread's number back when the thread ends.
 struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        // Whatever else this thread does while it is torn down, it does under another number.
+        // Later calls during the teardown of this thread take a new number.
         MEMORY.with(|memory| memory.iter().for_each(|memory| memory.set(NOTHING)));
         let number = NUMBER.replace(NONE);
         if HOLDS.get() > 0 {
-            // Something will be dropped yet that goes by this number: nobody else shall ever have it.
+            // A guard that uses this number is still to be dropped, so the number is never reused.
             return;
         }
         let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +63,8 @@ impl Drop for End {
     }
 }
 
-/// The number of this thread. Whoever had it before has ended, and everything that it did came before this.
+/// Returns the number of this thread. A thread that had the number before has ended, and all its actions happened
+/// before this call.
 #[inline]
 pub fn number() -> usize {
     let number = NUMBER.get();
@@ -75,32 +75,31 @@ pub fn number() -> usize {
 fn take_number() -> usize {
     let number = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).take();
     NUMBER.set(number);
-    // A thread that is being torn down keeps what it takes now: one number for each such thread is lost.
+    // A thread that is being torn down keeps the number that it takes now: one number is lost for each such thread.
     let _ = END.try_with(|_| ());
     number
 }
 
-/// Keeps this thread's number from becoming another's, until [`release`] is called as often.
+/// Keeps this thread's number from being reused until [`release`] has been called equally often.
 #[inline]
 pub(super) fn hold() {
     HOLDS.set(HOLDS.get() + 1);
 }
 
-/// Undoes [`hold`].
 #[inline]
 pub(super) fn release() {
     HOLDS.set(HOLDS.get() - 1);
 }
 
-/// What this thread [remembers](remember) for `owner`, if nothing has displaced it.
+/// Returns the pointer that this thread [remembers](remember) for `owner`, if no other owner has displaced it.
 #[inline(always)]
 pub(super) fn recall(owner: u64) -> Option<*const ()> {
     let memory = MEMORY.with(|memory| memory[owner as usize % MEMORIES].get());
     (memory.owner == owner).then_some(memory.place)
 }
 
-/// Remembers `place` for `owner`, any number but 0, until another owner displaces it or the thread gives its number
-/// back.
+/// Remembers `place` for `owner` (any number but 0) until another owner displaces it or the thread returns its
+/// number.
 pub(super) fn remember(owner: u64, place: *const ()) {
     MEMORY.with(|memory| memory[owner as usize % MEMORIES].set(Memory { owner, place }));
 }
@@ -149,7 +148,7 @@ mod tests {
         assert!(std::thread::spawn(|| recall(8).is_none()).join().expect("no panic"));
     }
 
-    /// Asks for a number while its thread is torn down, before or after [`End`].
+    /// Requests a number while its thread is torn down, before or after [`End`].
     struct Late;
 
     impl Drop for Late {

@@ -1,4 +1,4 @@
-//! The lock of a bucket: one word that excludes writers from one another and lets readers pass without a store.
+//! A bucket lock in one word: writers exclude one another, and readers proceed without a store.
 //!
 //! ```text
 //! bits 31..2  version    steps when a holder that had changed something unlocks
@@ -6,28 +6,29 @@
 //! bit 0       WRITER     one writer holds the lock
 //! ```
 //!
-//! A reader takes the version, reads the data with `Relaxed` atomic loads, and asks whether the version still stands;
-//! otherwise what it read means nothing, and it starts again. **Misses are validated exactly like hits.** Readers
-//! ignore WRITER: a holder may prepare words that no reader follows yet (free slots) for as long as it likes. They wait
-//! only while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock.
+//! A reader takes the version, reads the data with `Relaxed` atomic loads, and then checks that the version is
+//! unchanged. If it has changed, the data is discarded and the reader starts again. **Misses are validated exactly
+//! like hits.** Readers ignore WRITER: a holder may prepare words that readers do not follow yet (free slots) for as
+//! long as it likes. Readers wait only while CHANGING is set, from [`WriteGuard::begin_change`] to the unlock.
 //!
 //! # Ordering
 //!
-//! - E1. `begin_change` sets CHANGING, then fences with Release, then the holder changes data. A reader that saw any of
-//!   those changes fences with Acquire in [`validate`] and therefore sees CHANGING, or a later version: it fails.
-//! - E2. Unlocking stores the stepped version with Release after the last change. A reader's Acquire load in
-//!   [`read_begin`] takes the version together with everything that it covers. The next writer's Acquire pairs with it
-//!   too.
-//! - E3. Acquiring the lock is followed by a Release fence. A reader that saw a word which a holder wrote *without*
-//!   `begin_change` (into a slot that was free, but that the reader still took for used) then sees the version under
-//!   which that slot became free: it fails. Without this fence the holder's own knowledge of that version would not
-//!   reach the reader with the word.
+//! - E1. `begin_change` sets CHANGING and executes a Release fence; then the holder changes data. A reader that saw
+//!   any of those changes executes an Acquire fence in [`validate`] and therefore sees CHANGING or a later version,
+//!   so it fails.
+//! - E2. Unlocking stores the incremented version with Release after the last change. A reader's Acquire load in
+//!   [`read_begin`] obtains the version together with all data that it covers. It also pairs with the Acquire of the
+//!   next writer.
+//! - E3. A Release fence follows the acquisition of the lock. Consider a reader that saw a word which a holder wrote
+//!   *without* `begin_change`, into a slot that had become free but that the reader still considered in use. The
+//!   fence makes the reader see the version under which the slot became free, so it fails. Without the fence, the
+//!   holder would have seen that version, but the reader of its word might not.
 //!
 //! # Progress
 //!
-//! Readers never store and never block a writer. A reader may be starved by writers that change the bucket without
-//! pause; a holder that is preempted after `begin_change` delays the readers of its bucket. The version has 30 bits: a
-//! reader that sleeps through exactly 2^30 changes of one bucket, or a multiple, would not notice them.
+//! Readers never store and never block a writer. Writers that change a bucket without pause can starve its readers. A
+//! holder that is preempted after `begin_change` delays the readers of its bucket. The version has 30 bits: a reader
+//! that is suspended for exactly 2^30 changes of one bucket, or a multiple of that, does not detect them.
 
 use std::cell::Cell;
 
@@ -37,16 +38,16 @@ const WRITER: u32 = 1;
 const CHANGING: u32 = 2;
 const VERSION_STEP: u32 = 4;
 
-/// A word that can be a version lock, wherever it lives.
+/// A word that can serve as a version lock, in any kind of memory.
 pub trait LockCell: Copy {
-    /// The present word.
+    /// Loads the word.
     fn load(self, order: Ordering) -> u32;
     /// Stores `word`.
     fn store(self, word: u32, order: Ordering);
-    /// Weak compare-and-exchange.
+    /// Performs a weak compare-and-exchange.
     ///
     /// # Errors
-    /// What the word was instead, or a spurious failure.
+    /// Returns the word that was found, also after a spurious failure.
     fn cas_weak(
         self,
         current: u32,
@@ -54,7 +55,7 @@ pub trait LockCell: Copy {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u32, u32>;
-    /// Lets time pass for another thread; `rounds` counts the calls of one wait so far.
+    /// Waits briefly for another thread; `rounds` counts the calls during one wait so far.
     fn wait(self, rounds: u32) {
         sync::wait(rounds);
     }
@@ -83,17 +84,17 @@ impl LockCell for &AtomicU32 {
     }
 }
 
-/// The version under which a reader started: what [`validate`] compares with.
+/// The version under which a reader started, for [`validate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what was read under a version means nothing until it is validated"]
 pub struct Version(u32);
 
-/// Starts a read: waits until nothing is changing, and gives the version to validate with.
+/// Starts a read: waits until no change is in progress, and returns the version to validate against.
 #[inline]
 pub fn read_begin(cell: impl LockCell) -> Version {
     let mut rounds = 0;
     loop {
-        // Acquire (E2): the data that this version covers comes with it.
+        // Acquire (E2): makes the data that this version covers visible.
         let word = cell.load(Ordering::Acquire);
         if word & CHANGING == 0 {
             return Version(word & !WRITER);
@@ -103,23 +104,24 @@ pub fn read_begin(cell: impl LockCell) -> Version {
     }
 }
 
-/// Whether everything that was read since `version` was taken belongs together.
+/// Returns whether all data read since `version` was taken is consistent.
 #[inline]
 #[must_use]
 pub fn validate(cell: impl LockCell, version: Version) -> bool {
-    // Acquire (E1, E3): if any of our Relaxed loads saw a holder's store, the load below sees that holder's lock word.
+    // Acquire (E1, E3): if any of our Relaxed loads saw a holder's store, the load below sees that holder's lock
+    // word.
     fence(Ordering::Acquire);
     // Relaxed: ordered by the fence.
     cell.load(Ordering::Relaxed) & !WRITER == version.0
 }
 
-/// Takes the lock unless another writer has it.
+/// Takes the lock unless another writer holds it.
 #[inline]
 pub fn try_lock<C: LockCell>(cell: C) -> Option<WriteGuard<C>> {
-    // Relaxed: only a first look, the exchange decides.
+    // Relaxed: a first look; the exchange decides.
     let mut word = cell.load(Ordering::Relaxed);
     while word & WRITER == 0 {
-        // Acquire (E2): what the former holders wrote.
+        // Acquire (E2): makes the changes of earlier holders visible.
         match cell.cas_weak(word, word | WRITER, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => {
                 // Release (E3).
@@ -145,34 +147,34 @@ pub fn lock<C: LockCell>(cell: C) -> WriteGuard<C> {
     }
 }
 
-/// Frees the lock whoever held it, and steps the version. For recovery, which runs before anybody else may use the
-/// word: a lock that was held when the process died must not be waited for.
+/// Frees the lock regardless of its state, and increments the version. For recovery, which runs before other threads
+/// use the word: a lock that was held when the process died must not be waited for.
 #[inline]
 pub fn reset(cell: impl LockCell) {
-    // Relaxed: nobody else uses the word.
+    // Relaxed: no other thread uses the word.
     let word = cell.load(Ordering::Relaxed);
-    // Release (E2): readers that come now see what recovery did.
+    // Release (E2): readers that start now see what recovery did.
     cell.store(stepped(word), Ordering::Release);
 }
 
-/// The word that an unlock after a change leaves.
+/// Returns the word that an unlock after a change stores.
 #[inline]
 fn stepped(word: u32) -> u32 {
     (word & !(WRITER | CHANGING)).wrapping_add(VERSION_STEP)
 }
 
-/// The lock is held until this is dropped, on unwinding too.
+/// Holds the lock until dropped, also during unwinding.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct WriteGuard<C: LockCell> {
     cell: C,
-    /// The word as it stands. Nobody else stores it while we hold the lock.
+    /// The current word. Only the lock holder stores it.
     word: Cell<u32>,
 }
 
 impl<C: LockCell> WriteGuard<C> {
-    /// Makes readers wait and those that are under way fail. Comes before the first change of a word that readers
-    /// follow; a second call does nothing.
+    /// Makes new readers wait and readers in progress fail. Must precede the first change of a word that readers
+    /// follow. A second call does nothing.
     #[inline]
     pub fn begin_change(&self) {
         let word = self.word.get();
@@ -182,11 +184,11 @@ impl<C: LockCell> WriteGuard<C> {
         self.word.set(word | CHANGING);
         // Relaxed: the fence below orders it before the changes.
         self.cell.store(word | CHANGING, Ordering::Relaxed);
-        // Release (E1): whoever sees a change that follows, and fences, sees CHANGING.
+        // Release (E1): a reader that sees one of the following changes, and fences, sees CHANGING.
         fence(Ordering::Release);
     }
 
-    /// Lets readers in again, who find what was changed, while the lock is held on. Does nothing before
+    /// Admits readers again, which see the changes, while the lock stays held. Does nothing before
     /// [`WriteGuard::begin_change`].
     #[inline]
     pub fn end_change(&self) {
@@ -196,20 +198,20 @@ impl<C: LockCell> WriteGuard<C> {
         }
         let unchanging = stepped(word) | WRITER;
         self.word.set(unchanging);
-        // Release (E2): as an unlock.
+        // Release (E2): like an unlock.
         self.cell.store(unchanging, Ordering::Release);
-        // Release (E3): as a lock.
+        // Release (E3): like taking the lock.
         fence(Ordering::Release);
     }
 
-    /// Whether [`WriteGuard::begin_change`] was called.
+    /// Returns whether a change is in progress: [`WriteGuard::begin_change`] was called and not ended.
     #[inline]
     #[must_use]
     pub fn is_changing(&self) -> bool {
         self.word.get() & CHANGING != 0
     }
 
-    /// The word that is locked.
+    /// Returns the locked word.
     #[inline]
     #[must_use]
     pub fn cell(&self) -> C {
@@ -222,7 +224,7 @@ impl<C: LockCell> Drop for WriteGuard<C> {
     fn drop(&mut self) {
         let word = self.word.get();
         let unlocked = if word & CHANGING != 0 { stepped(word) } else { word & !WRITER };
-        // Release (E2): every change is seen by whoever takes the version or the lock from here.
+        // Release (E2): a thread that takes the version or the lock from here on sees every change.
         self.cell.store(unlocked, Ordering::Release);
     }
 }
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(cell.load(Ordering::Relaxed), VERSION_STEP);
     }
 
-    /// A record of two words that only belong together when they are equal.
+    /// Two words that are consistent only when they are equal.
     #[test]
     fn readers_never_see_half_of_a_change() {
         let rounds: u64 = if cfg!(miri) { 50 } else { 50_000 };

@@ -1,9 +1,9 @@
-//! The public face: inherent methods, which give plain values, and the common trait, which gives errors too.
+//! The public interface: inherent methods, which return plain values, and the common trait, which also returns errors.
 //!
-//! A table in memory that may grow refuses nothing, so a [`crate::Result`] around every value would only be in the way.
-//! The few refusals that there are (a table of fixed size that is full, a key held by a shadow insert, no memory left)
-//! are errors of the trait's calls; the inherent calls of the same names panic then, as the standard library's
-//! collections do.
+//! An in-memory table that may grow refuses almost no call, so a [`crate::Result`] around every value would only be in
+//! the way. The calls of the trait return the few possible refusals as errors: a full table of fixed size, a key held
+//! by a shadow insert, no memory left. The inherent calls of the same names panic then, like the collections of the
+//! standard library.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ use crate::table::{
     Stats, Table, TryInsert, yield_once,
 };
 
-/// The value, or a panic that says why the call was refused.
+/// Returns the value, or panics with the reason of the refusal.
 #[inline(always)]
 #[track_caller]
 pub(super) fn plain<T>(result: Result<T>) -> T {
@@ -43,15 +43,16 @@ impl<K: Word, V: Word, M: Mode> Default for DlhtTable<K, V, M> {
     }
 }
 
-/// The operations, with the meanings of [`Table`].
+/// Operations, with the semantics of [`Table`].
 ///
 /// # Panics
-/// Calls that insert panic when the table may not grow and is full, when a shadow insert holds the key, or when the
-/// system has no memory; [`Table`]'s calls of the same names return these as errors, [`DlhtTable::try_snapshot`] and
-/// [`DlhtTable::try_shrink_to_fit`] the last. Batches panic also when their slices differ in length, and at an
-/// [`Op::Shadow`] that names the shadows of another table.
+/// Calls that insert panic if the table is full and may not grow, if a shadow insert holds the key, or if the system
+/// has no memory. Calls that create or resize a table, [`DlhtTable::clear`] and [`DlhtTable::snapshot`] panic if the
+/// system has no memory. The calls of the same names in [`Table`], [`DlhtTable::try_snapshot`] and
+/// [`DlhtTable::try_shrink_to_fit`] return errors instead. Batches also panic if their slices differ in length, or if
+/// an [`Op::Shadow`] names the shadows of another table.
 impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
-    /// An empty table that grows as needed.
+    /// Creates an empty table that grows as needed.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -61,7 +62,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         Self::with_capacity(0)
     }
 
-    /// An empty table that takes `records` records before it must grow.
+    /// Creates an empty table that takes `records` records before it must grow.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::with_capacity(1000);
@@ -71,7 +72,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(Self::options().capacity(records).build())
     }
 
-    /// A builder for tables of this type.
+    /// Returns a builder for tables of this type.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::options().link_ratio(0.2).build()?;
@@ -81,7 +82,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         DlhtOptions::default()
     }
 
-    /// The value of `key` (§3.2.1). Never waits and stores nothing shared; mostly one cache line.
+    /// Returns the value of `key` (§3.2.1). Never waits and stores no shared data; usually reads one cache line.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -92,7 +93,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.get_one(key)
     }
 
-    /// Shows the value of `key` to `f`, which may call the table.
+    /// Passes the value of `key` to `f`, which may call the table, and returns its result.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -104,7 +105,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.get_one(key).map(|value| f(&value))
     }
 
-    /// Whether `key` is present.
+    /// Returns whether `key` is present.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -116,7 +117,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.get(key.to_word()).is_some()
     }
 
-    /// Inserts `key` only if it is absent; else gives the present value (§3.2.2). Lock-free.
+    /// Inserts `key` if it is absent; otherwise returns the present value (§3.2.2). Lock-free.
     ///
     /// ```
     /// use icefield::Occupied;
@@ -129,7 +130,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.try_insert_one(key, value))
     }
 
-    /// Inserts or replaces; gives the previous value.
+    /// Inserts or replaces; returns the previous value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -141,7 +142,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.insert_one(key, value))
     }
 
-    /// Inserts or replaces, saying nothing of the previous value.
+    /// Inserts or replaces, without returning the previous value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -153,7 +154,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.insert_one(key, value));
     }
 
-    /// Replaces the value only if `key` is present; gives the previous one (§3.2.4, the paper's Put).
+    /// Replaces the value if `key` is present; returns the previous one (§3.2.4, the paper's Put).
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -165,7 +166,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.update_one(key, value))
     }
 
-    /// Removes `key`; gives the value it had (§3.2.3). Its slot can be used again at once.
+    /// Removes `key`; returns the value that it had (§3.2.3). Its slot can be reused at once.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -178,7 +179,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.remove_one(key)
     }
 
-    /// Removes `key`, saying nothing of whether it was there.
+    /// Removes `key`, without returning the value that it had.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -191,8 +192,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.remove_one(key);
     }
 
-    /// Atomic read-modify-write: shows the present value to `f` and does what it decides, calling `f` again when
-    /// another thread came between. Nothing is locked while `f` runs: it may call the table.
+    /// Performs an atomic read-modify-write: passes the present value to `f` and executes its decision. If another
+    /// thread changes the key meanwhile, `f` is called again. No lock is held while `f` runs: it may call the table.
     ///
     /// ```
     /// use icefield::{Computed, Decision};
@@ -204,7 +205,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.compute_one(key, f))
     }
 
-    /// Replaces the value by `new` if it is `current`; `Err` holds what it was instead.
+    /// Replaces the value by `new` if it is `current`; otherwise returns the present value as `Err`.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -228,7 +229,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         }
     }
 
-    /// Adds `delta` to the value of `key` (absent counts as zero), wrapping around; gives the value before.
+    /// Adds `delta` to the value of `key`, wrapping around; an absent key counts as zero. Returns the value before.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -244,7 +245,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         computed.before().unwrap_or(V::ZERO)
     }
 
-    /// How many records there are: exact when quiescent. Constant time.
+    /// Returns the number of records: exact when quiescent. Constant time.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -256,7 +257,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.len()
     }
 
-    /// Whether there is no record: exact when quiescent.
+    /// Returns whether the table is empty: exact when quiescent.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -267,7 +268,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.len() == 0
     }
 
-    /// How many records fit before the table must grow.
+    /// Returns how many records fit before the table must grow.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -277,7 +278,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.capacity()
     }
 
-    /// What the table is made of.
+    /// Returns statistics of the table.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -287,8 +288,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.stats()
     }
 
-    /// An iterator over the records, weakly consistent (§3.4.4): every key that is present throughout is seen exactly
-    /// once, also across a resize.
+    /// Returns an iterator over the records (§3.4.4). It is weakly consistent: it returns every key that is present
+    /// throughout exactly once, also across a resize.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -299,7 +300,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         DlhtIter { table: self, page: Vec::new().into_iter(), next: Some(Cursor::START) }
     }
 
-    /// Calls `f` with every record, as [`DlhtTable::iter`] sees them, until it breaks. Nothing is locked meanwhile.
+    /// Calls `f` for every record that [`DlhtTable::iter`] would return, until it breaks. No lock is held meanwhile.
     ///
     /// ```
     /// use std::ops::ControlFlow;
@@ -320,8 +321,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         }
     }
 
-    /// About `n` records from `cursor` on, as [`DlhtTable::iter`] sees them; where the next page begins. Cursors
-    /// survive every resize. When the table has changed its hash function since, the page holds all that is left.
+    /// Returns about `n` records from `cursor` on, like [`DlhtTable::iter`], and the cursor of the next page. Cursors
+    /// survive every resize. If the table has changed its hash function since, the page holds all remaining records.
     ///
     /// ```
     /// use icefield::Cursor;
@@ -334,8 +335,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.page(cursor, n))
     }
 
-    /// A strong snapshot: all records at one moment, while the table goes on. Reads do not wait for it, writers do
-    /// until all records have been moved to a new index; the old one is the snapshot.
+    /// Returns a strong snapshot: all records at one moment. Reads do not wait for it. Writers wait until all records
+    /// have been moved to a new index; the old index is the snapshot.
     ///
     /// ```
     /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
@@ -347,10 +348,10 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.try_snapshot())
     }
 
-    /// [`DlhtTable::snapshot`], for those who want to go on when there is no memory.
+    /// Like [`DlhtTable::snapshot`], but returns an error if memory runs out.
     ///
     /// # Errors
-    /// [`Error::NoMemory`](crate::Error::NoMemory): the records are as they were.
+    /// Returns [`Error::NoMemory`](crate::Error::NoMemory); the records are unchanged.
     ///
     /// ```
     /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
@@ -361,7 +362,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         Snapshot::take(&self.core)
     }
 
-    /// Removes every record, all at one moment.
+    /// Removes all records at one moment.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -373,7 +374,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.core.clear());
     }
 
-    /// Makes room for `additional` more records, moving all to a larger index if need be; returns when they have moved.
+    /// Makes room for `additional` more records. If that needs a larger index, returns when all records have been moved
+    /// there.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -395,10 +397,10 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.try_shrink_to_fit());
     }
 
-    /// [`DlhtTable::shrink_to_fit`], for those who want to go on when there is no memory.
+    /// Like [`DlhtTable::shrink_to_fit`], but returns an error if memory runs out.
     ///
     /// # Errors
-    /// [`Error::NoMemory`](crate::Error::NoMemory): the records are as they were.
+    /// Returns [`Error::NoMemory`](crate::Error::NoMemory); the records are unchanged.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::with_capacity(100_000);
@@ -410,7 +412,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.shrink()
     }
 
-    /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it removed.
+    /// Removes the records for which `f` returns `false`, each by a separate operation; returns how many it removed.
     ///
     /// ```
     /// let table = icefield::Dlht::from_iter((0..10_u64).map(|key| (key, key)));
@@ -429,8 +431,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         removed
     }
 
-    /// Inserts `key` so that only its holder knows (§3.2.2): reads, updates and removals find it absent, other inserts
-    /// are refused.
+    /// Inserts `key` as a shadow, visible only to its holder (§3.2.2): reads, updates and removals find the key absent,
+    /// and other inserts of it are refused.
     ///
     /// ```
     /// use icefield::{Dlht, Error, NotShadowed, Table};
@@ -449,7 +451,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(Shadow::insert(self, key, value))
     }
 
-    /// What holds the shadow inserts of batches ([`Op::shadow`], §3.2.2) until they commit or abort.
+    /// Returns a holder for the shadow inserts of batches ([`Op::shadow`], §3.2.2) until they commit or abort.
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -466,7 +468,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         Shadows::of(self)
     }
 
-    /// [`DlhtTable::get`] of each key in order, memory latencies overlapped (§3.3): the fast way to read.
+    /// Calls [`DlhtTable::get`] for each key in order, with memory latencies overlapped (§3.3). This is the fast way to
+    /// read.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -479,7 +482,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.get_all(keys, found));
     }
 
-    /// [`DlhtTable::insert`] of each record in order.
+    /// Calls [`DlhtTable::insert`] for each record in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -491,7 +494,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.insert_all(records, previous));
     }
 
-    /// [`DlhtTable::put`] of each record in order.
+    /// Calls [`DlhtTable::put`] for each record in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -502,7 +505,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.put_all(records));
     }
 
-    /// [`DlhtTable::update`] of each record in order.
+    /// Calls [`DlhtTable::update`] for each record in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -515,7 +518,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.update_all(records, previous));
     }
 
-    /// [`DlhtTable::try_insert`] of each record in order.
+    /// Calls [`DlhtTable::try_insert`] for each record in order.
     ///
     /// ```
     /// use icefield::Occupied;
@@ -528,7 +531,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.try_insert_all(records, outcomes));
     }
 
-    /// [`DlhtTable::remove`] of each key in order.
+    /// Calls [`DlhtTable::remove`] for each key in order.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -541,8 +544,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.remove_all(keys, removed));
     }
 
-    /// Runs a mixed batch strictly in order and tells how many operations ran; what ran is filled in. Shadow inserts
-    /// among them belong to their [`Shadows`].
+    /// Runs a mixed batch strictly in order and returns how many operations ran. Each operation that ran holds its
+    /// result. The batch's shadow inserts are held by their [`Shadows`].
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -555,7 +558,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         plain(self.execute_all(ops, on_failure))
     }
 
-    /// Hints that `key` will be asked for soon.
+    /// Prefetches the bin of `key`, for an operation that follows soon.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -566,7 +569,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.prefetch(key.to_word());
     }
 
-    /// Prefetches, yields to the executor once, then reads.
+    /// Prefetches, yields to the executor once, then returns the value of `key`.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {

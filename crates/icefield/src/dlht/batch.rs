@@ -1,7 +1,7 @@
 //! Batches (§3.3): operations in order, one at a time, with the memory latency of the next hundred overlapped.
 //!
-//! A ring entry is a bin of the index that was current when a stretch of the batch began: it stays valid for as long as
-//! the stretch is pinned, and if the bin's records have gone on meanwhile its header says so.
+//! A ring entry is a bin of the index that was current when a stretch of the batch began. It stays valid while the
+//! stretch is pinned. If the bin's records have moved meanwhile, its header shows that.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -20,16 +20,17 @@ use crate::base::pipeline::{
 };
 use crate::base::sync::Line;
 
-/// How far ahead bins are asked for, and link buckets.
+/// How far ahead bins and link buckets are prefetched.
 const RING: usize = MAX_RING;
 const STAGE2: usize = 32;
-/// Writes that are run one right after the other.
+/// The number of writes that run directly one after the other.
 const BURST: usize = 8;
-/// Operations between looks at which index is current, and chances for an old one to go. Draining the ring costs a
-/// hundredth of what so many take.
+/// The number of operations in a stretch. Between stretches the batch loads the current index again, and an old index
+/// can be reclaimed. Draining the ring takes a hundredth of the time of a stretch.
 pub(super) const STRETCH: usize = 1 << 14;
 
-/// Counts what a stretch inserted and removed, and adds it up at the end, however that comes.
+/// Sums the inserts and removals of a stretch, and adds the sum to the table's count when dropped, also during
+/// unwinding.
 pub(super) struct Tally<'a, M: Mode> {
     pub(super) count: &'a M::Count,
     pub(super) delta: Cell<i64>,
@@ -49,7 +50,7 @@ impl<M: Mode> Drop for Tally<'_, M> {
     }
 }
 
-/// One operation of a batch, when its turn has come.
+/// The operation of a batch that runs now.
 pub(super) struct Turn<'a, M: Mode> {
     core: &'a Core<M>,
     index: &'a Index,
@@ -75,7 +76,7 @@ impl<M: Mode> Turn<'_, M> {
         Ok(outcome)
     }
 
-    /// A shadow insert: counted when it commits.
+    /// A shadow insert, which is counted when it commits.
     #[inline]
     pub(super) fn shadow(&self, value: u64) -> Result<Outcome> {
         let (rule, new) = (Rule::IfAbsent, SlotState::Shadow);
@@ -90,12 +91,11 @@ impl<M: Mode> Turn<'_, M> {
     }
 }
 
-/// The operations of a batch.
 pub(super) trait Operations<M: Mode> {
     /// The key of operation `at`.
     fn key(&self, at: usize) -> u64;
 
-    /// Runs operation `at`; the batch ends when it fails or breaks.
+    /// Runs operation `at`. The batch ends if it fails or breaks.
     fn run(&mut self, at: usize, turn: Turn<'_, M>) -> Result<ControlFlow<()>>;
 }
 
@@ -123,7 +123,7 @@ struct Writes<'a, M: Mode, O> {
     tally: &'a Tally<'a, M>,
     start: usize,
     operations: &'a mut O,
-    /// How the batch has ended, if it has.
+    /// The result of the batch, if it has ended.
     end: &'a mut Option<Result<()>>,
 }
 
@@ -156,7 +156,7 @@ impl<'a, M: Mode, O: Operations<M>> Stages for Writes<'a, M, O> {
 }
 
 impl<M: Mode> Core<M> {
-    /// Runs `count` operations in order, to the first that fails or breaks, and tells how many ran.
+    /// Runs `count` operations in order, up to the first that fails or breaks, and returns how many ran.
     #[inline]
     pub(super) fn run_all(
         &self,
@@ -176,7 +176,7 @@ impl<M: Mode> Core<M> {
         end.unwrap_or(Ok(())).map(|()| ran)
     }
 
-    /// Runs a batch of gets, with the best instructions that the processor has.
+    /// Runs a batch of gets with the best instruction set of the processor.
     #[inline]
     pub(super) fn get_all(
         &self,
@@ -187,7 +187,7 @@ impl<M: Mode> Core<M> {
         dispatch(Reads { core: self, count, key, found });
     }
 
-    /// Asks for `key`'s bin.
+    /// Prefetches the bin of `key`.
     #[inline]
     pub(super) fn prefetch(&self, key: u64) {
         let guard = self.pin();
@@ -196,7 +196,8 @@ impl<M: Mode> Core<M> {
     }
 }
 
-/// Asks for the first link bucket of a bin that has been asked for. Most have none: then it is bucket 0, always cached.
+/// Prefetches the first link bucket of a bin that has been prefetched. Most bins have none; bucket 0 is prefetched
+/// then, which is always cached.
 #[inline(always)]
 pub(super) fn peek(index: &Index, line: &Line) {
     prefetch_read(index.pool.address(Index::links_of(line).single()));
@@ -210,7 +211,7 @@ struct Reads<'a, M: Mode, K, F> {
     found: F,
 }
 
-/// A stretch of it.
+/// A stretch of a batch of gets.
 struct Stretch<'a, M, I, K, F> {
     index: &'a Index,
     isa: I,
@@ -270,7 +271,7 @@ where
     }
 }
 
-/// Apart, so that the loop stays small.
+/// Out of line, so that the loop stays small.
 #[inline(never)]
 pub(super) fn get_slowly<M: Mode>(index: &Index, line: &Line, key: u64) -> Option<u64> {
     match index.get_slowly::<M>(line, key) {

@@ -21,14 +21,14 @@ pub(super) struct Core<M: Mode> {
     current: AtomicPtr<Index>,
     pub(super) count: M::Count,
     pub(super) plan: Plan,
-    /// The hash functions that the table has had, by generation; the present one is the last, or will be soon.
+    /// The hash functions of all generations so far. The current one is the last, or will be added soon.
     hashers: Mutex<Vec<Hasher>>,
-    /// After `current`: indexes are handed to it last.
+    /// Keeps replaced indexes until no request can reach them.
     reclaimer: M::Reclaimer,
 }
 
 impl<M: Mode> Core<M> {
-    /// A table that takes `records` before it must grow.
+    /// Creates a table that takes `records` before it must grow.
     pub(super) fn new(plan: Plan, records: u64) -> Result<Self> {
         let hasher = Hasher::new(plan.hash, plan.seed);
         let index = plan.index(plan.size_for(records), hasher, Entry::Resize)?;
@@ -41,23 +41,23 @@ impl<M: Mode> Core<M> {
         })
     }
 
-    /// Keeps every index that is reached from [`Core::current`] while it lives.
+    /// While the guard lives, every index that is reached from [`Core::current`] is kept.
     #[inline(always)]
     pub(super) fn pin(&self) -> M::Guard<'_> {
         M::pin(&self.reclaimer)
     }
 
-    /// Where every request begins.
+    /// Returns the index at which every request begins.
     #[inline(always)]
     pub(super) fn current<'g>(&self, _guard: &'g M::Guard<'_>) -> &'g Index {
         // PROTECTED (E4): pairs with `advance`.
         let current = self.current.load(PROTECTED);
-        // SAFETY: an `Arc` that the table holds until it is replaced, and then retired;
-        // the guard was taken before this load.
+        // SAFETY: an `Arc` that the table holds until it is replaced, and then retired. The guard was taken before this
+        // load.
         unsafe { &*current }
     }
 
-    /// Lets requests begin at the next index, once every bin of the current one has been moved.
+    /// Makes the next index the current one, once every bin of the current one has been moved. Repeats along the chain.
     pub(super) fn advance(&self) {
         let guard = self.pin();
         loop {
@@ -67,7 +67,7 @@ impl<M: Mode> Core<M> {
             }
             let (Some(next), Some(shared)) = (index.next(), index.share_next()) else { return };
             M::pause();
-            // Release (E3): every bin is frozen. For `Entry::Clear` this is the moment at which the records go.
+            // Release (E3): every bin is frozen. For `Entry::Clear` the records disappear at this moment.
             next.open.store(true, Ordering::Release);
             if next.hasher.generation != index.hasher.generation {
                 self.remember(next.hasher);
@@ -75,11 +75,11 @@ impl<M: Mode> Core<M> {
             M::pause();
             let (old, new) =
                 (std::ptr::from_ref(index).cast_mut(), Arc::into_raw(shared).cast_mut());
-            // SeqCst (E4): newcomers find the next index.
+            // SeqCst (E4): new requests find the next index.
             match self.current.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
                 // SAFETY: the reference that `current` held.
                 Ok(old) => M::retire(&guard, unsafe { Arc::from_raw(old) }),
-                // SAFETY: the reference made above, which nobody has taken.
+                // SAFETY: the reference made above, which is still owned here.
                 Err(_) => drop(unsafe { Arc::from_raw(new) }),
             }
         }
@@ -92,7 +92,7 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// The hash function of a generation that the table has had.
+    /// Returns the hash function of a generation, if the table has had it.
     pub(super) fn hasher_of(&self, generation: u16) -> Option<Hasher> {
         let hashers = self.hashers.lock().unwrap_or_else(PoisonError::into_inner);
         hashers.iter().find(|hasher| hasher.generation == generation).copied()
@@ -125,7 +125,8 @@ impl<M: Mode> Core<M> {
         Ok(outcome)
     }
 
-    /// A write that begins at bin `line` of `index`, which a guard of the caller's protects. Counts nothing.
+    /// Performs a write, beginning at bin `line` of `index`, which a guard of the caller protects. Does not change the
+    /// count.
     #[inline(always)]
     pub(super) fn store_at(
         &self,
@@ -142,7 +143,7 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// A write whose bin has left `index`, or is full.
+    /// Continues a write whose bin is full or has left `index`.
     #[inline(never)]
     fn store_on(
         &self,
@@ -174,7 +175,7 @@ impl<M: Mode> Core<M> {
         outcome
     }
 
-    /// A removal that begins at bin `line` of `index`. Counts nothing.
+    /// Performs a removal, beginning at bin `line` of `index`. Does not change the count.
     #[inline(always)]
     pub(super) fn take_at(
         &self,
@@ -192,7 +193,7 @@ impl<M: Mode> Core<M> {
     #[inline(never)]
     fn take_on(&self, index: &Index, key: u64, expected: Option<u64>) -> Outcome {
         let mut index = index;
-        // Memory may be short for moving bins, but never for following records.
+        // Moving bins may fail for lack of memory, but following records to the next index never does.
         while let Ok(next) = self.follow(index) {
             index = next;
             let line = index.bin(index.bin_of(key));
@@ -203,7 +204,7 @@ impl<M: Mode> Core<M> {
         Outcome::Kept(None)
     }
 
-    /// Settles a shadow insert. Whether there was one.
+    /// Settles a shadow insert: its slot becomes `new`. Returns whether there was one.
     pub(super) fn resolve(&self, key: u64, new: SlotState) -> bool {
         let guard = self.pin();
         let mut index = self.current(&guard);
@@ -223,10 +224,11 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// The index to which a writer's bin has gone, when writers may go there. Helps a little with the transfer.
+    /// Returns the index to which a writer's bin has moved, after writers are admitted there. Helps a little with the
+    /// transfer.
     fn follow<'g>(&self, index: &'g Index) -> Result<&'g Index> {
         let next = index.next().ok_or(Error::Full)?;
-        // An error here is that of somebody else's bin.
+        // An error here concerns the bin of another thread.
         let _ = self.help(index, HELP_WHEN_MOVED);
         let mut rounds = 0;
         // Acquire (E3): pairs with `advance`.
@@ -245,16 +247,16 @@ impl<M: Mode> Core<M> {
         self.successor(index, false)?;
         self.move_one(index, index.bin_of(key))?;
         let _ = self.help(index, HELP_WHEN_FULL);
-        // The bin may be in somebody else's hands: writers wait for it there.
+        // Another thread may be moving the bin. The caller retries on this index and waits for that.
         Ok(index)
     }
 
-    /// How many records: exact when quiescent.
+    /// The number of records: exact when quiescent.
     pub(super) fn len(&self) -> u64 {
         u64::try_from(M::sum(&self.count)).unwrap_or(0)
     }
 
-    /// How many records fit before the table must grow.
+    /// The number of records that fit before the table must grow.
     pub(super) fn capacity(&self) -> u64 {
         let guard = self.pin();
         let mut index = self.current(&guard);
@@ -264,7 +266,6 @@ impl<M: Mode> Core<M> {
         capacity(index.size)
     }
 
-    /// What the table is made of.
     pub(super) fn stats(&self) -> Stats {
         let guard = self.pin();
         let index = self.current(&guard);
@@ -289,13 +290,13 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// Moves everything to an index that takes `records` in all, if that is a larger one.
+    /// Moves all records to an index that takes `records` in total, if that is a larger one.
     pub(super) fn reserve(&self, records: u64) -> Result<()> {
         let size = self.plan.size_for(records);
         self.resize(|index| (size.bits > index.size.bits).then_some(size))
     }
 
-    /// Moves everything to the smallest index that takes the records there are.
+    /// Moves all records to the smallest index that takes them.
     pub(super) fn shrink(&self) -> Result<()> {
         self.resize(|index| {
             let size = self.plan.size_for(self.len());
@@ -303,7 +304,8 @@ impl<M: Mode> Core<M> {
         })
     }
 
-    /// Finishes every transfer under way and, when `wanted` asks for another size, one to that.
+    /// Finishes every transfer in progress; if `wanted` then returns another size, moves all records to an index of
+    /// that size.
     fn resize(&self, wanted: impl Fn(&Index) -> Option<Size>) -> Result<()> {
         loop {
             let guard = self.pin();
@@ -324,18 +326,18 @@ impl<M: Mode> Core<M> {
         self.replace(Entry::Clear).map(drop)
     }
 
-    /// Moves to a new index of the same size, for the sake of what `entry` does meanwhile; the old index.
+    /// Moves to a new index of the same size, for the effect of `entry`. Returns the old index.
     pub(super) fn replace(&self, entry: Entry) -> Result<Arc<Index>> {
         loop {
             let _guard = self.pin();
             let pointer = self.current.load(PROTECTED);
-            // SAFETY: as in `current`, which does the same.
+            // SAFETY: as in `current`, which loads it in the same way.
             let index = unsafe { &*pointer };
             if index.next().is_some() {
                 self.finish(index)?;
                 continue;
             }
-            // SAFETY: the pointer is that of an `Arc`, which the guard keeps alive.
+            // SAFETY: the pointer comes from an `Arc`, which the guard keeps alive.
             let old = unsafe {
                 Arc::increment_strong_count(pointer);
                 Arc::from_raw(pointer)
@@ -348,12 +350,12 @@ impl<M: Mode> Core<M> {
     }
 }
 
-/// A get whose bin has left `index`.
+/// Continues a get whose bin has left `index`.
 #[cold]
 pub(super) fn get_on<M: Mode>(index: &Index, key: u64) -> Option<u64> {
     let mut index = index;
     loop {
-        // A bin only leaves for an index that is there.
+        // A bin leaves only after the next index has been installed.
         index = index.next()?;
         if let Step::Done(value) = index.get::<M>(index.bin(index.bin_of(key)), key) {
             return value;
@@ -363,7 +365,8 @@ pub(super) fn get_on<M: Mode>(index: &Index, key: u64) -> Option<u64> {
 
 impl<M: Mode> Drop for Core<M> {
     fn drop(&mut self) {
-        // Relaxed: nobody else is here. SAFETY: the reference that `current` holds; no request can be under way.
+        // Relaxed: no other thread uses the table. SAFETY: the reference that `current` holds; no request can be in
+        // progress.
         drop(unsafe { Arc::from_raw(self.current.load(Ordering::Relaxed)) });
     }
 }

@@ -1,4 +1,4 @@
-//! Get (§3.2.1): one line for most keys, no store, no wait.
+//! Get (§3.2.1): one line for most keys, no store, no waiting.
 
 use super::header::{BinState, Header, SLOTS_PER_BIN};
 use super::index::{Entry, Index};
@@ -9,12 +9,12 @@ use super::mode::Mode;
 use crate::base::group::{Isa, Native};
 use crate::base::sync::{Line, Ordering, fence};
 
-/// What one index says to a request.
+/// The result of a request on one index.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step<T> {
-    /// The answer.
+    /// The request is complete.
     Done(T),
-    /// Ask the next index.
+    /// The bin has moved to the next index.
     Moved,
     /// The bin has no slot left.
     Full,
@@ -27,7 +27,7 @@ pub(super) struct Hit<'a> {
     pub(super) slot: u32,
 }
 
-/// The records of a bin at one moment.
+/// A consistent copy of the records of a bin.
 #[derive(Debug, Default)]
 pub(super) struct Picture {
     records: [(u64, u64); SLOTS_PER_BIN as usize],
@@ -41,21 +41,21 @@ impl Picture {
 }
 
 impl Index {
-    /// The value of `key`, or that it is absent, if the primary bucket of `line` tells and nothing goes on there; else
-    /// `None`, and the caller takes [`Index::get_slowly`]. No branch depends on which slot it is; one depends on whether
-    /// there is one, as the caller's next will.
+    /// Returns the value of `key`, or its absence, if the primary bucket of `line` decides that and the bin does not
+    /// change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`]. No branch depends on the
+    /// position of the key; one depends on whether it was found, like the caller's next branch.
     #[inline(always)]
     pub(super) fn get_quick<M: Mode>(isa: impl Isa, line: &Line, key: u64) -> Option<Option<u64>> {
         let header = Self::header(line);
         M::pause();
         let slots = (header.valid() << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;
         let found = line.find_keys(isa, key) & slots;
-        // Of none found, this is some other word, and not used.
+        // If no key was found, this is the position of another word, which is not used.
         let word = (found.trailing_zeros() as usize + 1) & 7;
-        // Relaxed, here and for the keys: checked below.
+        // Relaxed, here and for the keys: validated below.
         let value = line.0[word].load(Ordering::Relaxed);
         M::pause();
-        // Acquire (E2): pairs with the release stores of slots: whoever saw one sees the header that came before it.
+        // Acquire (E2): pairs with the Release stores to slots. A reader that saw one sees the header change before it.
         fence(Ordering::Acquire);
         let later = Header(line.0[HEADER].load(Ordering::Relaxed));
         let quiet = header.is_quiet_until(later);
@@ -65,14 +65,14 @@ impl Index {
         Self::get_none(quiet, header)
     }
 
-    /// [`Index::get_quick`] of a key that is not in the primary bucket. Out of line, so that hits are a branch of their
-    /// own and no selection among all outcomes.
+    /// The part of [`Index::get_quick`] for a key that is not in the primary bucket. Out of line, so that hits have
+    /// their own branch instead of a selection among all outcomes.
     #[inline(never)]
     fn get_none(quiet: bool, header: Header) -> Option<Option<u64>> {
         (quiet & (header.valid() & LINK_SLOTS == 0)).then_some(None)
     }
 
-    /// The value of `key` in this index, in every case.
+    /// Returns the value of `key` in this index, in all cases.
     #[inline]
     pub(super) fn get<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         match Self::get_quick::<M>(Native::default(), line, key) {
@@ -81,7 +81,7 @@ impl Index {
         }
     }
 
-    /// Keys that may be in link buckets, bins in which something goes on.
+    /// Like [`Index::get`], for keys that may be in link buckets and for bins that change meanwhile.
     #[inline(never)]
     pub(super) fn get_slowly<M: Mode>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
         loop {
@@ -99,7 +99,7 @@ impl Index {
         }
     }
 
-    /// All `Valid` records of a bin at one moment; `None` when they have moved.
+    /// Returns a consistent copy of all `Valid` records of a bin, or `None` if they have moved.
     pub(super) fn picture<M: Mode>(&self, line: &Line) -> Option<Picture> {
         loop {
             let header = Self::header(line);
@@ -114,12 +114,12 @@ impl Index {
         }
     }
 
-    /// The records that `header` calls `Valid`.
+    /// Reads the records that `header` marks as `Valid`.
     pub(super) fn read_all(&self, line: &Line, header: Header) -> Picture {
         let mut picture = Picture::default();
         for slot in Header(header.valid()).held_slots() {
             let place = self.pool.used_place(line, slot);
-            // Relaxed: the caller checks.
+            // Relaxed: the caller validates.
             let record =
                 (place.key().load(Ordering::Relaxed), place.value().load(Ordering::Relaxed));
             picture.records[picture.len] = record;
@@ -128,7 +128,7 @@ impl Index {
         picture
     }
 
-    /// Whether what was read under `header` belongs together and was here at that moment.
+    /// Returns whether all data read under `header` is consistent, and the bin had not moved meanwhile.
     #[inline(always)]
     pub(super) fn still(line: &Line, header: Header) -> bool {
         // Acquire (E2): as in `get_quick`.
@@ -136,8 +136,8 @@ impl Index {
         header.holds_until(Header(line.0[HEADER].load(Ordering::Relaxed)))
     }
 
-    /// Whether a bin's records are to be looked for in the next index. A bin in transfer still has them all, unless
-    /// all records are being cleared and have just been.
+    /// Returns whether a bin's records must be looked up in the next index. A bin in transfer still has all its
+    /// records, unless a `clear` has just removed the records of the whole index.
     #[inline]
     pub(super) fn has_left(&self, header: Header) -> bool {
         match header.state() {
@@ -147,7 +147,7 @@ impl Index {
         }
     }
 
-    /// Whether the records of this index have been cleared, in favour of the next one.
+    /// Returns whether a `clear` has removed the records of this index.
     #[inline]
     pub(super) fn is_cleared(&self) -> bool {
         // Acquire (E3): pairs with the store of `open`, after every bin was frozen.
@@ -155,7 +155,7 @@ impl Index {
             .is_some_and(|next| next.entry == Entry::Clear && next.open.load(Ordering::Acquire))
     }
 
-    /// The slot among `slots` (lower bits, as in the header) that holds `key`.
+    /// Returns the slot with `key` among `slots` (lower bits, as in the header).
     #[inline]
     pub(super) fn find<'a>(&'a self, line: &'a Line, slots: u64, key: u64) -> Option<Hit<'a>> {
         let hit = Self::find_primary(line, slots, key);
@@ -166,11 +166,11 @@ impl Index {
         }
     }
 
-    /// [`Index::find`] in the primary bucket. Looks at every slot of it, whichever there are: a branch on that would be
-    /// a guess, and a wrong one costs a memory access.
+    /// Like [`Index::find`], in the primary bucket only. Compares all of its slots, whether in use or not: a branch on
+    /// that would be mispredicted often, and a misprediction costs a memory access.
     ///
-    /// Not with the widest vectors: bins are stored to word by word all the time, and a load that is wider than a store
-    /// before it waits for that to reach the cache.
+    /// Does not use the widest vectors: bins are often stored to word by word, and a load that is wider than a
+    /// preceding store waits until that store has reached the cache.
     #[inline(always)]
     pub(super) fn find_primary(line: &Line, slots: u64, key: u64) -> Option<Hit<'_>> {
         let keys = (slots << PRIMARY_SHIFT) as u32 & PRIMARY_KEYS;

@@ -1,8 +1,8 @@
-//! From a key's word to its bin, and the order in which a scan goes through the bins.
+//! The mapping of a key's word to its bin, and the order in which a scan visits the bins.
 
 use crate::base::hash::{Hash, HashKind, Seed, random_seed};
 
-/// How keys are spread over bins.
+/// The hash function that distributes keys over bins.
 ///
 /// ```
 /// use icefield::{Dlht, DlhtHash};
@@ -13,24 +13,24 @@ use crate::base::hash::{Hash, HashKind, Seed, random_seed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DlhtHash {
-    /// The keyed hash of [`crate::base::hash`], with a seed of the table's own.
+    /// The keyed hash of [`crate::base::hash`], with a seed for each table.
     #[default]
     Strong,
-    /// The key itself, modulo the number of bins (the paper's default): the fastest for keys that are dense, and no
-    /// defence against keys that are not. A table that finds its keys crowded into few bins goes over to
+    /// The key itself, modulo the number of bins (the paper's default). This is the fastest function for dense keys,
+    /// and offers no protection against other key sets. A table whose keys crowd into few bins switches to
     /// [`DlhtHash::Strong`].
     Modulo,
-    /// One of the kinds that only tests want.
+    /// A kind for tests only.
     #[doc(hidden)]
     Kind(HashKind),
 }
 
-/// A hash function of one generation: a table changes it when too many keys share a bin.
+/// The hash function of one generation. A table changes its function when too many keys share a bin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hasher {
     hash: Hash,
     modulo: bool,
-    /// How many functions the table had before.
+    /// The number of functions that the table had before.
     pub(super) generation: u16,
 }
 
@@ -45,30 +45,30 @@ impl Hasher {
         Self { hash: Hash::new(kind, seed), modulo, generation: 0 }
     }
 
-    /// The function after this one: strong, with a seed that nobody can have seen.
+    /// Returns the next function: strong, with a new random seed that no client can have observed.
     pub(super) fn successor(&self) -> Self {
         Self { generation: self.generation.wrapping_add(1), ..Self::new(DlhtHash::Strong, None) }
     }
 
     #[inline(always)]
     pub(super) fn hash(&self, key: u64) -> u64 {
-        // A branch that always goes the same way; the strong hash costs two multiplications.
+        // This branch is well predicted; the strong hash costs two multiplications.
         if self.modulo { key } else { self.hash.word(key) }
     }
 
-    /// What to shift hashes by before masking them, for 2^`bits` bins.
+    /// Returns how far to shift hashes before masking them, for 2^`bits` bins.
     pub(super) fn shift(&self, bits: u32) -> u32 {
         if self.modulo { 0 } else { (64 - bits).min(63) }
     }
 
-    /// Where `key` comes in a scan. A bin's keys are neighbours in this order, and so are those of the bins that it is
-    /// split into when the index grows.
+    /// Returns the position of `key` in a scan. The keys of a bin are adjacent in this order, and so are the keys of
+    /// the bins into which it is split when the index grows.
     pub(super) fn order(&self, key: u64) -> u64 {
         let hash = self.hash(key);
         if self.modulo { hash.reverse_bits() } else { hash }
     }
 
-    /// The bin, of 2^`bits`, that comes at `place` in a scan.
+    /// Returns the bin, of 2^`bits`, at `place` in a scan.
     pub(super) fn bin_at(&self, place: u64, bits: u32) -> u64 {
         if self.modulo && bits > 0 { place.reverse_bits() >> (64 - bits) } else { place }
     }

@@ -1,52 +1,52 @@
-//! The 64-bit header of a bin: the state of its 15 slots, of the bin, and a version.
+//! The 64-bit header of a bin: the states of its 15 slots, the state of the bin, and a version.
 //!
 //! ```text
 //! 63 ........ 32 | 31 30 | 29 28 | ... | 3 2 | 1 0
 //!     version      bin     slot 14       slot 1 slot 0
 //! ```
 //!
-//! The lower bit of a slot's two says that it holds a record, the upper one that readers must not see it. The upper bit
-//! of the bin's two says that the bin is leaving or has left, so readers of the fast path test one bit.
+//! Each state has two bits. In a slot's state, the lower bit means that the slot holds a record, and the upper bit that
+//! readers must not see it. In the bin's state, the upper bit means that the bin is in transfer or has been moved, so
+//! the fast path of readers tests one bit.
 
-/// The lower bit of every slot.
+/// The lower bit of every slot's state.
 const HELD: u64 = 0x1555_5555;
-/// The bits of all slots.
+/// The states of all slots.
 const SLOTS: u64 = (1 << 30) - 1;
 const CLAIMED: u64 = 1 << 30;
 /// Set in `InTransfer` and `DoneTransfer`.
 const TRANSFER: u64 = 1 << 31;
 const ONE_VERSION: u64 = 1 << 32;
 
-/// How many slots a bin can have.
+/// The maximum number of slots of a bin.
 pub(super) const SLOTS_PER_BIN: u32 = 15;
 
-/// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotState {
-    /// Nothing; an insert may take it.
+    /// The slot is empty; an insert may take it.
     Invalid = 0b00,
-    /// A record.
+    /// The slot holds a record.
     Valid = 0b01,
-    /// An insert that has not published its record yet. The thread that made it so is the only one to touch the slot.
+    /// An insert has reserved the slot and has not published its record yet. Only the inserting thread accesses the
+    /// slot.
     TryInsert = 0b10,
-    /// The record of a shadow insert that has neither committed nor aborted.
+    /// The slot holds the record of a shadow insert that has neither committed nor aborted.
     Shadow = 0b11,
 }
 
-/// What happens to a bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BinState {
-    /// Nothing in particular.
+    /// The normal state.
     NoTransfer,
-    /// A thread is replacing a value; it alone may change the header.
+    /// A thread is replacing a value. Only this thread may change the header.
     Claimed,
-    /// Frozen while its records are copied to the next index.
+    /// The bin is frozen while its records are copied to the next index.
     InTransfer,
-    /// Everything has gone on to the next index.
+    /// All records of the bin have been moved to the next index.
     DoneTransfer,
 }
 
-/// A header, as loaded.
+/// A loaded header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header(pub(super) u64);
 
@@ -61,19 +61,18 @@ impl Header {
         }
     }
 
-    /// The slots with a record, each by its lower bit: `Valid` and `Shadow`.
+    /// The `Valid` and `Shadow` slots, each as the lower bit of its state.
     #[inline(always)]
     pub(super) fn held(self) -> u64 {
         self.0 & HELD
     }
 
-    /// The slots whose records readers see, each by its lower bit.
+    /// The `Valid` slots, each as the lower bit of its state.
     #[inline(always)]
     pub(super) fn valid(self) -> u64 {
         self.0 & !(self.0 >> 1) & HELD
     }
 
-    /// The state of one slot.
     #[inline(always)]
     pub(super) fn slot(self, slot: u32) -> SlotState {
         match self.0 >> (2 * slot) & 0b11 {
@@ -84,69 +83,68 @@ impl Header {
         }
     }
 
-    /// The first `Invalid` slot.
     #[inline(always)]
     pub(super) fn first_free(self) -> Option<u32> {
         let free = !(self.0 | self.0 >> 1) & HELD;
         (free != 0).then(|| free.trailing_zeros() / 2)
     }
 
-    /// The header after `slot` has gone to `state`.
+    /// Returns the header with `slot` in `state`, and the next version.
     #[inline(always)]
     pub(super) fn with(self, slot: u32, state: SlotState) -> Self {
         let cleared = self.0 & !(0b11 << (2 * slot));
         Self((cleared | (state as u64) << (2 * slot)).wrapping_add(ONE_VERSION))
     }
 
-    /// `NoTransfer` to `Claimed`.
+    /// From `NoTransfer` to `Claimed`.
     #[inline(always)]
     pub(super) fn claimed(self) -> Self {
         Self((self.0 | CLAIMED).wrapping_add(ONE_VERSION))
     }
 
-    /// `Claimed` to `NoTransfer`. The version stays: the claim has changed it.
+    /// From `Claimed` to `NoTransfer`. The version stays, because the claim has changed it.
     #[inline(always)]
     pub(super) fn released(self) -> Self {
         Self(self.0 & !CLAIMED)
     }
 
-    /// `NoTransfer` to `InTransfer`. The version stays: readers may go on.
+    /// From `NoTransfer` to `InTransfer`. The version stays, so that readers in progress succeed.
     #[inline(always)]
     pub(super) fn in_transfer(self) -> Self {
         Self(self.0 | TRANSFER)
     }
 
-    /// `InTransfer` to `DoneTransfer`.
+    /// From `InTransfer` to `DoneTransfer`.
     #[inline(always)]
     pub(super) fn done(self) -> Self {
         Self(self.0 | TRANSFER | CLAIMED)
     }
 
-    /// `InTransfer` back to `NoTransfer`, when there is no room in the next index.
+    /// From `InTransfer` back to `NoTransfer`, when memory for the next index runs out.
     #[inline(always)]
     pub(super) fn taken_back(self) -> Self {
         Self((self.0 & !(TRANSFER | CLAIMED)).wrapping_add(ONE_VERSION))
     }
 
-    /// Whether what was read between `self` and `later` may be used without a further look: nothing but a claim came or
-    /// went, and the bin is not leaving.
+    /// Returns whether data read between `self` and `later` is valid without a further check: the header is unchanged,
+    /// except that a claim may have been released, and the bin is not in transfer.
     #[inline(always)]
     pub(super) fn is_quiet_until(self, later: Self) -> bool {
         ((self.0 ^ later.0) & !CLAIMED) | (self.0 & TRANSFER) == 0
     }
 
-    /// Whether slots are as they were, and the bin has not left meanwhile (it may have begun to).
+    /// Returns whether the slots are unchanged and the bin has not been moved meanwhile. A transfer may have begun.
     #[inline(always)]
     pub(super) fn holds_until(self, later: Self) -> bool {
         ((self.0 ^ later.0) & !(CLAIMED | TRANSFER)) == 0 && later.state() != BinState::DoneTransfer
     }
 
-    /// How many slots are `Valid`.
+    /// The number of `Valid` slots.
     pub(super) fn count(self) -> u32 {
         self.valid().count_ones()
     }
 
-    /// The numbers of the slots with a record.
+    /// The numbers of the `Valid` and `Shadow` slots.
     pub(super) fn held_slots(self) -> impl Iterator<Item = u32> {
         let held = self.held();
         (0..SLOTS_PER_BIN).filter(move |slot| held >> (2 * slot) & 1 == 1)

@@ -1,4 +1,4 @@
-//! Bins, buckets and slots, and the pool that link buckets come from.
+//! The layout of bins, buckets and slots, and the pool of link buckets.
 //!
 //! ```text
 //! primary bucket  | header 8 | links 2 x 4 | (key, value) | (key, value) | (key, value) |      slots 0 .. 2
@@ -6,55 +6,54 @@
 //! two more, neighbours in the pool                                                             slots 7 .. 14
 //! ```
 //!
-//! Link buckets are named by their number, so that the layout can be mapped anywhere. Number 0 belongs to no bin: it
-//! stands for "none", and a hint to fetch it costs nothing as it is always cached.
+//! Link buckets are identified by number, so that the layout can be mapped at any address. Number 0 is used by no bin
+//! and means "none". A hint to fetch it costs nothing, because it is always cached.
 
 use super::mode::Mode;
 use crate::base::sync::{AtomicU64, Line, Lines, Ordering};
 
-/// Words of a primary bucket.
+/// Word positions in a primary bucket.
 pub(super) const HEADER: usize = 0;
 pub(super) const LINKS: usize = 1;
-/// The positions of keys in a line: the even words, of a primary bucket those after header and links.
+/// The positions of keys in a line: the even words. In a primary bucket, only those after header and links.
 pub(super) const PRIMARY_KEYS: u32 = 0b0101_0100;
 pub(super) const LINK_KEYS: u32 = 0b0101_0101;
-/// A header's slots, shifted left by this, lie at the positions of a primary bucket's keys.
+/// A header's slot states, shifted left by this, are aligned with the keys of a primary bucket.
 pub(super) const PRIMARY_SHIFT: u32 = 2;
-/// The lower bits of the slots beyond the primary bucket.
+/// The lower bits of the slot states beyond the primary bucket.
 pub(super) const LINK_SLOTS: u64 = 0x1555_5540;
 
-/// Slots of a primary bucket, and of it and the first link bucket.
+/// The number of slots in the primary bucket, and in it and the single link bucket.
 pub(super) const PRIMARY_SLOTS: u32 = 3;
 const SINGLE_SLOTS: u32 = 7;
 
-// Every third of these holds by the one type that all of them are.
 const _: () = assert!(PRIMARY_SLOTS == 3 && SINGLE_SLOTS == 3 + 4);
 const _: () = assert!(super::header::SLOTS_PER_BIN == SINGLE_SLOTS + 8);
 const _: () = assert!(align_of::<Line>() == 64);
 const _: () = assert!(PRIMARY_KEYS == 1 << 2 | 1 << 4 | 1 << 6);
 
-/// The three link buckets of a bin: by how much a header's slots are shifted right to lie at its keys, and the number
-/// of its first slot.
+/// The three link buckets of a bin: how far a header's slot states must be shifted right to be aligned with the keys of
+/// the bucket, and the number of its first slot.
 pub(super) const LINK_BUCKETS: [(u32, u32); 3] = [(6, 3), (14, 7), (22, 11)];
 
-/// A bin's two link numbers, as one word.
+/// The two link numbers of a bin, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Links(pub(super) u64);
 
 impl Links {
-    /// The bucket of slots 3 to 6; 0 when there is none.
+    /// The bucket of slots 3 to 6; 0 if there is none.
     #[inline(always)]
     pub(super) fn single(self) -> usize {
         self.0 as u32 as usize
     }
 
-    /// The first bucket of slots 7 to 14; 0 when there is none.
+    /// The first of the two buckets of slots 7 to 14; 0 if there is none.
     #[inline(always)]
     pub(super) fn double(self) -> usize {
         (self.0 >> 32) as usize
     }
 
-    /// The number of link bucket 0, 1 or 2 of the bin; 0 when there is none.
+    /// The number of link bucket 0, 1 or 2 of the bin; 0 if there is none.
     #[inline(always)]
     pub(super) fn bucket(self, which: usize) -> usize {
         match which {
@@ -65,11 +64,11 @@ impl Links {
     }
 }
 
-/// Where a record is.
+/// The position of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     line: &'a Line,
-    /// The key's word; even.
+    /// The word of the key, which is even.
     word: usize,
 }
 
@@ -90,61 +89,58 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The link buckets of an index: a fixed number, taken by bins one or two at a time and never given back by a bin. What
-/// a thread took and lost the race to use goes to a stack.
+/// The link buckets of an index. Their number is fixed. Bins take one or two at a time and never return them. A bucket
+/// whose thread lost the race to chain it goes to a stack.
 #[derive(Debug)]
 pub(super) struct Pool {
     buckets: Lines,
     counts: Counts,
 }
 
-/// Words that inserts change, apart from those that every request reads.
+/// Words that inserts change, on other lines than those that every request reads.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Counts {
-    /// How many buckets have been taken from the fresh ones, number 0 included.
+    /// The number of buckets taken from the fresh ones, including number 0.
     taken: AtomicU64,
     /// The top of the stack of returned buckets, with a count in the upper half against ABA.
     returned: AtomicU64,
 }
 
 impl Pool {
-    /// A pool of `buckets` link buckets.
     pub(super) fn new(buckets: usize) -> std::io::Result<Self> {
         let counts = Counts { taken: AtomicU64::new(1), returned: AtomicU64::new(0) };
         Ok(Self { buckets: Lines::new(buckets + 1)?, counts })
     }
 
-    /// All buckets, to give them back.
+    /// All buckets, for freeing them.
     pub(super) fn buckets_mut(&mut self) -> &mut Lines {
         &mut self.buckets
     }
 
-    /// How many buckets there are.
     pub(super) fn len(&self) -> usize {
         self.buckets.len() - 1
     }
 
-    /// How many have been taken so far.
     pub(super) fn taken(&self) -> u64 {
-        // Relaxed: a count for reports.
+        // Relaxed: a count for statistics.
         self.counts.taken.load(Ordering::Relaxed) - 1
     }
 
-    /// Bucket `number`; the dummy for a number that does not exist, which no bin has.
+    /// Returns bucket `number`, or bucket 0 for a number that does not exist, which no bin uses.
     #[inline(always)]
     pub(super) fn bucket(&self, number: usize) -> &Line {
         self.buckets.get(number).unwrap_or(&self.buckets[0])
     }
 
-    /// The address of bucket `number`, to ask for it ahead.
+    /// Returns the address of bucket `number`, for prefetching.
     #[inline(always)]
     pub(super) fn address(&self, number: usize) -> *const Line {
         self.buckets.as_ptr().wrapping_add(number)
     }
 
-    /// The place of `slot` in the bin of `line`; chains link buckets to the bin if the slot is in one that it does not
-    /// have yet. `None` when there is no bucket left.
+    /// Returns the place of `slot` in the bin of `line`. Chains link buckets to the bin if it does not have that of the
+    /// slot yet. Returns `None` if no bucket is left.
     #[inline(always)]
     pub(super) fn place<'a, M: Mode>(&'a self, line: &'a Line, slot: u32) -> Option<Place<'a>> {
         if slot < PRIMARY_SLOTS {
@@ -164,7 +160,7 @@ impl Pool {
         Some(Place::new(self.bucket(links.bucket(which)), 2 * (slot - first) as usize))
     }
 
-    /// Where a slot is that has been used: its buckets are there.
+    /// Returns the place of a slot that has been in use, so that its bucket exists.
     pub(super) fn used_place<'a>(&'a self, line: &'a Line, slot: u32) -> Place<'a> {
         if slot < PRIMARY_SLOTS {
             return Place::new(line, 2 * slot as usize + 2);
@@ -176,7 +172,7 @@ impl Pool {
         Place::new(self.bucket(links.bucket(which)), 2 * (slot - first) as usize)
     }
 
-    /// Gives the bin its single or its double link bucket, whoever of those that try comes first.
+    /// Chains the single or the double link bucket to the bin, unless another thread has done so first.
     fn chain<M: Mode>(&self, line: &Line, double: bool) -> Option<Links> {
         let number = if double { self.take_two::<M>() } else { self.take_one::<M>() };
         loop {
@@ -194,7 +190,7 @@ impl Pool {
                 return Some(links);
             }
             let chained = Links(links.0 | number? << if double { 32 } else { 0 });
-            // Release (E5): the bucket is empty and the bin's.
+            // Release (E5): the bucket is empty and owned by this bin.
             if M::exchange(&line.0[LINKS], links.0, chained.0) {
                 return Some(chained);
             }
@@ -209,7 +205,8 @@ impl Pool {
         self.take_fresh::<M>(2)
     }
 
-    /// The first of `count` neighbours. Looks before it takes: a count that ran past the end would never come back.
+    /// Takes `count` adjacent buckets and returns the number of the first. Checks before it takes: an addition beyond
+    /// the end could not be undone.
     fn take_fresh<M: Mode>(&self, count: u64) -> Option<u64> {
         loop {
             let taken = self.counts.taken.load(Ordering::Relaxed);
@@ -224,13 +221,13 @@ impl Pool {
 
     fn take_returned<M: Mode>(&self) -> Option<u64> {
         loop {
-            // Acquire (E6): pairs with `give_back`; the word below is what it stored.
+            // Acquire (E6): pairs with `give_back`; the word read below is the one that it stored.
             let top = self.counts.returned.load(Ordering::Acquire);
             let number = top & u64::from(u32::MAX);
             if number == 0 {
                 return None;
             }
-            // Relaxed: if somebody else has taken the bucket, this is garbage, and the count has changed.
+            // Relaxed: if another thread has taken the bucket, this value is garbage, and the count has changed.
             let below = self.bucket(number as usize).0[0].load(Ordering::Relaxed);
             let next = (top >> 32).wrapping_add(1) << 32 | below & u64::from(u32::MAX);
             if M::exchange(&self.counts.returned, top, next) {
@@ -244,7 +241,7 @@ impl Pool {
             let top = self.counts.returned.load(Ordering::Relaxed);
             self.bucket(number as usize).0[0].store(top & u64::from(u32::MAX), Ordering::Relaxed);
             let next = (top >> 32).wrapping_add(1) << 32 | number;
-            // Release (E6): the word that says what is below.
+            // Release (E6): publishes the number of the bucket below.
             if M::exchange(&self.counts.returned, top, next) {
                 return;
             }
@@ -252,7 +249,7 @@ impl Pool {
     }
 }
 
-/// A pool and some bins alone, for models of them: what threads do to them when they race for a link bucket.
+/// A pool and some bins, for models of threads that race for a link bucket.
 #[cfg(feature = "sim")]
 #[derive(Debug)]
 pub struct LinkPool {
@@ -262,36 +259,36 @@ pub struct LinkPool {
 
 #[cfg(feature = "sim")]
 impl LinkPool {
-    /// A pool of `buckets` link buckets, none of which any of `bins` bins has.
+    /// Creates a pool of `buckets` link buckets and `bins` bins without any.
     ///
     /// # Errors
-    /// The system has no memory.
+    /// Fails if the system has no memory.
     pub fn new(buckets: usize, bins: usize) -> std::io::Result<Self> {
         Ok(Self { pool: Pool::new(buckets)?, bins: Lines::new(bins)? })
     }
 
-    /// A bucket that is nobody's: a returned one, else a fresh one.
+    /// Takes an unused bucket: a returned one, otherwise a fresh one.
     pub fn take(&self) -> Option<u64> {
         self.pool.take_one::<super::Shared>()
     }
 
-    /// Returns a bucket that was taken.
+    /// Returns a bucket that was taken to the pool.
     pub fn give_back(&self, number: u64) {
         self.pool.give_back::<super::Shared>(number);
     }
 
-    /// What the owner of a bucket may do: writes a record's key into it.
+    /// Writes a record's key into a bucket, as its owner may.
     pub fn write(&self, number: u64, key: u64) {
-        // Release (E2), as every key.
+        // Release (E2), like every key.
         self.pool.bucket(number as usize).0[0].store(key, Ordering::Release);
     }
 
-    /// Gives `bin` its single or its double link bucket, if it has none and there is one.
+    /// Chains the single or the double link bucket to `bin`, if `bin` has none and the pool has one.
     pub fn chain(&self, bin: usize, double: bool) {
         self.pool.chain::<super::Shared>(&self.bins[bin], double);
     }
 
-    /// The numbers of the buckets that `bin` has.
+    /// Returns the numbers of the buckets that `bin` has.
     pub fn buckets_of(&self, bin: usize) -> Vec<u64> {
         // Acquire (E5).
         let links = Links(self.bins[bin].0[LINKS].load(Ordering::Acquire));

@@ -3,34 +3,34 @@
 //!
 //! # 1. What and when
 //!
-//! Best at: words under many threads, batches of any operation (a get costs about one prefetched line), growing while
-//! it is used. Worst at: ordered access (there is none), memory that must be filled to the last slot (it grows at 1.9
-//! records a bin, 38 bytes a record), blind updates of longer records ([`DlhtMap`] makes a new one each time).
+//! Strengths: fixed-size words under many threads, batches of any operation (a get costs about one prefetched line),
+//! growing while in use. Weaknesses: no ordered access; memory use (the table grows at 1.9 records per bin, 38 bytes
+//! per record); blind updates of longer records ([`DlhtMap`] allocates a new record each time).
 //!
 //! # 2. Origin
 //!
 //! | paper | file | what differs, and why |
 //! |---|---|---|
 //! | §3.1 Figure 2: index, bins, buckets | `layout`, `header` | The fourth bin state is `Claimed` (see §3.2.4). |
-//! | §3.2.1 Get | `get` | Reads go on while their bin is in transfer, as §5.1.4 says and §3.2.5 denies. |
-//! | §3.2.2 Insert, chaining | `write`, `layout` | The pool of link buckets is looked at before it is counted down; what a lost race to chain leaves over goes to a stack. |
-//! | §3.2.2 shadow inserts | `shadow` | Also in batches. Committed and aborted through a guard whose drop aborts, not by key: nobody settles what is another's. |
+//! | §3.2.1 Get | `get` | Reads continue while their bin is in transfer. §5.1.4 of the paper describes this, §3.2.5 contradicts it. |
+//! | §3.2.2 Insert, chaining | `write`, `layout` | The pool's counter is checked before it is advanced. A link bucket goes to a stack if its thread loses the race to chain it. |
+//! | §3.2.2 shadow inserts | `shadow` | Also in batches. They commit and abort through a guard whose drop aborts, not by key, so a thread cannot settle another thread's insert. |
 //! | §3.2.3 Delete | `write` | |
-//! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not look at the header again, so a put can land in a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin by the header, stores the value, and releases the bin: one more locked instruction on a line that is there, exact previous values, no 16-byte atomics, and no transfer keys. |
-//! | §3.2.5 Resize | `transfer`, `plan` | An insert with a full bin moves that bin and at most 8 others, then goes on; it does not wait for all chunks. Indexes form a chain of any length. |
-//! | §3.2.5 GC of the old index | `base::reclaim` | By epochs: two plain stores per request or batch, `membarrier` on the resizer's side; given back in steps. |
-//! | §3.3 batching | `batch` | A ring that never drains instead of a pass of hints and a pass of work. |
-//! | §3.4.3 hash functions | `hasher` | Strong and keyed unless asked otherwise. |
+//! | §3.2.4 Put | `write` | The paper swaps key and value at once and does not check the header again, so a put can hit a slot that was deleted and reserved for the same key meanwhile. Here an update claims its bin in the header, stores the value, and releases the bin. This costs one more locked instruction on a cached line. It gives exact previous values and needs neither 16-byte atomics nor transfer keys. |
+//! | §3.2.5 Resize | `transfer`, `plan` | An insert into a full bin moves that bin and at most 8 others, then continues; it does not wait for all chunks. Indexes form a chain of any length. |
+//! | §3.2.5 GC of the old index | `base::reclaim` | Epochs: two plain stores per request or batch, and `membarrier` on the resizer's side. The memory is freed in steps. |
+//! | §3.3 batching | `batch` | A ring that never drains, instead of a pass of hints and a pass of operations. |
+//! | §3.4.3 hash functions | `hasher` | Strong and keyed by default. |
 //! | §3.4.4 iterator | `scan`, `snapshot` | Cursors; the old index is the snapshot. |
 //! | §3.4.5 single thread | `mode` | |
-//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash, of namespace and key; pointers are whole. Reclamation by guards. Puts make new records. Batches hint records as well as bins. |
-//! | §3.1 HashSet mode | `set` | None: slots are the same 16 bytes, the value unused. Of 8 bytes they would want states for more than 15. |
-//! | silent | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and another hash function. |
+//! | §3.1 Allocator mode, §3.4.1, §3.4.2 | `map` | The slot's key word is the whole hash of namespace and key; pointers are stored whole. Guards protect records from reclamation. A put allocates a new record. Batches hint records as well as bins. |
+//! | §3.1 HashSet mode | `set` | Slots have the same 16 bytes as in the other modes, with the value unused. Slots of 8 bytes would need more than 15 slot states in the header. |
+//! | silent | `plan`, `transfer` | Keys that crowd into few bins: when an index is full although nearly empty, the next one has the same size and a new hash function. |
 //!
 //! # 3. Layout
 //!
-//! An index is 2^*b* bins of one line each and a pool of link buckets, likewise lines; numbers, never addresses, refer
-//! to them. `layout` asserts the sizes.
+//! An index consists of 2^*b* bins of one line each and a pool of link buckets, also of one line each. They refer to
+//! each other by number, never by address. `layout` asserts the sizes.
 //!
 //! ```text
 //! bin     | header | single link, double link | key value | key value | key value |
@@ -40,64 +40,71 @@
 //!
 //! # 4. Invariants
 //!
-//! - I1 A key is in at most one slot that is `Valid` or `Shadow`, of the first index of the chain whose bin for it is
-//!   not `DoneTransfer`. (While a bin is in transfer its records may be further on as well; nobody looks there.)
-//! - I2 Keys and values change only in slots that are `TryInsert`, by the thread that made them so, and in `Claimed`
-//!   bins, by the thread that claimed.
-//! - I3 Every change of a slot's state, every claim and every return from transfer changes the version. (After 2^32
-//!   changes of one bin it comes round; a thread would have to sleep exactly that long.)
-//! - I4 A bin's link numbers are set once. A link bucket belongs to one bin, to the stack, or to nobody yet.
-//! - I5 The bins of an index that have been moved are counted once each; `current` is the first index that has unmoved
-//!   ones.
+//! - I1 A key is in at most one slot that is `Valid` or `Shadow`, in the first index of the chain whose bin for the key
+//!   is not `DoneTransfer`. (While a bin is in transfer, later indexes may hold copies of its records; they are not
+//!   read.)
+//! - I2 Keys and values change only in `TryInsert` slots, by the thread that reserved the slot, and in `Claimed` bins,
+//!   by the thread that claimed the bin.
+//! - I3 Every change of a slot's state, every claim and every return from transfer changes the version. (It wraps after
+//!   2^32 changes of one bin; a thread would have to be suspended for exactly that many.)
+//! - I4 A bin's link numbers are set once. A link bucket is owned by one bin, lies on the stack, or is unused.
+//! - I5 Each moved bin of an index is counted once. `current` is the first index that has unmoved bins.
 //!
 //! # 5. Operations
 //!
-//! Each with its linearization point. *get*: the load of the value, or of the header for a miss, when the header proves
-//! unchanged afterwards; in a bin in transfer likewise. *try_insert*, and *insert* of an absent key: the exchange that
-//! makes the slot `Valid`; it fails if the header changed, and the bin is searched again. *update*, and *insert* of a
-//! present key: the store of the value in the claimed bin. *remove*: the exchange that makes the slot `Invalid`; the
-//! value read before it is exact, because a claim would have changed the header. *compute*: as what it decides, on
-//! condition that the value is still the one shown. *shadow insert*: the exchange that makes the slot `Shadow`; its
-//! end: the exchange that makes it `Valid` or `Invalid`. *clear*: the store of `open` in the next index, when every bin
-//! is frozen. *snapshot*: the moment at which the last bin is frozen; writers that would come later wait for it.
-//! *scan*: each bin at one moment. *len*: none; exact when quiescent.
+//! Linearization points:
+//! - *get*: the load of the value, or of the header for a miss, provided that the header is unchanged afterwards. This
+//!   also holds for a bin in transfer.
+//! - *try_insert*, and *insert* of an absent key: the exchange that makes the slot `Valid`. It fails if the header has
+//!   changed; the bin is searched again then.
+//! - *update*, and *insert* of a present key: the store of the value in the claimed bin.
+//! - *remove*: the exchange that makes the slot `Invalid`. The value read before it is exact, because a claim would
+//!   have changed the header.
+//! - *compute*: that of the write it decides on, which succeeds only if the value is still the one shown to the
+//!   closure.
+//! - *shadow insert*: the exchange that makes the slot `Shadow`. Its commit or abort: the exchange that makes the slot
+//!   `Valid` or `Invalid`.
+//! - *clear*: the store of `open` in the next index, when every bin is frozen.
+//! - *snapshot*: the moment at which the last bin is frozen. Writers that find their bin moved wait for it.
+//! - *scan*: each bin has its own. *len*: none; it is exact when quiescent.
 //!
 //! # 6. Ordering
 //!
 //! | | store | load | what it publishes |
 //! |---|---|---|---|
 //! | E1 | header (AcqRel exchange, Release) | header (Acquire) | the slots as the header describes them; the next index, for a bin that has left |
-//! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | who sees a later record, or a replaced value, sees the header change before it |
+//! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | a reader that sees a later record, or a replaced value, sees the header change before it |
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
 //! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst), `current` (`PROTECTED`) | complete indexes |
-//! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that is this bin's |
+//! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that this bin owns |
 //! | E6 | top of the stack (AcqRel exchange) | the same (Acquire) | the number below it |
 //!
 //! # 7. Crash
 //!
-//! The table does not outlive its process. Were the same layout put into memory that several processes share, each of
-//! which may die at any instruction, then: a `TryInsert` slot whose owner died would need its owner's name, to be made
-//! `Invalid` by another; a `Claimed` bin likewise, its value being old or new, both of which are right; a bin in
-//! transfer can be moved by anybody, skipping keys that are there already.
+//! The table does not outlive its process. If the layout were placed in memory shared by several processes, each of
+//! which may die at any instruction, the transient states would need the following. A `TryInsert` slot would have to
+//! name its owner, so that another process can make it `Invalid` after the owner's death. A `Claimed` bin would have to
+//! name its owner as well; its value is the old or the new one, and both are correct. A bin in transfer can be moved by
+//! any process, skipping keys that were already copied.
 //!
 //! # 8. Progress
 //!
-//! Gets never wait and store nothing but their announcement: they repeat only when their bin has changed (lock-free).
-//! Inserts and removes of different keys never wait for one another (lock-free), but for two short states of their own
-//! bin: an update that is between its claim and its release (three instructions), and the transfer of this bin (15
-//! records at most). Of these a thread that loses the processor delays the writers of that one bin. A transfer never
-//! waits for requests but for such a claim. An insert moves its own bin and at most [`transfer::HELP_WHEN_FULL`]
-//! others; a write that finds its bin gone, [`transfer::HELP_WHEN_MOVED`]. `clear` and `snapshot` hold writers up until
-//! every bin is frozen, or moved. An index is retired when all its bins have been moved and requests have left it. User
-//! code runs outside all of this.
+//! Gets never wait and store nothing except their announcement. They retry only when their bin has changed (lock-free).
+//! Inserts and removes of different keys never wait for one another (lock-free), except for two short states of their
+//! own bin: an update between its claim and its release (three instructions), and the transfer of this bin (at most 15
+//! records). A thread that is preempted in one of them delays the writers of that one bin. A transfer waits for no
+//! request except such a claim. An insert moves its own bin and at most [`transfer::HELP_WHEN_FULL`] others; a write
+//! whose bin has moved helps with [`transfer::HELP_WHEN_MOVED`]. `clear` and `snapshot` make writers wait until every
+//! bin is frozen or moved. An index is retired when all its bins have been moved, and freed when all requests have left
+//! it. User code runs outside all of these states.
 //!
-//! Memory is bounded: an index of 4096 bins or more grows only when it holds a quarter of what it should, so keys that
-//! crowd cost another hash function, not another index of eight times the size. A transfer that gets no memory puts the
-//! bin in hand back as it was; the insert that needed it is refused, and everything else goes on.
+//! Memory is bounded: an index of 4096 bins or more grows only if it holds at least a quarter of its capacity. Keys
+//! that crowd into few bins therefore lead to a new hash function, not to a larger index. If a transfer gets no memory,
+//! it restores its current bin. The insert that needed the transfer is refused, and all other operations continue.
 //!
 //! # 9. Costs
 //!
-//! Lines touched, and locked instructions. At the resize point one bin in eight has a link bucket.
+//! Lines accessed, and locked instructions. At the resize point there is one link bucket in use for every eight bins.
 //!
 //! | operation | lines | locked instructions |
 //! |---|---|---|
@@ -108,7 +115,9 @@
 //! | remove | as a hit | 1, and 1 to count (per batch) |
 //! | shadow insert, then commit or abort | as a miss, as a hit | 2, then 1, and 1 to count a commit |
 //!
-//! A write that changes nothing (the key is present, or absent) has none. `tests/costs.rs` holds this table to it.
+//! A write that changes nothing (because the key is present, or absent) executes no locked instruction. "1 to count" is
+//! an update of the record count: a plain load and store of the thread's own part (`base::counter`), which
+//! `tests/costs.rs` counts like a locked instruction when it asserts this table.
 
 mod api;
 mod batch;
@@ -156,7 +165,7 @@ pub use set::{DlhtSet, DlhtSetIter};
 pub use shadow::{Shadow, Shadows};
 pub use snapshot::{Snapshot, SnapshotIter};
 
-/// A DLHT table of words; use it as [`Dlht`] or [`DlhtLocal`].
+/// A DLHT table of words. Use it as [`Dlht`] or [`DlhtLocal`].
 ///
 /// ```
 /// use icefield::{DlhtTable, Mode};
@@ -197,7 +206,7 @@ pub type Dlht<K, V> = DlhtTable<K, V, Shared>;
 /// ```
 pub type DlhtLocal<K, V> = DlhtTable<K, V, Local>;
 
-/// An iterator over a table's records, from [`DlhtTable::iter`]; reads ahead a page at a time.
+/// An iterator over the records of a table, from [`DlhtTable::iter`]. It reads ahead one page at a time.
 ///
 /// ```
 /// let table = icefield::Dlht::<u64, u64>::from_iter([(1, 10), (2, 20)]);

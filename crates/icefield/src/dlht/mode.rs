@@ -1,8 +1,8 @@
-//! One thread or many: what differs between [`Dlht`](super::Dlht) and [`DlhtLocal`](super::DlhtLocal).
+//! One thread or many: the differences between [`Dlht`](super::Dlht) and [`DlhtLocal`](super::DlhtLocal).
 //!
-//! The algorithms are written once. For many threads a compare-and-swap is one, requests are announced to the
-//! reclaimer, and counts are sharded; for one thread a compare-and-swap is a load and a store, and the rest is plain
-//! counting.
+//! The algorithms are written once. For many threads, a compare-and-swap is an atomic instruction, requests are
+//! announced to the reclaimer, and counts are sharded. For one thread, a compare-and-swap is a load and a store, and
+//! the reclaimer and the counts are plain counters.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::base::counter::ShardedCounter;
 use crate::base::reclaim::{Reclaimer, Section};
 use crate::base::sync::{self, AtomicU64, Ordering};
 
-/// How many threads a table is for: [`Shared`] or [`Local`].
+/// The number of threads that may use a table: [`Shared`] or [`Local`].
 ///
 /// ```
 /// fn len<M: icefield::Mode>(table: &icefield::DlhtTable<u64, u64, M>) -> u64 {
@@ -24,11 +24,11 @@ pub trait Mode: Synchronization {}
 
 impl<M: Synchronization> Mode for M {}
 
-/// The whole of the difference. Not nameable outside, so nobody else can implement it.
+/// All differences between the modes. This trait cannot be named outside the crate, so it cannot be implemented there.
 pub trait Synchronization: Sized + 'static {
-    /// What keeps old indexes until nobody can be reading them.
+    /// Keeps old indexes until no thread can be reading them.
     type Reclaimer: Default;
-    /// While it lives, no index that its holder has reached goes away.
+    /// While a guard lives, no index that its holder has reached is freed.
     type Guard<'a>;
     /// A count of records.
     type Count: Default;
@@ -37,25 +37,25 @@ pub trait Synchronization: Sized + 'static {
     fn pin(reclaimer: &Self::Reclaimer) -> Self::Guard<'_>;
     #[doc(hidden)]
     fn retire(guard: &Self::Guard<'_>, index: Arc<Index>);
-    /// Replaces `old` by `new`. Acquire and Release when it succeeds.
+    /// Replaces `old` by `new` if the word is `old`; returns whether it was. Acquire and Release on success.
     #[doc(hidden)]
     fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool;
     #[doc(hidden)]
     fn add(count: &Self::Count, delta: i64);
     #[doc(hidden)]
     fn sum(count: &Self::Count) -> i64;
-    /// A moment at which tests let another thread run. Nothing otherwise.
+    /// A point at which tests may switch to another thread. Does nothing otherwise.
     #[doc(hidden)]
     #[inline(always)]
     fn pause() {}
-    /// Waits a little for another thread; `rounds` as for [`sync::wait`].
+    /// Waits briefly for another thread; `rounds` as for [`sync::wait`].
     #[doc(hidden)]
     fn wait(rounds: u32) {
         sync::wait(rounds);
     }
 }
 
-/// Any number of threads.
+/// The mode for any number of threads.
 ///
 /// ```
 /// let table: icefield::DlhtTable<u64, u64, icefield::Shared> = icefield::Dlht::new();
@@ -81,7 +81,7 @@ impl Synchronization for Shared {
 
     #[inline(always)]
     fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
-        // Relaxed when it fails: the caller looks again.
+        // Relaxed on failure: the caller searches again.
         word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -95,17 +95,18 @@ impl Synchronization for Shared {
     }
 }
 
-/// [`Shared`], with threads taking turns as a test says: between any two steps that another thread could tell apart.
+/// [`Shared`] with threads scheduled by a test, which may switch between any two steps that another thread can
+/// distinguish.
 #[cfg(feature = "sim")]
 #[derive(Clone, Copy, Debug)]
 pub struct Interleaved<T>(std::marker::PhantomData<T>);
 
-/// Who says when another thread runs.
+/// The scheduler of [`Interleaved`] threads.
 #[cfg(feature = "sim")]
 pub trait Turns: 'static {
-    /// Lets others run now, or not.
+    /// Lets another thread run now, if the schedule requires it.
     fn give_way();
-    /// Told of every locked instruction that an operation needs.
+    /// Called for every locked instruction of an operation.
     fn locked() {}
 }
 
@@ -148,7 +149,7 @@ impl<T: Turns> Synchronization for Interleaved<T> {
     }
 }
 
-/// One thread.
+/// The mode for one thread.
 ///
 /// ```
 /// let table: icefield::DlhtTable<u64, u64, icefield::Local> = icefield::DlhtLocal::new();
@@ -157,14 +158,14 @@ impl<T: Turns> Synchronization for Interleaved<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct Local;
 
-/// The reclaimer of [`Local`]: old indexes wait until the outermost call returns.
+/// The reclaimer of [`Local`]: old indexes are kept until the outermost call returns.
 #[derive(Debug, Default)]
 pub struct LocalReclaimer {
     depth: Cell<usize>,
     retired: RefCell<Vec<Arc<Index>>>,
 }
 
-/// A call on a table of [`Local`].
+/// The guard of a call on a [`Local`] table.
 #[derive(Debug)]
 pub struct LocalGuard<'a>(&'a LocalReclaimer);
 

@@ -1,4 +1,4 @@
-//! Making tables.
+//! Construction of tables.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::base::hash::Seed;
 use crate::key::{Key, Word};
 use crate::{Error, Result};
 
-/// How a DLHT table is made: a builder, from [`DlhtTable::options`].
+/// The options of a DLHT table: a builder, from [`DlhtTable::options`].
 ///
 /// ```
 /// use icefield::{Dlht, DlhtHash};
@@ -32,7 +32,7 @@ impl<K, V, M> Default for DlhtOptions<K, V, M> {
 }
 
 impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
-    /// How many records the table takes before it must grow. Default: about a hundred.
+    /// Sets how many records the table takes before it must grow. Default: about a hundred.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::options().capacity(1000).build()?;
@@ -45,7 +45,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// How keys are spread over bins. Default: [`DlhtHash::Strong`].
+    /// Sets the hash function that distributes keys over bins. Default: [`DlhtHash::Strong`].
     ///
     /// ```
     /// use icefield::{Dlht, DlhtHash};
@@ -58,7 +58,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// The seed of the strong hash. Default: a random one, so that nobody can choose keys that share a bin.
+    /// Sets the seed of the strong hash. Default: a random seed, so that keys that share a bin cannot be constructed.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::options().hash_seed([1, 2]).build()?;
@@ -70,8 +70,8 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// Link buckets for each bin, 0 to 3 (§3.1). More let the table fill further before it grows, and make more gets touch
-    /// a second line. Default: 1/8.
+    /// Sets the number of link buckets per bin, from 0 to 3 (§3.1). With more link buckets the table is filled further
+    /// before it grows, and more gets access a second line. Default: 1/8.
     ///
     /// ```
     /// let roomy = icefield::Dlht::<u64, u64>::options().link_ratio(0.2).build()?;
@@ -83,7 +83,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// The table never grows: inserts that find no room are refused with [`Error::Full`].
+    /// Forbids inserts to grow the table: an insert that finds no room is refused with [`Error::Full`].
     ///
     /// ```
     /// use icefield::{Dlht, Error, Table};
@@ -99,8 +99,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// The table does not grow to an index of more than so many bytes; inserts that find no room then are refused with
-    /// [`Error::Full`].
+    /// Limits an index to this many bytes: an insert that would need a larger one is refused with [`Error::Full`].
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::options().max_bytes(1 << 20).build()?;
@@ -112,7 +111,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// For tests: 2^`bits` bins at least, and 2^`growth_bits` times as many after each resize.
+    /// For tests: sets the minimum number of bins to 2^`bits`, and the growth factor to 2^`growth_bits`.
     #[doc(hidden)]
     #[must_use]
     pub fn geometry(mut self, bits: u32, growth_bits: u32) -> Self {
@@ -121,7 +120,7 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// Allocations to fail, for tests.
+    /// For tests: sets allocations to fail.
     #[cfg(any(test, feature = "sim"))]
     #[doc(hidden)]
     #[must_use]
@@ -130,10 +129,11 @@ impl<K: Word, V: Word, M: Mode> DlhtOptions<K, V, M> {
         self
     }
 
-    /// Makes the table.
+    /// Creates the table.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::NoMemory`].
+    /// Returns [`Error::InvalidOption`] if the link ratio is out of range, and [`Error::NoMemory`] if there is no
+    /// memory for the index.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::options().build()?;

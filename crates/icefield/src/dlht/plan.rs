@@ -1,4 +1,4 @@
-//! How big an index is made, and what the next one is like.
+//! The size of a new index, and that of the next one.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use crate::base::hash::Seed;
 use crate::pm::FaultPlan;
 use crate::{Error, Result};
 
-/// Below this many bins an index grows whenever it is full: memory is not an issue yet, and small numbers vary.
+/// An index with fewer bins grows whenever it is full: memory is not a concern yet, and small numbers vary too much.
 const SMALL_BINS: u64 = 1 << 12;
-/// From so many bins on an index doubles.
+/// An index with at least this many bins grows by a factor of two.
 const BIG_BINS: u64 = 1 << 26;
-/// An index that is full although it holds less than this share of what it should has keys that crowd into few bins.
+/// If a full index holds less than this share of its capacity, its keys crowd into few bins.
 const CROWDED: f64 = 0.25;
 /// The largest number of bins, as a logarithm: 4 PiB.
 const MAX_BITS: u32 = 46;
-/// Numbers of link buckets have 32 bits, and neighbours are named by the first.
+/// Link bucket numbers have 32 bits, and a pair of buckets is identified by the first.
 const MAX_LINKS: f64 = (u32::MAX - 2) as f64;
 
-/// What the options of a table say about its indexes.
+/// The options of a table that concern its indexes.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) hash: DlhtHash,
     pub(super) seed: Option<Seed>,
     /// Link buckets per bin.
     pub(super) link_ratio: f64,
-    /// Whether inserts that find no room are refused.
+    /// Set if inserts must not grow the table.
     pub(super) fixed: bool,
-    /// No index beyond so many bytes.
+    /// The maximum size of an index.
     pub(super) max_bytes: u64,
-    /// The logarithm of the number of bins that a new table has at least.
+    /// The logarithm of the minimum number of bins of a new table.
     pub(super) least_bits: u32,
-    /// The logarithm of the growth factor, for tests; else it depends on the size.
+    /// The logarithm of the growth factor, for tests. By default it depends on the size.
     pub(super) growth_bits: Option<u32>,
     /// Allocations to fail, for tests.
     pub(super) faults: Option<Arc<FaultPlan>>,
@@ -56,7 +56,6 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// An empty index.
     pub(super) fn index(&self, size: Size, hasher: Hasher, entry: Entry) -> Result<Index> {
         let made = match &self.faults {
             None => Index::new(size, hasher, entry),
@@ -69,13 +68,13 @@ impl Plan {
         made.map_err(|_| Error::NoMemory { needed_bytes: (1 << size.bits) * 64 })
     }
 
-    /// 2^`bits` bins and their link buckets.
+    /// The size with 2^`bits` bins and their link buckets.
     pub(super) fn size(&self, bits: u32) -> Size {
         let links = (2_f64.powi(bits as i32) * self.link_ratio).ceil().min(MAX_LINKS);
         Size { bits, links: links as usize }
     }
 
-    /// The smallest index that takes `records` before it must grow.
+    /// The smallest size that takes `records` before the index must grow.
     pub(super) fn size_for(&self, records: u64) -> Size {
         let mut size = self.size(self.least_bits);
         while capacity(size) < records && size.bits < MAX_BITS {
@@ -84,8 +83,8 @@ impl Plan {
         size
     }
 
-    /// The size after that of `index`, which is full and holds `len` records. The same size when records crowd into few
-    /// bins: more bins would not help, another hash function will.
+    /// The size of the index after `index`, which is full and holds `len` records. If the records crowd into few bins,
+    /// the size stays the same: more bins would not help, but another hash function will.
     pub(super) fn next_size(&self, index: &Index, len: u64) -> Size {
         let bins = index.len();
         let crowded = bins >= SMALL_BINS && (len as f64) < capacity(index.size) as f64 * CROWDED;
@@ -99,13 +98,13 @@ impl Plan {
     }
 }
 
-/// How many records an index of `size` takes, with a good hash function, until its link buckets are used up.
+/// The number of records that an index of `size` takes, with a good hash function, until its link buckets are used up.
 ///
-/// With *n* bins and *r* records in each on average, a bin's number of records follows Poisson's distribution, so
-/// P(more than 3) + 2 P(more than 7) link buckets are in use for each bin.
+/// With *n* bins and on average *r* records per bin, the number of records of a bin has a Poisson distribution, so
+/// P(more than 3) + 2 P(more than 7) link buckets are in use per bin.
 pub(super) fn capacity(size: Size) -> u64 {
     let bins = 2_f64.powi(size.bits as i32);
-    // Without link buckets, until the first bin wants one.
+    // An index without link buckets is full when the first bin needs one.
     let links = size.links.max(1) as f64 / bins;
     let (mut low, mut high) = (0.0, 12.0);
     for _ in 0..50 {
@@ -115,7 +114,7 @@ pub(super) fn capacity(size: Size) -> u64 {
     (bins * low).max(1.0) as u64
 }
 
-/// Link buckets in use for each bin, at `records` records a bin.
+/// The number of link buckets in use per bin, at `records` records per bin.
 fn links_used(records: f64) -> f64 {
     let (mut term, mut at_most_3, mut at_most_7) = ((-records).exp(), 0.0, 0.0);
     for k in 0..8 {
@@ -137,7 +136,7 @@ mod tests {
         let plan = Plan::default();
         let per_bin = capacity(plan.size(20)) as f64 / 2_f64.powi(20);
         assert!((1.87..1.92).contains(&per_bin), "{per_bin}");
-        // The paper's 1/5: 59.8 % of the slots.
+        // The paper's ratio of 1/5: 59.8 % of the slots.
         let paper = Plan { link_ratio: 0.2, ..Plan::default() };
         let occupancy = capacity(paper.size(20)) as f64 / (2_f64.powi(20) * (3.0 + 0.2 * 4.0));
         assert!((0.59..0.605).contains(&occupancy), "{occupancy}");

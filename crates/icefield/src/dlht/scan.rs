@@ -1,26 +1,27 @@
-//! The weak iterator (§3.4.4): pages in the order of hashes, with cursors that survive every change of the index.
+//! The weakly consistent iterator (§3.4.4): pages in the order of hashes, with cursors that survive every change of the
+//! index.
 //!
-//! A cursor is a place in that order. Growing and shrinking split and merge bins but keep the order, so a cursor stays
-//! good; a key is seen by its hash, never by its bin. Only a new hash function changes the order: whoever comes with a
-//! cursor of the former one gets everything that is left, in one page. So does whoever meets the change itself when
-//! there is no memory to finish it.
+//! A cursor is a position in that order. Growing and shrinking split and merge bins but keep the order, so a cursor
+//! stays valid: keys are selected by their hash, never by their bin. Only a new hash function changes the order. A scan
+//! with a cursor of an earlier function then returns all remaining records in one page. The same happens to a scan that
+//! runs during the change of the function, if memory for the change runs out.
 
 use super::core::Core;
 use super::index::Index;
 use super::mode::Mode;
 use crate::Result;
 
-/// Places in the order have so many bits: more than there can be bins.
+/// The number of bits of a position: more than an index can have bins.
 const PLACE_BITS: u32 = 48;
 const END: u64 = 1 << PLACE_BITS;
-/// The rest of a cursor is the generation of the hash function.
+/// The other bits of a cursor hold the generation of the hash function.
 const GENERATION_BITS: u32 = 64 - PLACE_BITS;
 
-/// Records went to an index with another order.
+/// The error of a scan that finds its records moved to an index with another order.
 struct Rehashed;
 
 impl<M: Mode> Core<M> {
-    /// Adds about `n` records from `cursor` on to `records`; where to go on.
+    /// Adds about `n` records from `cursor` on to `records`, and returns the cursor of the next page.
     pub(super) fn scan(
         &self,
         cursor: u64,
@@ -42,7 +43,7 @@ impl<M: Mode> Core<M> {
                 Err(Rehashed) => {
                     records.truncate(first);
                     if self.finish(index).is_err() {
-                        // No memory: the records stay in both orders.
+                        // No memory: records remain in both orders.
                         self.scan_between(index, place, generation, records);
                         return Ok(None);
                     }
@@ -51,7 +52,7 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// All records from `place` on in the order of a hash function, while they are on their way to another one.
+    /// Adds all records from `place` on in the order of a hash function, while they are being moved to another order.
     fn scan_between(
         &self,
         index: &Index,
@@ -59,15 +60,15 @@ impl<M: Mode> Core<M> {
         generation: u16,
         records: &mut Vec<(u64, u64)>,
     ) {
-        // A cursor of no generation that ever was is nobody's; the first one of all has none.
+        // A cursor with a generation that never existed yields nothing. The start cursor needs no generation.
         let hasher = self.hasher_of(generation);
         let from_place = |key| {
             place == 0 || hasher.is_some_and(|hasher| hasher.order(key) >> GENERATION_BITS >= place)
         };
         let mut all = Vec::new();
         let mut next = Some(index);
-        // Records only go forward: one that has left its bin is in a later index when that is looked at. It may have
-        // been seen before it left.
+        // Records move only forward: a record that has left its bin is found in a later index when that is read. It may
+        // also have been read before it left.
         while let Some(index) = next {
             let pictures = (0..index.len()).filter_map(|bin| index.picture::<M>(index.bin(bin)));
             pictures.for_each(|picture| all.extend(picture.records()));
@@ -78,7 +79,7 @@ impl<M: Mode> Core<M> {
         records.extend(all.into_iter().filter(|&(key, _)| from_place(key)));
     }
 
-    /// All records from `place` on in the order of an earlier hash function.
+    /// Adds all records from `place` on in the order of an earlier hash function.
     fn scan_rest(
         &self,
         index: &Index,
@@ -86,7 +87,7 @@ impl<M: Mode> Core<M> {
         generation: u16,
         records: &mut Vec<(u64, u64)>,
     ) -> Result<(), Rehashed> {
-        // A cursor of no generation that ever was is nobody's.
+        // A cursor with a generation that never existed yields nothing.
         let Some(hasher) = self.hasher_of(generation) else { return Ok(()) };
         let mut all = Vec::new();
         collect::<M>(index, 0, END, &mut all)?;
@@ -115,7 +116,7 @@ fn scan_index<M: Mode>(
     Ok((place < END).then_some(cursor))
 }
 
-/// Adds the records whose places are in `from..end`, each bin's as they are at one moment.
+/// Adds the records whose positions are in `from..end`. The records of each bin are consistent.
 fn collect<M: Mode>(
     index: &Index,
     from: u64,
@@ -135,7 +136,7 @@ fn collect<M: Mode>(
             records.extend(picture.records().iter().filter(wanted));
             continue;
         }
-        // A bin only leaves for an index that is there.
+        // A bin leaves only after the next index has been installed.
         let Some(next) = index.next() else { continue };
         if next.hasher.generation != index.hasher.generation {
             return Err(Rehashed);

@@ -14,15 +14,15 @@ use crate::Result;
 use crate::key::{Key, Word};
 use crate::table::{Cursor, SCAN_PAGE, Stats, same_length};
 
-/// What slots hold beside the key.
+/// The value word of all slots.
 const NO_VALUE: u64 = 0;
 
-/// A concurrent set of words: DLHT without values. Also a lock manager: an insertion that succeeds is a lock taken, a
-/// removal is a lock given back, and batches keep their order.
+/// A concurrent set of words: DLHT without values. It can also serve as a lock manager: a successful insert takes a
+/// lock, a removal releases it, and batches keep their order.
 ///
 /// # Panics
-/// [`DlhtSet::insert`] and its batch, [`DlhtSet::reserve`] and [`DlhtSet::shrink_to_fit`] panic when the system has no
-/// memory for an index.
+/// The constructors, [`DlhtSet::insert`] and its batch, [`DlhtSet::reserve`], [`DlhtSet::shrink_to_fit`] and
+/// [`DlhtSet::clear`] panic if the system has no memory for an index. Batches panic if their slices differ in length.
 ///
 /// ```
 /// let locks = icefield::DlhtSet::<u64>::new();
@@ -42,7 +42,7 @@ impl<K: Word> Default for DlhtSet<K> {
 }
 
 impl<K: Word> DlhtSet<K> {
-    /// An empty set that grows as needed.
+    /// Creates an empty set that grows as needed.
     ///
     /// ```
     /// assert!(icefield::DlhtSet::<u32>::new().is_empty());
@@ -52,7 +52,7 @@ impl<K: Word> DlhtSet<K> {
         Self::with_capacity(0)
     }
 
-    /// An empty set that takes `keys` keys before it must grow.
+    /// Creates an empty set that takes `keys` keys before it must grow.
     ///
     /// ```
     /// assert!(icefield::DlhtSet::<u32>::with_capacity(1000).capacity() >= 1000);
@@ -63,7 +63,7 @@ impl<K: Word> DlhtSet<K> {
         Self { core: plain(Core::new(Plan::default(), keys)), types: PhantomData }
     }
 
-    /// Whether `key` is in the set.
+    /// Returns whether `key` is in the set.
     ///
     /// ```
     /// assert!(!icefield::DlhtSet::<u32>::new().contains(1));
@@ -73,7 +73,7 @@ impl<K: Word> DlhtSet<K> {
         self.core.get(key.to_word()).is_some()
     }
 
-    /// Adds `key`; whether it was absent.
+    /// Adds `key`; returns whether it was absent.
     ///
     /// ```
     /// let set = icefield::DlhtSet::new();
@@ -85,7 +85,7 @@ impl<K: Word> DlhtSet<K> {
         plain(outcome) == Outcome::Inserted
     }
 
-    /// Takes `key` out; whether it was present.
+    /// Removes `key`; returns whether it was present.
     ///
     /// ```
     /// let set = icefield::DlhtSet::from_iter([1_u32]);
@@ -96,7 +96,7 @@ impl<K: Word> DlhtSet<K> {
         matches!(self.core.take(key.to_word(), None), Outcome::Replaced(_))
     }
 
-    /// [`DlhtSet::contains`] of each key in order, memory latencies overlapped.
+    /// Calls [`DlhtSet::contains`] for each key in order, with memory latencies overlapped.
     ///
     /// ```
     /// let set = icefield::DlhtSet::from_iter([1_u32]);
@@ -113,7 +113,7 @@ impl<K: Word> DlhtSet<K> {
         );
     }
 
-    /// [`DlhtSet::insert`] of each key in order.
+    /// Calls [`DlhtSet::insert`] for each key in order, with memory latencies overlapped.
     ///
     /// ```
     /// let set = icefield::DlhtSet::new();
@@ -131,7 +131,7 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.run_all(keys.len(), (key, insert)));
     }
 
-    /// [`DlhtSet::remove`] of each key in order.
+    /// Calls [`DlhtSet::remove`] for each key in order, with memory latencies overlapped.
     ///
     /// ```
     /// let set = icefield::DlhtSet::from_iter([1_u32]);
@@ -149,7 +149,7 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.run_all(keys.len(), (key, remove)));
     }
 
-    /// How many keys there are: exact when quiescent.
+    /// Returns the number of keys: exact when quiescent.
     ///
     /// ```
     /// assert_eq!(icefield::DlhtSet::from_iter([1_u32, 2]).len(), 2);
@@ -158,7 +158,7 @@ impl<K: Word> DlhtSet<K> {
         self.core.len()
     }
 
-    /// Whether there is none: exact when quiescent.
+    /// Returns whether the set is empty: exact when quiescent.
     ///
     /// ```
     /// assert!(icefield::DlhtSet::<u32>::new().is_empty());
@@ -167,7 +167,7 @@ impl<K: Word> DlhtSet<K> {
         self.len() == 0
     }
 
-    /// How many keys fit before the set must grow.
+    /// Returns how many keys fit before the set must grow.
     ///
     /// ```
     /// assert!(icefield::DlhtSet::<u32>::new().capacity() >= 64);
@@ -176,7 +176,7 @@ impl<K: Word> DlhtSet<K> {
         self.core.capacity()
     }
 
-    /// What the set is made of.
+    /// Returns statistics of the set.
     ///
     /// ```
     /// let set: icefield::DlhtSet<u32> = (0..1000).collect();
@@ -186,7 +186,8 @@ impl<K: Word> DlhtSet<K> {
         self.core.stats()
     }
 
-    /// Makes room for `additional` more keys, moving all to a larger index if need be; returns when they have moved.
+    /// Makes room for `additional` more keys. If that needs a larger index, returns when all keys have been moved
+    /// there.
     ///
     /// ```
     /// let set = icefield::DlhtSet::<u32>::new();
@@ -208,7 +209,7 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.shrink());
     }
 
-    /// Removes every key, all at one moment.
+    /// Removes all keys at one moment.
     ///
     /// ```
     /// let set = icefield::DlhtSet::from_iter([1_u32]);
@@ -219,7 +220,7 @@ impl<K: Word> DlhtSet<K> {
         plain(self.core.clear());
     }
 
-    /// Removes the keys for which `f` returns `false`, each by an operation of its own; returns how many it removed.
+    /// Removes the keys for which `f` returns `false`, each by a separate operation; returns how many it removed.
     ///
     /// ```
     /// let set: icefield::DlhtSet<u32> = (0..10).collect();
@@ -230,7 +231,7 @@ impl<K: Word> DlhtSet<K> {
         self.iter().filter(|key| !f(*key) && self.remove(*key)).count()
     }
 
-    /// Hints that `key` will be asked for soon.
+    /// Prefetches the bin of `key`, for an operation that follows soon.
     ///
     /// ```
     /// icefield::DlhtSet::<u32>::new().prefetch(1);
@@ -239,7 +240,8 @@ impl<K: Word> DlhtSet<K> {
         self.core.prefetch(key.to_word());
     }
 
-    /// The keys, weakly consistent: every key that is present throughout is seen exactly once.
+    /// Returns an iterator over the keys. It is weakly consistent: it returns every key that is present throughout
+    /// exactly once.
     ///
     /// ```
     /// assert_eq!(icefield::DlhtSet::from_iter([1_u32]).iter().collect::<Vec<_>>(), [1]);
@@ -281,7 +283,7 @@ impl<'a, K: Word> IntoIterator for &'a DlhtSet<K> {
     }
 }
 
-/// An iterator over a set's keys, from [`DlhtSet::iter`]; reads ahead a page at a time.
+/// An iterator over the keys of a set, from [`DlhtSet::iter`]. It reads ahead one page at a time.
 ///
 /// ```
 /// let set = icefield::DlhtSet::<u64>::from_iter([1, 2]);

@@ -1,4 +1,4 @@
-//! Shadow inserts (§3.2.2, "Transactions"): a record that nobody sees before its insert commits.
+//! Shadow inserts (§3.2.2, "Transactions"): records that stay invisible until their insert commits.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::key::Word;
 use crate::table::{HeldKeys, NotShadowed};
 use crate::{Error, Result};
 
-/// What a shadow insert of `value` came to.
+/// Converts the outcome of a shadow insert of `value`.
 pub(super) fn shadowed<V: Word>(
     outcome: Outcome,
     value: V,
@@ -25,8 +25,9 @@ pub(super) fn shadowed<V: Word>(
     })
 }
 
-/// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]: its key is absent for
-/// every reader and held against every other insert. Dropping it aborts; forgetting it holds the key for ever.
+/// A shadow insert that has neither committed nor aborted, from [`DlhtTable::try_insert_shadow`]. Its key is absent for
+/// all readers, and other inserts of the key are refused. Dropping it aborts the insert; forgetting it holds the key
+/// forever.
 ///
 /// ```
 /// let table = icefield::Dlht::<u64, u64>::new();
@@ -54,7 +55,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
         Ok(shadowed(outcome, value)?.map(|()| Self { table, key, value }))
     }
 
-    /// The key.
+    /// Returns the key.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -64,7 +65,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
         self.key
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -74,7 +75,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
         self.value
     }
 
-    /// Makes the record visible. Never waits for room: the slot is there.
+    /// Makes the record visible. Never needs room: the slot is already reserved.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -89,7 +90,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadow<'a, K, V, M> {
         std::mem::forget(self);
     }
 
-    /// Takes the record away; the same as dropping.
+    /// Removes the record, like dropping the shadow insert.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -120,7 +121,7 @@ impl<K: Word, V: Word, M: Mode> fmt::Debug for Shadow<'_, K, V, M> {
 }
 
 /// The shadow inserts of batches that have neither committed nor aborted, from [`DlhtTable::shadows`]. Dropping it
-/// aborts them all; forgetting it holds their keys for ever.
+/// aborts all of them; forgetting it holds their keys forever.
 ///
 /// ```
 /// use icefield::{Dlht, NotShadowed, OnFailure, Op};
@@ -143,7 +144,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
         Self { table, held: HeldKeys::of(table) }
     }
 
-    /// How many shadow inserts are held.
+    /// Returns the number of shadow inserts held.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -153,7 +154,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
         self.held.records().len()
     }
 
-    /// Whether none is held.
+    /// Returns whether no shadow insert is held.
     ///
     /// ```
     /// let table = icefield::Dlht::<u64, u64>::new();
@@ -163,8 +164,8 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
         self.len() == 0
     }
 
-    /// Makes every record visible that is held now, one after the other in the order of their inserts: others may see
-    /// the first before the last. Never waits for room: the slots are there.
+    /// Makes all records visible that are held now, one after the other in the order of their inserts: other threads
+    /// may see the first before the last. Never needs room: the slots are already reserved.
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -179,7 +180,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
         self.settle(SlotState::Valid);
     }
 
-    /// Takes every record away that is held now.
+    /// Removes all records that are held now.
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -193,7 +194,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
         self.settle(SlotState::Invalid);
     }
 
-    /// The shadow insert of `key`, if it is held: to be committed or aborted apart from the others.
+    /// Takes out the shadow insert of `key`, if it is held, to commit or abort it separately.
     ///
     /// ```
     /// use icefield::{OnFailure, Op};
@@ -215,7 +216,7 @@ impl<'a, K: Word, V: Word, M: Mode> Shadows<'a, K, V, M> {
     }
 
     fn settle(&self, new: SlotState) {
-        // Out of the lock first: nothing of the table runs under it.
+        // Take the records out of the lock first, so that no table operation runs under it.
         let records = std::mem::take(&mut *self.held.records());
         for (key, _) in records {
             let settled = self.table.core.resolve(key, new);

@@ -1,7 +1,7 @@
-//! The strong snapshot (§3.4.4): all records as they were at one moment.
+//! The strong snapshot (§3.4.4): all records at one moment.
 //!
-//! All records move to a new index of the same size, which writers may not enter before the last bin has been moved.
-//! What remains in the old index is the state of that moment; it is kept as it is for as long as the snapshot lives.
+//! All records are copied to a new index of the same size, which writers may not enter before the last bin has been
+//! moved. The old index keeps the state of that moment, unchanged for as long as the snapshot lives.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use super::mode::Mode;
 use crate::Result;
 use crate::key::Word;
 
-/// All records of a table as they were at one moment, from [`super::DlhtTable::snapshot`].
+/// All records of a table at one moment, from [`super::DlhtTable::snapshot`].
 ///
 /// ```
 /// let table = icefield::Dlht::<u64, u64>::from_iter([(1, 10)]);
@@ -32,7 +32,7 @@ impl<K: Word, V: Word> Snapshot<K, V> {
         Ok(Self { index: core.replace(Entry::Snapshot)?, types: PhantomData })
     }
 
-    /// The records, in no particular order.
+    /// Returns an iterator over the records, in no particular order.
     ///
     /// ```
     /// let table = icefield::Dlht::from_iter([(1_u64, 10_u64)]);
@@ -46,7 +46,7 @@ impl<K: Word, V: Word> Snapshot<K, V> {
 
     fn picture(&self, bin: u64) -> Picture {
         let line = self.index.bin(bin);
-        // Every bin is frozen: nothing can come in between.
+        // Every bin is frozen, so the records cannot change.
         self.index.read_all(line, Index::header(line))
     }
 }
@@ -66,7 +66,7 @@ impl<'a, K: Word, V: Word> IntoIterator for &'a Snapshot<K, V> {
     }
 }
 
-/// The records of a [`Snapshot`].
+/// An iterator over the records of a [`Snapshot`].
 ///
 /// ```
 /// let snapshot = icefield::Dlht::<u64, u64>::from_iter([(1, 10), (2, 20)]).snapshot();

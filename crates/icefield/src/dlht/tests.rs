@@ -1,4 +1,4 @@
-//! Small scenes with every kind of table, short enough to be interpreted.
+//! Short scenarios with every kind of table, small enough for Miri.
 
 use std::thread;
 

@@ -1,7 +1,7 @@
-//! Resizing (§3.2.5): the next index, and the way of records into it.
+//! Resizing (§3.2.5): the next index, and the transfer of records to it.
 //!
-//! Every index knows its successor, if it has one. A record is in the first index of the chain whose bin for its key is
-//! not `DoneTransfer`, so a chain may have any length: a successor that is full gets a successor of its own, also while
+//! Every index has a reference to its successor. A record is in the first index of the chain whose bin for its key is
+//! not `DoneTransfer`. The chain may have any length: a successor that becomes full gets its own successor, even while
 //! bins are still being moved to it.
 
 use super::core::Core;
@@ -13,14 +13,14 @@ use super::mode::Mode;
 use crate::base::sync::{Line, Ordering};
 use crate::{Error, Result};
 
-/// Bins that an insert moves at most, beyond its own, when its bin is full.
+/// The maximum number of further bins that an insert moves when its bin is full.
 pub(super) const HELP_WHEN_FULL: u64 = 8;
-/// Bins that a write moves at most when its bin has gone already.
+/// The maximum number of bins that a write moves when its bin has already moved.
 pub(super) const HELP_WHEN_MOVED: u64 = 1;
-/// Bins that a thread takes at once when it wants the whole index moved.
+/// The number of bins that a thread takes at once to move the whole index.
 pub(super) const CHUNK: u64 = 1 << 14;
 
-/// A record on its way.
+/// A record in transfer.
 #[derive(Clone, Copy)]
 struct Moving {
     key: u64,
@@ -28,7 +28,6 @@ struct Moving {
     state: SlotState,
 }
 
-/// The records of one bin.
 struct Batch {
     records: [Moving; SLOTS_PER_BIN as usize],
     len: usize,
@@ -53,7 +52,8 @@ impl Batch {
 }
 
 impl<M: Mode> Core<M> {
-    /// The index after `index`; makes one when there is none. Whoever moves bins may not be refused by an option.
+    /// Returns the next index; creates one if there is none. An option must not refuse it to a thread that is `moving`
+    /// bins.
     pub(super) fn successor<'g>(&self, index: &'g Index, moving: bool) -> Result<&'g Index> {
         while index.next().is_none() {
             let size = self.plan.next_size(index, self.len());
@@ -70,7 +70,7 @@ impl<M: Mode> Core<M> {
         if self.plan.fixed || bytes > self.plan.max_bytes { Err(Error::Full) } else { Ok(()) }
     }
 
-    /// Makes an index after `index`, unless there is one; whether it did. Of the same size, it has another hash
+    /// Creates the next index, unless there is one. Returns whether it did. A resize to the same size changes the hash
     /// function.
     pub(super) fn make_next(&self, index: &Index, size: Size, entry: Entry) -> Result<bool> {
         let crowded = entry == Entry::Resize && size.bits == index.size.bits;
@@ -78,10 +78,10 @@ impl<M: Mode> Core<M> {
         Ok(index.install(self.plan.index(size, hasher, entry)?))
     }
 
-    /// Moves bins of `index` until `bins` have been moved or looked at, or there is none left to begin with.
+    /// Takes the next `bins` bins of `index`, if any are left, and moves those that no other thread moves.
     pub(super) fn help(&self, index: &Index, bins: u64) -> Result<()> {
         let cursor = &index.transfer.cursor;
-        // Relaxed, all: whose bin it is to move is decided by its header.
+        // Relaxed, all: the header of a bin decides which thread moves it.
         if cursor.load(Ordering::Relaxed) >= index.len() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl<M: Mode> Core<M> {
             match self.move_bin(index, bin) {
                 Ok(count) => moved += count,
                 Err(error) => {
-                    // The rest is handed out again with this one.
+                    // The remaining bins are assigned again together with this one.
                     result = Err(error);
                     break;
                 }
@@ -102,7 +102,7 @@ impl<M: Mode> Core<M> {
         result
     }
 
-    /// Lets the bins from `bin` on be handed out again.
+    /// Resets the cursor, so that the bins from `bin` on are assigned again.
     fn come_by_again(&self, index: &Index, bin: u64) {
         let cursor = &index.transfer.cursor;
         let mut next = cursor.load(Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// Moves one bin, on behalf of an insert that needs it moved.
+    /// Moves one bin for an insert that needs it.
     pub(super) fn move_one(&self, index: &Index, bin: u64) -> Result<()> {
         let moved = self.move_bin(index, bin)?;
         self.count_moved(index, moved);
@@ -126,24 +126,24 @@ impl<M: Mode> Core<M> {
         if moved == 0 {
             return;
         }
-        // AcqRel (E3): whoever sees the last one sees every bin moved.
+        // AcqRel (E3): a thread that sees the last count sees every bin moved.
         let before = index.transfer.moved.fetch_add(moved, Ordering::AcqRel);
         if before + moved == index.len() {
             self.advance();
         }
     }
 
-    /// Moves the whole of `index`, with whoever else is at it, and returns when that is done.
+    /// Moves all bins of `index`, together with other threads, and returns when all have been moved.
     pub(super) fn finish(&self, index: &Index) -> Result<()> {
         let mut rounds = 0;
         while !index.is_left() {
             let done = self.help(index, CHUNK);
             if let Err(error) = done {
-                // Records that are being cleared are frozen: there is no way back. What is copied then is less than
-                // what there was, so memory for it will be found.
+                // A `clear` has no way back: its bins stay frozen. It copies fewer records than there were, so an
+                // attempt will find memory for them.
                 match index.next() {
                     Some(next) if next.entry != Entry::Clear => {
-                        // Release (E3): a snapshot that will not be taken holds nobody up.
+                        // Release (E3): the snapshot fails and must not make writers wait.
                         next.open.store(true, Ordering::Release);
                         return Err(error);
                     }
@@ -157,7 +157,7 @@ impl<M: Mode> Core<M> {
         Ok(())
     }
 
-    /// Moves one bin to the next index, unless somebody has begun to. How many were moved.
+    /// Moves one bin to the next index, unless another thread has begun to. Returns the number of bins moved.
     fn move_bin(&self, index: &Index, bin: u64) -> Result<u64> {
         let line = index.bin(bin);
         let Some(next) = index.next() else { return Ok(0) };
@@ -179,24 +179,25 @@ impl<M: Mode> Core<M> {
         M::pause();
         let clear = next.entry == Entry::Clear;
         if let Err(error) = self.copy_records(index, line, frozen, next, clear) {
-            // Release (E1): the bin is as it was. Slots that were being reserved still are.
+            // Release (E1): the bin is as before. Reserved slots are still reserved.
             line.0[HEADER].store(frozen.taken_back().0, Ordering::Release);
-            // Whoever was handed the bin meanwhile has passed it over.
+            // Another thread may have been assigned the bin meanwhile and skipped it.
             self.come_by_again(index, bin);
             return Err(error);
         }
         if clear {
-            // It stays frozen, and readers see its records, until all bins are.
+            // The bin stays frozen, and readers see its records, until all bins are frozen.
             M::add(&self.count, -i64::from(frozen.count()));
         } else {
             M::pause();
-            // Release (E1): whoever sees it finds the records in the next index.
+            // Release (E1): a thread that sees this header finds the records in the next index.
             line.0[HEADER].store(frozen.done().0, Ordering::Release);
         }
         Ok(1)
     }
 
-    /// Copies the records of a frozen bin. Slots in `TryInsert` are left behind: their inserts will notice.
+    /// Copies the records of a frozen bin. Slots in `TryInsert` are not copied: their inserts fail to publish and
+    /// retry.
     fn copy_records(
         &self,
         index: &Index,
@@ -216,7 +217,7 @@ impl<M: Mode> Core<M> {
                 records.push(Moving { key, value, state });
             }
         }
-        // With the same order of hashes and no fewer bins, nothing else comes to the bins that these records go to.
+        // With the same hash function and no fewer bins, only this bin's records go to their bins in the next index.
         let alone =
             next.hasher.generation == index.hasher.generation && next.size.bits >= index.size.bits;
         let mut rest = records.as_mut();
@@ -227,7 +228,7 @@ impl<M: Mode> Core<M> {
             if !(alone && next.fill::<M>(bin, some)) {
                 for record in some.iter() {
                     if let Err(error) = self.adopt(next, *record) {
-                        // Those that were not copied are not there: nothing is taken back for them.
+                        // Records that were not copied are not found there, so `disown` does nothing for them.
                         records.as_mut().iter().for_each(|copied| self.disown(next, copied.key));
                         return Err(error);
                     }
@@ -238,8 +239,8 @@ impl<M: Mode> Core<M> {
         Ok(())
     }
 
-    /// Puts a record into `index` or one after it. Its key is in none of them, and nobody else can bring it there while
-    /// its old bin is in transfer.
+    /// Inserts a record into `index` or a later one. Its key is in none of them, and no other thread can insert it
+    /// while its old bin is in transfer.
     fn adopt(&self, index: &Index, record: Moving) -> Result<()> {
         let mut index = index;
         loop {
@@ -255,7 +256,7 @@ impl<M: Mode> Core<M> {
         }
     }
 
-    /// Takes back what [`Core::adopt`] did.
+    /// Undoes [`Core::adopt`].
     fn disown(&self, index: &Index, key: u64) {
         let mut index = index;
         while let Step::Moved = index.disown::<M>(key) {
@@ -264,7 +265,7 @@ impl<M: Mode> Core<M> {
     }
 }
 
-/// Brings the records of bin `bin` to the front; how many they are.
+/// Moves the records of bin `bin` to the front, and returns their number.
 fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
     let mut together = 0;
     for at in 0..records.len() {
@@ -277,8 +278,8 @@ fn bring_together(records: &mut [Moving], next: &Index, bin: u64) -> usize {
 }
 
 impl Index {
-    /// Puts `records` into bin `bin` by one exchange, if it is untouched and they fit into its primary bucket. Nobody
-    /// else inserts there meanwhile; at most the bin itself may begin to move on.
+    /// Stores `records` in bin `bin` with one exchange, if the bin is untouched and they fit into its primary bucket.
+    /// No other thread inserts there meanwhile; the bin itself may begin to move.
     fn fill<M: Mode>(&self, bin: u64, records: &[Moving]) -> bool {
         let line = self.bin(bin);
         if records.len() > PRIMARY_SLOTS as usize || Self::header(line) != Header(0) {
@@ -287,7 +288,7 @@ impl Index {
         let mut header = Header(0);
         for (slot, record) in (0..).zip(records) {
             let place = self.pool.used_place(line, slot);
-            // Relaxed: the exchange publishes them, and no reader has looked at these slots before.
+            // Relaxed: the exchange publishes them, and no reader has accessed these slots before.
             place.key().store(record.key, Ordering::Relaxed);
             place.value().store(record.value, Ordering::Relaxed);
             header = header.with(slot, record.state);
@@ -295,7 +296,7 @@ impl Index {
         Self::change::<M>(line, Header(0), header)
     }
 
-    /// Inserts a record whose key is not there and will not come there.
+    /// Inserts a record whose key is absent and is not inserted by other threads.
     fn adopt<M: Mode>(&self, record: Moving) -> Step<()> {
         let line = self.bin(self.bin_of(record.key));
         loop {

@@ -1,4 +1,4 @@
-//! Between types and words: every operation once, with its errors; the public faces are over these.
+//! The conversion between types and words: each operation once, with its errors. The public interfaces call these.
 
 use std::ops::ControlFlow;
 
@@ -14,13 +14,13 @@ use crate::table::{
 };
 use crate::{Error, Result};
 
-/// The value that `word` stands for. All words come from [`Word::to_word`], so there is one.
+/// Decodes a word. All words come from [`Word::to_word`], so decoding succeeds.
 #[inline(always)]
 fn decoded<V: Word>(word: Option<u64>) -> Option<V> {
     word.and_then(V::from_word)
 }
 
-/// The value before a write.
+/// Returns the value before a write.
 #[inline(always)]
 fn before<V: Word>(outcome: Outcome) -> Result<Option<V>> {
     match outcome {
@@ -79,8 +79,8 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.store(key.to_word(), value.to_word(), rule, SlotState::Valid)
     }
 
-    /// Nothing is claimed or pinned while `f` runs; that the value is still the same is what the write that follows
-    /// checks.
+    /// No bin is claimed and no index is pinned while `f` runs. The write that follows checks that the value is
+    /// unchanged.
     pub(super) fn compute_one(
         &self,
         key: K,
@@ -123,7 +123,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         Ok(())
     }
 
-    /// Writes each record by `rule`, and tells `done` what came of it.
+    /// Writes each record by `rule`, and passes each outcome to `done`.
     #[inline]
     pub(super) fn write_all(
         &self,
@@ -188,7 +188,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
         self.core.run_all(mixed.ops.len(), mixed)
     }
 
-    /// A shadow insert of a batch. Apart, so that the loop stays small.
+    /// A shadow insert of a batch. Out of line, so that the loop stays small.
     #[inline(never)]
     fn shadow_in_turn(
         &self,
@@ -206,7 +206,7 @@ impl<K: Word, V: Word, M: Mode> DlhtTable<K, V, M> {
     }
 }
 
-/// A batch of operations of several kinds.
+/// A batch of operations of different kinds.
 struct MixedOps<'a, 'k, K: Word, V: Word, M: Mode> {
     table: &'a DlhtTable<K, V, M>,
     ops: &'a mut [Op<'k, K, V>],

@@ -1,4 +1,4 @@
-//! Inserts, updates and removes on one index (§3.2.2 to §3.2.4), as changes of a bin's header.
+//! Inserts, updates and removals on one index (§3.2.2 to §3.2.4), as changes of a bin's header.
 
 use super::get::{Hit, Step};
 use super::header::{BinState, Header, SlotState};
@@ -7,16 +7,16 @@ use super::layout::{HEADER, LINK_SLOTS};
 use super::mode::Mode;
 use crate::base::sync::{Line, Ordering};
 
-/// What a write wants of the key's present state.
+/// The condition of a write, and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Insert, if the key is absent.
+    /// Insert if the key is absent.
     IfAbsent,
     /// Insert or replace.
     Always,
-    /// Replace, if the key is present.
+    /// Replace if the key is present.
     IfPresent,
-    /// Replace, if the key has this value.
+    /// Replace if the key has this value.
     IfEquals(u64),
 }
 
@@ -36,30 +36,30 @@ impl Rule {
     }
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The key was absent and is present.
+    /// The key was absent and has been inserted.
     Inserted,
-    /// It had this value.
+    /// The key had this value, which was replaced or removed.
     Replaced(u64),
-    /// Nothing: this is its state.
+    /// Nothing changed; the key has this value.
     Kept(Option<u64>),
-    /// Nothing: a shadow insert holds the key.
+    /// Nothing changed; a shadow insert holds the key.
     Shadowed,
 }
 
-/// What publishing an insert came to.
+/// The result of publishing an insert.
 enum Published {
     Yes,
-    /// Somebody else has inserted the key meanwhile; the slot is free again.
+    /// Another thread has inserted the key meanwhile. The slot is free again.
     Forestalled,
-    /// The bin is leaving; whatever was in the slot is not copied.
+    /// The bin is in transfer, which does not copy the reserved slot.
     Moved,
 }
 
 impl Index {
-    /// Brings `key` to `value`, if `rule` wants it so; an insert makes a slot of state `new`.
+    /// Writes `value` for `key` if `rule` allows it. An insert leaves its slot in state `new`.
     #[inline(always)]
     pub(super) fn store<M: Mode>(
         &self,
@@ -81,7 +81,7 @@ impl Index {
         self.store_slowly::<M>(line, key, value, rule, new)
     }
 
-    /// [`Index::store`] in every case: link buckets, bins in which something goes on.
+    /// Like [`Index::store`], for link buckets and for bins that change meanwhile.
     #[inline(never)]
     fn store_slowly<M: Mode>(
         &self,
@@ -102,7 +102,7 @@ impl Index {
         }
     }
 
-    /// One try at a write, with what was found under `header`. `None`: look again.
+    /// Tries a write with the slot found under `header`. `None`: search again.
     #[inline(always)]
     fn try_store<M: Mode>(
         &self,
@@ -126,7 +126,7 @@ impl Index {
         if !Self::change::<M>(line, header, reserved) {
             return None;
         }
-        // Release (E2), both: a reader that still looks at the slot's former record sees the header change above.
+        // Release (E2), both: a reader that still reads the slot's former record sees the header change above.
         place.key().store(key, Ordering::Release);
         M::pause();
         place.value().store(value, Ordering::Release);
@@ -140,7 +140,7 @@ impl Index {
         }
     }
 
-    /// A write that found the key. `None`: look again.
+    /// Tries a write whose key was found. `None`: search again.
     #[inline(always)]
     fn store_over<M: Mode>(
         line: &Line,
@@ -149,7 +149,7 @@ impl Index {
         value: u64,
         rule: Rule,
     ) -> Option<Outcome> {
-        // Relaxed: exact if the header has not changed when the claim is made, or is seen not to have.
+        // Relaxed: exact if the claim succeeds or `still` holds, because then the header has not changed.
         let present = hit.place.value().load(Ordering::Relaxed);
         M::pause();
         let shadow = header.slot(hit.slot) == SlotState::Shadow;
@@ -166,16 +166,16 @@ impl Index {
             return None;
         }
         M::pause();
-        // Release (E2): whoever reads the value sees the claim. Here the update happens.
+        // Release (E2): a reader of the value sees the claim. This is the linearization point of the update.
         hit.place.value().store(value, Ordering::Release);
         M::pause();
-        // Release (E1). A plain store: nobody else changes the header of a claimed bin.
+        // Release (E1). A plain store: no other thread changes the header of a claimed bin.
         line.0[HEADER].store(claimed.released().0, Ordering::Release);
         Some(Outcome::Replaced(present))
     }
 
-    /// Turns the slot that this thread reserved into `new`, unless the key has come to be elsewhere in the bin: something
-    /// else has changed there meanwhile.
+    /// Makes the slot that this thread reserved `new`, after another change of the bin. If the key is in the bin by
+    /// now, frees the slot instead.
     #[inline(never)]
     fn publish_slowly<M: Mode>(
         &self,
@@ -196,7 +196,7 @@ impl Index {
         }
     }
 
-    /// Takes `key` away, if its value is `expected` or nothing is expected. The value found.
+    /// Removes `key` if its value is `expected`, or in any case if that is `None`. Returns the value found.
     #[inline(always)]
     pub(super) fn take<M: Mode>(
         &self,
@@ -214,7 +214,7 @@ impl Index {
         self.take_slowly::<M>(line, key, expected)
     }
 
-    /// [`Index::take`] in every case.
+    /// Like [`Index::take`], for link buckets and for bins that change meanwhile.
     #[inline(never)]
     fn take_slowly<M: Mode>(&self, line: &Line, key: u64, expected: Option<u64>) -> Step<Outcome> {
         loop {
@@ -226,7 +226,7 @@ impl Index {
         }
     }
 
-    /// One try at a removal, with what was found under `header`. `None`: look again.
+    /// Tries a removal with the slot found under `header`. `None`: search again.
     #[inline(always)]
     fn try_take<M: Mode>(
         line: &Line,
@@ -237,7 +237,7 @@ impl Index {
         let Some(hit) = hit else {
             return Self::still(line, header).then_some(Outcome::Kept(None));
         };
-        // Relaxed: exact if the exchange succeeds, for a claim would have changed the header.
+        // Relaxed: exact if the exchange succeeds, because a claim would have changed the header.
         let present = hit.place.value().load(Ordering::Relaxed);
         if expected.is_some_and(|expected| expected != present) {
             return Self::still(line, header).then_some(Outcome::Kept(Some(present)));
@@ -246,7 +246,7 @@ impl Index {
         Self::change::<M>(line, header, freed).then_some(Outcome::Replaced(present))
     }
 
-    /// Turns the slot of `key` from `Shadow` into `new`. Whether it was one.
+    /// Changes the slot of `key` from `Shadow` to `new`. Returns whether there was such a slot.
     pub(super) fn resolve<M: Mode>(&self, line: &Line, key: u64, new: SlotState) -> Step<bool> {
         loop {
             let Some(header) = self.settled::<M>(line) else { return Step::Moved };
@@ -262,8 +262,8 @@ impl Index {
         }
     }
 
-    /// The header of a bin that can be written to; `None` when the records have gone to the next index. Waits for an
-    /// update's three instructions, and for the transfer of this one bin.
+    /// Returns the header of a bin that can be written to, or `None` if the records have moved to the next index. Waits
+    /// for the three instructions of an update, and for the transfer of this one bin.
     #[inline(always)]
     pub(super) fn settled<M: Mode>(&self, line: &Line) -> Option<Header> {
         let header = Self::header(line);
@@ -285,7 +285,7 @@ impl Index {
         None
     }
 
-    /// Changes the header of a bin from `old` to `new`, if it still is `old`. AcqRel (E1).
+    /// Changes the header of a bin from `old` to `new` if it is still `old`. AcqRel (E1).
     #[inline(always)]
     pub(super) fn change<M: Mode>(line: &Line, old: Header, new: Header) -> bool {
         M::exchange(&line.0[HEADER], old.0, new.0)

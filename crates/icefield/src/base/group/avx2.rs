@@ -11,12 +11,12 @@ use std::sync::atomic::AtomicU64;
 
 use super::{Isa, Kernel, Sse2};
 
-/// AVX2.
+/// The instruction set AVX2.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx2(());
 
 impl Avx2 {
-    /// Proof that this processor has AVX2, if it has.
+    /// Returns a proof that this processor has AVX2, or `None`.
     #[inline]
     #[must_use]
     pub fn detect() -> Option<Self> {
@@ -33,12 +33,12 @@ impl Avx2 {
         if !has_bit_manipulation() {
             return kernel.run(self);
         }
-        // SAFETY: `self` proves AVX2, and the others have just been asked for.
+        // SAFETY: `self` proves AVX2, and the other features were checked above.
         unsafe { compiled(self, kernel) }
     }
 }
 
-/// Every processor with AVX2 has these, but an emulator or a hypervisor may hide them.
+/// Every processor with AVX2 has these features, but an emulator or a hypervisor may hide them.
 #[inline]
 pub(super) fn has_bit_manipulation() -> bool {
     is_x86_feature_detected!("bmi1")
@@ -124,12 +124,12 @@ fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
     equal(low, byte) | last << 32
 }
 
-/// The words of a line that other threads may be storing to.
+/// Loads the words of a line that other threads may be storing to.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(line: &[AtomicU64; 8]) -> [__m256i; 2] {
     let (low, high): (__m256i, __m256i);
-    // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
+    // SAFETY: reads only the 64 bytes of `line`. The words are aligned, so each is read whole.
     unsafe {
         asm!(
             "vmovdqu {low}, [{line}]",

@@ -1,4 +1,4 @@
-//! AVX-512 (F, BW): a whole line, or eight words, in one comparison that gives the mask directly.
+//! AVX-512 (F, BW): a whole line, or eight words, in one comparison that produces the mask directly.
 
 use core::arch::asm;
 use core::arch::x86_64::{
@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicU64;
 use super::avx2::has_bit_manipulation;
 use super::{Avx2, Isa, Kernel};
 
-/// AVX-512 with byte and word instructions.
+/// The instruction sets AVX-512 F and BW.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512(Avx2);
 
 impl Avx512 {
-    /// Proof that this processor has AVX-512 F and BW, if it has.
+    /// Returns a proof that this processor has AVX-512 F and BW, or `None`.
     #[inline]
     #[must_use]
     pub fn detect() -> Option<Self> {
@@ -36,7 +36,7 @@ impl Avx512 {
         if !has_bit_manipulation() {
             return kernel.run(self);
         }
-        // SAFETY: `self` proves AVX-512 and AVX2, and the others have just been asked for.
+        // SAFETY: `self` proves AVX-512 and AVX2, and the other features were checked above.
         unsafe { compiled(self, kernel) }
     }
 }
@@ -115,7 +115,7 @@ fn find_keys(line: &[AtomicU64; 8], key: u64) -> u32 {
 fn has_bits(line: &[AtomicU64; 8], hash: u64) -> bool {
     const WORDS: u8 = 0xF8;
     let shifts = _mm512_setr_epi64(0, 0, 0, 4, 10, 16, 22, 28);
-    // Rotation takes its counts modulo 64.
+    // The rotation takes its counts modulo 64.
     let numbers = _mm512_srlv_epi64(_mm512_set1_epi64(hash as i64), shifts);
     let bits = _mm512_rolv_epi64(_mm512_set1_epi64(1), numbers);
     _mm512_mask_testn_epi64_mask(WORDS, load(line), bits) == 0
@@ -130,12 +130,12 @@ fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
     _mm512_cmpeq_epi8_mask(words, _mm512_and_si512(byte, compared))
 }
 
-/// The words of a line that other threads may be storing to.
+/// Loads the words of a line that other threads may be storing to.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(line: &[AtomicU64; 8]) -> __m512i {
     let words: __m512i;
-    // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
+    // SAFETY: reads only the 64 bytes of `line`. The words are aligned, so each is read whole.
     unsafe {
         asm!(
             "vmovdqu64 {words}, [{line}]",

@@ -1,11 +1,11 @@
-//! Comparisons by integer arithmetic: right on every processor, and what the others are tested against.
+//! Comparisons by integer arithmetic: correct on every processor, and the reference for the tests of the others.
 
 use super::Isa;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// No instruction set in particular.
+/// Plain integer arithmetic, without a particular instruction set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Generic;
 
@@ -43,13 +43,13 @@ fn match_words<const N: usize>(words: [u64; N], byte: u8) -> u64 {
         .fold(0, |bits, (i, &word)| bits | zero_bytes(word ^ pattern) << (8 * i))
 }
 
-/// Bit `i` says whether byte `i` of `word` is zero. Exact: the shorter formula with a subtraction lets a borrow run
-/// into the next byte and reports it wrongly.
+/// Returns a mask: bit `i` is set if byte `i` of `word` is zero. The shorter formula with a subtraction would be wrong:
+/// a borrow runs into the next byte.
 #[inline(always)]
 fn zero_bytes(word: u64) -> u64 {
     let seven_bits = word & !HIGH_BITS;
-    // The high bit of each byte of the sum is set when any of the other seven was; no carry leaves a byte.
+    // The high bit of each byte of the sum is set if any of the other seven was; no carry leaves a byte.
     let zero = !((seven_bits + !HIGH_BITS) | word) & HIGH_BITS;
-    // Gathers bits 7, 15, .. 63 at the top: each pair of bit and factor that lands there is the only one that does.
+    // Gathers bits 7, 15, .. 63 in the top byte: only one pair of bit and factor lands on each position there.
     (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
 }

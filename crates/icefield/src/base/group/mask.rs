@@ -1,4 +1,4 @@
-//! Sets of positions, as the comparisons give them.
+//! Sets of positions, the results of comparisons.
 
 macro_rules! bit_mask {
     ($name:ident, $word:ident) => {
@@ -8,40 +8,40 @@ macro_rules! bit_mask {
         pub struct $name($word);
 
         impl $name {
-            /// The set of the positions whose bits are set.
+            /// Creates the set of the positions whose bits are set.
             #[inline(always)]
             pub const fn new(bits: $word) -> Self {
                 Self(bits)
             }
 
-            /// The positions as bits.
+            /// Returns the positions as bits.
             #[inline(always)]
             #[must_use]
             pub const fn bits(self) -> $word {
                 self.0
             }
 
-            /// Those positions that are in `mask` too.
+            /// Returns the positions that are also in `mask`.
             #[inline(always)]
             pub const fn and(self, mask: $word) -> Self {
                 Self(self.0 & mask)
             }
 
-            /// The lowest position.
+            /// Returns the lowest position.
             #[inline(always)]
             #[must_use]
             pub const fn lowest(self) -> Option<usize> {
                 if self.0 == 0 { None } else { Some(self.0.trailing_zeros() as usize) }
             }
 
-            /// Whether there is any position.
+            /// Returns whether the set is not empty.
             #[inline(always)]
             #[must_use]
             pub const fn any(self) -> bool {
                 self.0 != 0
             }
 
-            /// How many positions there are.
+            /// Returns the number of positions.
             #[inline(always)]
             #[must_use]
             pub const fn count(self) -> usize {

@@ -1,5 +1,5 @@
-//! NEON: every 64-bit Arm processor has it. There is no instruction that gathers a mask; a weight per lane and a sum
-//! across the vector do it.
+//! NEON: every 64-bit Arm processor has it. No instruction gathers a mask, so each lane gets a weight, and a sum across
+//! the vector combines them.
 
 use core::arch::aarch64::{
     uint8x16_t, vaddv_u8, vaddvq_u64, vandq_u8, vandq_u64, vceqq_u8, vceqq_u64, vcombine_u64,
@@ -9,7 +9,7 @@ use core::arch::aarch64::{
 
 use super::Isa;
 
-/// NEON.
+/// The instruction set NEON.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Neon;
 

@@ -1,6 +1,6 @@
-//! Hints to the processor that a line is about to be read or written. They never fault, whatever the address.
+//! Hints to the processor that a line is about to be read or written. They never fault, regardless of the address.
 
-/// Asks for the line of `address`, to read it.
+/// Prefetches the line of `address` for reading.
 #[inline(always)]
 pub fn prefetch_read<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -18,8 +18,8 @@ pub fn prefetch_read<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the line of `address`, to read it, as far as the second-level cache: more lines can be on their way there than
-/// the first level has buffers for.
+/// Prefetches the line of `address` for reading into the second-level cache, which can have more line fills in flight
+/// than the first level has buffers for.
 #[inline(always)]
 pub fn prefetch_second_level<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -37,13 +37,13 @@ pub fn prefetch_second_level<T>(address: *const T) {
     let _ = address;
 }
 
-/// Asks for the line of `address` in a state in which this processor may write it. Not for reads: it takes the line
-/// away from every other processor.
+/// Prefetches the line of `address` in a state in which this processor may write it. Not for reads: it takes the line
+/// away from all other processors.
 #[inline(always)]
 pub fn prefetch_write<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // By hand, because the compiler leaves the instruction out when it does not know the processor. Every 64-bit x86
-    // takes it; the oldest Intel ones do nothing.
+    // Assembly, because the compiler omits the instruction unless it targets a processor that has it. Every 64-bit x86
+    // processor accepts it; on the oldest Intel ones it does nothing.
     // SAFETY: a hint touches no memory that the program can observe.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::{Generic, Isa};
 
-/// SSE2.
+/// The instruction set SSE2.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sse2;
 
@@ -33,7 +33,7 @@ impl Isa for Sse2 {
             | u64::from(self.match32([e, f, g, h], byte)) << 32
     }
 
-    /// SSE2 cannot compare 64-bit lanes; eight scalar comparisons are no slower than putting halves together.
+    /// SSE2 cannot compare 64-bit lanes; eight scalar comparisons are no slower than combining 32-bit halves.
     #[inline(always)]
     fn find8(self, words: [u64; 8], key: u64) -> u32 {
         Generic.find8(words, key)
@@ -50,7 +50,7 @@ impl Isa for Sse2 {
 #[target_feature(enable = "sse2")]
 fn find_bytes(line: &[AtomicU64; 8], byte: u8) -> u64 {
     let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-    // SAFETY: reads the 64 bytes of `line` and nothing else. Words are aligned, so each is read whole.
+    // SAFETY: reads only the 64 bytes of `line`. The words are aligned, so each is read whole.
     unsafe {
         asm!(
             "movdqu {a}, [{line}]",

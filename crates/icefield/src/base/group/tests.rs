@@ -1,8 +1,8 @@
-//! Every instruction set against a loop over the bytes.
+//! Tests every instruction set against a loop over the bytes.
 
 use super::*;
 
-/// Words with many equal bytes, near misses and neighbours that would show a borrow or a swapped lane.
+/// Words with many equal bytes, near misses, and neighbours that would reveal a borrow or a swapped lane.
 fn samples() -> Vec<[u64; 8]> {
     let mut state = 0x1CEF_1E1D_u64;
     let mut next = move || {
@@ -30,7 +30,7 @@ impl Kernel for AgainstLoop {
     type Output = &'static str;
 
     fn run<I: Isa>(self, isa: I) -> &'static str {
-        // Interpreted code is a thousand times slower.
+        // Code that Miri interprets is a thousand times slower.
         let sparse = if cfg!(miri) { 23 } else { 1 };
         for words in samples().into_iter().step_by(sparse) {
             let [a, b, c, d, ..] = words;
@@ -82,7 +82,7 @@ impl Kernel for AgainstLoop {
     }
 }
 
-/// A hash that names a bit of each of the words 3 to 7 that is set, where one is.
+/// Returns a hash that selects a set bit in each of the words 3 to 7 that has one.
 fn numbers(words: &[u64; 8]) -> u64 {
     let number = |word: usize| u64::from(words[word].trailing_zeros() & 63) << (6 * word - 14);
     (3..8).map(number).sum()

@@ -1,4 +1,4 @@
-//! What the function gives (pinned for ever), and how good it is.
+//! The pinned values of the hash function, and measurements of its quality.
 
 use super::*;
 
@@ -18,8 +18,8 @@ const SEEDS: [[u64; 2]; 6] = [
     [0x5EED, 0x1CE],
 ];
 
-/// Computed once by another implementation of the description in the module's header. A change here makes every table
-/// on every disk unreadable: a new function is a new [`HashKind`].
+/// Computed once by a separate implementation of the description in the module's header. A change to these values would
+/// make every existing table unreadable: a new function needs a new [`HashKind`].
 #[test]
 fn vectors_are_pinned() {
     let content: Vec<u8> = (0..200_u32).map(|i| (i * 7 + 1) as u8).collect();
@@ -112,7 +112,8 @@ fn random_seeds_differ() {
     assert_ne!(random_seed(), random_seed());
 }
 
-/// How many times each output bit flips when one input bit does, over `inputs` x 64 input bits: all near one half.
+/// Counts how often each output bit flips when one input bit is flipped, over `inputs` x 64 input bits. All must be
+/// near one half.
 fn check_avalanche(name: &str, inputs: usize, flip: impl Fn(u64, u32) -> u64) {
     // Six standard deviations: the inputs are fixed, so this never fails by chance.
     let tolerance = 6.0 * 0.5 / (inputs as f64).sqrt();
@@ -185,7 +186,7 @@ fn lengths_and_prefixes_differ() {
     }
 }
 
-/// How far the counts are from a random spread, in standard deviations.
+/// Returns how far the counts are from a random spread, in standard deviations.
 fn deviation(counts: &[u32]) -> f64 {
     let mean = counts.iter().map(|&count| f64::from(count)).sum::<f64>() / counts.len() as f64;
     let chi_square: f64 =
@@ -196,7 +197,7 @@ fn deviation(counts: &[u32]) -> f64 {
 
 type Pattern = Box<dyn Fn(u64) -> u64>;
 
-/// Key sets that real tables meet, and that weak functions pile up.
+/// Key sets that occur in practice and that weak functions map to few buckets.
 fn key_patterns() -> Vec<(String, Pattern)> {
     let mut patterns: Vec<(String, Pattern)> = Vec::new();
     for shift in [0, 1, 3, 6, 12, 16, 21, 32, 40, 46] {
@@ -215,7 +216,8 @@ fn key_patterns() -> Vec<(String, Pattern)> {
 #[cfg_attr(miri, ignore = "statistics of integers")]
 fn regular_keys_spread_like_random_ones() {
     let keys = 1 << 16;
-    // Directory, segment's bucket, fingerprint, and pairs of them: positions and widths in the hash.
+    // Position and width in the hash of the directory bits, the bucket in a segment, the fingerprint, and pairs of
+    // them.
     let fields = [(52, 12), (56, 8), (40, 12), (24, 12), (8, 12), (0, 8), (0, 12)];
     for seed in SEEDS {
         let hash = Hash::new(HashKind::Strong, seed);
@@ -230,7 +232,7 @@ fn regular_keys_spread_like_random_ones() {
                         counts[(hash >> position) as usize & ((1 << bits) - 1)] += 1
                     });
                     let deviation = deviation(&counts);
-                    // Too even is as suspicious as too uneven: it breaks for the next pattern.
+                    // A spread that is too even is as suspicious as one that is too uneven: the next pattern breaks it.
                     assert!(
                         deviation.abs() < 6.0,
                         "{form}, {name}, bits {position}+{bits}, {seed:x?}: {deviation:.1}"

@@ -52,7 +52,7 @@ fn readers_never_see_a_reclaimed_box() {
             scope.spawn(|| {
                 for _ in 0..rounds {
                     let _guard = reclaimer.pin();
-                    // SAFETY: loaded under a guard, so it is not reclaimed before the guard goes.
+                    // SAFETY: loaded under a guard, so it is not reclaimed before the guard is dropped.
                     assert_eq!(unsafe { &*current.load(PROTECTED) }.0, VALID);
                 }
             });
@@ -61,16 +61,15 @@ fn readers_never_see_a_reclaimed_box() {
             for _ in 0..rounds {
                 let guard = reclaimer.pin();
                 let old = current.swap(Box::into_raw(Box::new(Thing(VALID))), Ordering::SeqCst);
-                // SAFETY: boxed above, unreachable since the swap, retired here only.
+                // SAFETY: boxed above, unreachable since the swap, and retired only here.
                 unsafe { guard.retire_box(old) };
             }
         });
     });
-    // SAFETY: boxed above, and the threads are gone.
+    // SAFETY: boxed above, and the threads have ended.
     drop(unsafe { Box::from_raw(current.load(Ordering::Relaxed)) });
 }
 
-/// Counts, and gives back half of itself at each step.
 #[test]
 fn big_things_go_in_steps() {
     let reclaimer = Reclaimer::new();
@@ -134,7 +133,7 @@ fn sections_and_guards_nest() {
     assert_eq!(gone.load(Ordering::Relaxed), 1);
 }
 
-/// A thread that ends while one of its other thread-locals still has a guard keeps its slot to itself.
+/// A thread that ends while another of its thread-locals still has a guard keeps its slot.
 #[test]
 fn a_guard_may_outlive_its_threads_number() {
     static TABLE: std::sync::LazyLock<Reclaimer> = std::sync::LazyLock::new(Reclaimer::new);

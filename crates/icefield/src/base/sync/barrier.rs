@@ -1,15 +1,15 @@
-//! A barrier with a cheap and a dear side: of a light one and a heavy one on two threads, one is after the other for
-//! both.
+//! An asymmetric barrier with a cheap (light) and an expensive (heavy) side. A light and a heavy barrier on two
+//! threads are ordered: both threads agree which comes first.
 
 use super::{Ordering, fence};
 
-/// Whether the system makes barriers for us, or every thread its own.
+/// How the barrier is implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barrier {
-    /// `membarrier`: the light side keeps the compiler from reordering, and costs nothing.
+    /// The system call `membarrier`: the light side only stops the compiler from reordering, and costs nothing.
     #[cfg(not(any(miri, loom)))]
     OfTheSystem,
-    /// A fence on both sides.
+    /// Both sides are fences.
     Fences,
 }
 
@@ -20,7 +20,8 @@ mod system {
     use super::Barrier;
 
     impl Barrier {
-        /// What this process can have. Asks anew each time, which matters after a fork.
+        /// Returns the best barrier that this process can use. Queries the system on each call, which matters after a
+        /// fork.
         pub fn detect() -> Self {
             let needed =
                 MembarrierQuery::PRIVATE_EXPEDITED | MembarrierQuery::REGISTER_PRIVATE_EXPEDITED;
@@ -29,7 +30,8 @@ mod system {
             if offered { Self::OfTheSystem } else { Self::Fences }
         }
 
-        /// A barrier on every processor that runs a thread of this process. `false` when there was none.
+        /// Executes a barrier on every processor that runs a thread of this process. Returns `false` if the system
+        /// refused.
         pub(super) fn everywhere() -> bool {
             membarrier(MembarrierCommand::PrivateExpedited).is_ok()
         }
@@ -38,29 +40,30 @@ mod system {
 
 #[cfg(any(miri, loom))]
 impl Barrier {
-    /// What this process can have.
+    /// Returns the best barrier that this process can use.
     pub fn detect() -> Self {
         Self::Fences
     }
 }
 
 impl Barrier {
-    /// The cheap side.
+    /// Executes the cheap side.
     #[inline(always)]
     pub fn light(self) {
         match self {
             #[cfg(not(any(miri, loom)))]
-            // SeqCst: of the compiler only.
+            // SeqCst: orders the compiler only.
             Self::OfTheSystem => std::sync::atomic::compiler_fence(Ordering::SeqCst),
-            // SeqCst: pairs with that of `heavy`.
+            // SeqCst: pairs with the fence in `heavy`.
             Self::Fences => fence(Ordering::SeqCst),
         }
     }
 
-    /// The dear side. `false` when it was refused, as a sandbox may do at any time: then nothing is known.
+    /// Executes the expensive side. Returns `false` if the system refused, as a sandbox may at any time; nothing is
+    /// ordered then.
     #[must_use]
     pub fn heavy(self) -> bool {
-        // SeqCst: the calling thread's own part.
+        // SeqCst: the calling thread's own share of the barrier.
         fence(Ordering::SeqCst);
         match self {
             #[cfg(not(any(miri, loom)))]

@@ -1,4 +1,4 @@
-//! Cache lines of eight words, and big arrays of them: zeroed memory, or the words of a model.
+//! Cache lines of eight words, and large arrays of them: zeroed memory, or loom words in a model.
 
 use super::AtomicU64;
 use crate::base::group::Isa;
@@ -16,22 +16,22 @@ mod lines {
     use super::{Isa, Line};
     use crate::base::memory::{GrowingArray, Zeroable, ZeroedArray};
 
-    // SAFETY: eight atomic words: zero is a valid value, there is nothing to drop, and 64 is below 4096.
+    // SAFETY: eight atomic words: zero is a valid value, they need no drop, and their alignment of 64 is below 4096.
     unsafe impl Zeroable for Line {}
 
-    /// An array of lines that starts zeroed, on huge pages where the system has them.
+    /// An array of lines that starts zeroed, on huge pages where the system provides them.
     pub type Lines = ZeroedArray<Line>;
     /// An array of lines that grows.
     pub type GrowingLines = GrowingArray<Line>;
 
     impl Line {
-        /// [`Isa::find_keys`] of this line.
+        /// Calls [`Isa::find_keys`] on this line.
         #[inline(always)]
         pub fn find_keys(&self, isa: impl Isa, key: u64) -> u32 {
             isa.find_keys(&self.0, key)
         }
 
-        /// [`Isa::find_bytes`] of this line.
+        /// Calls [`Isa::find_bytes`] on this line.
         #[inline(always)]
         pub fn find_bytes(&self, isa: impl Isa, byte: u8) -> u64 {
             isa.find_bytes(&self.0, byte)
@@ -52,29 +52,29 @@ mod lines {
     pub struct Lines(Box<[Line]>);
 
     impl Lines {
-        /// `len` zeroed lines.
+        /// Creates `len` zeroed lines.
         ///
         /// # Errors
-        /// None.
+        /// Never fails.
         pub fn new(len: usize) -> io::Result<Self> {
             let line = |_| Line(std::array::from_fn(|_| AtomicU64::new(0)));
             Ok(Self((0..len).map(line).collect()))
         }
 
-        /// Gives back all but the first `len` lines.
+        /// Drops all but the first `len` lines.
         pub fn shorten(&mut self, len: usize) {
             self.0 = std::mem::take(&mut self.0).into_iter().take(len).collect();
         }
     }
 
-    /// An array of lines that has its most lines from the start.
+    /// An array of lines that is created with its maximum length.
     pub type GrowingLines = Lines;
 
     impl Lines {
-        /// Nothing to do.
+        /// Does nothing: the array already has its maximum length.
         ///
         /// # Errors
-        /// None.
+        /// Never fails.
         pub fn extend(&self, _: usize) -> io::Result<()> {
             Ok(())
         }
@@ -89,13 +89,13 @@ mod lines {
     }
 
     impl Line {
-        /// The positions of those even words that are `key`.
+        /// Returns the positions of the even words that equal `key`.
         pub fn find_keys(&self, _: impl Isa, key: u64) -> u32 {
             let equal = |word: usize| u32::from(self.0[word].load(Relaxed) == key) << word;
             equal(0) | equal(2) | equal(4) | equal(6)
         }
 
-        /// The positions of those bytes that are `byte`, the line's highest bit not compared.
+        /// Returns the positions of the bytes that equal `byte`; the highest bit of the line is not compared.
         pub fn find_bytes(&self, isa: impl Isa, byte: u8) -> u64 {
             let words =
                 self.0.each_ref().map(|word| std::sync::atomic::AtomicU64::new(word.load(Relaxed)));

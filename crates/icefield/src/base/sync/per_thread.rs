@@ -1,4 +1,4 @@
-//! One `T` for each thread that has ever asked, by the threads' numbers.
+//! One `T` for each thread that has used it, indexed by thread number.
 
 #[cfg(not(loom))]
 mod real {
@@ -9,12 +9,12 @@ mod real {
 
     /// The logarithm of the length of the first block; each further block is twice as long.
     const FIRST_BITS: u32 = 3;
-    /// For more threads than there can be.
+    /// Enough for more threads than can exist.
     const BLOCKS: usize = 40;
 
-    /// One `T` for each thread. It outlives its thread, and is that of the next one to get the thread's number.
+    /// One `T` for each thread. It outlives its thread, and the next thread with the same number inherits it.
     pub struct PerThread<T> {
-        /// Of no other one that there ever is.
+        /// A unique id, for the thread's cache.
         name: u64,
         blocks: [OnceLock<Box<[T]>>; BLOCKS],
     }
@@ -22,19 +22,20 @@ mod real {
     impl<T> Default for PerThread<T> {
         fn default() -> Self {
             static NAMES: AtomicU64 = AtomicU64::new(1);
-            // Relaxed: they need only differ.
+            // Relaxed: the ids need only differ.
             let name = NAMES.fetch_add(1, Ordering::Relaxed);
             Self { name, blocks: [const { OnceLock::new() }; BLOCKS] }
         }
     }
 
     impl<T: Default> PerThread<T> {
-        /// This thread's. A few instructions, unless the thread has asked many others since.
+        /// Returns this thread's value, in a few instructions if it is still in the thread's cache.
         #[inline(always)]
         pub fn mine(&self) -> &T {
             match thread::recall(self.name) {
-                // SAFETY: remembered below, by this thread under this name: one of these, which live as long as `self`
-                // and do not move. The number by which it is this thread's has not been given back since.
+                // SAFETY: `look_up` cached this pointer for this thread under this unique name. It points to an
+                // element of `blocks`, which live as long as `self` and do not move. The thread has kept its number
+                // since, so the element is still its own.
                 Some(mine) => unsafe { &*mine.cast::<T>() },
                 None => self.look_up(),
             }
@@ -53,7 +54,7 @@ mod real {
             mine
         }
 
-        /// Everybody's.
+        /// Returns the values of all threads.
         pub fn iter(&self) -> impl Iterator<Item = &T> {
             self.blocks.iter().filter_map(OnceLock::get).flatten()
         }
@@ -65,11 +66,11 @@ mod modelled {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Threads that a model may have.
+    /// The maximum number of threads in a model.
     const THREADS: usize = 4;
 
     loom::lazy_static! {
-        /// Threads that have a number. Anew for every execution of a model.
+        /// The number of threads that have a number, from 0 in every execution of a model.
         static ref TAKEN: AtomicUsize = AtomicUsize::new(0);
     }
 
@@ -77,14 +78,14 @@ mod modelled {
         static NUMBER: Cell<usize> = Cell::new(THREADS);
     }
 
-    /// One `T` for each thread of a model; its threads are none to the standard library.
+    /// One `T` for each thread of a model. A model's threads are not threads of the standard library.
     #[derive(Default)]
     pub struct PerThread<T> {
         things: [T; THREADS],
     }
 
     impl<T: Default> PerThread<T> {
-        /// This thread's.
+        /// Returns this thread's value.
         pub fn mine(&self) -> &T {
             let number = NUMBER.with(|number| {
                 if number.get() == THREADS {
@@ -96,7 +97,7 @@ mod modelled {
             &self.things[number]
         }
 
-        /// Everybody's.
+        /// Returns the values of all threads.
         pub fn iter(&self) -> impl Iterator<Item = &T> {
             self.things.iter()
         }

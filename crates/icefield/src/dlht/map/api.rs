@@ -1,4 +1,4 @@
-//! The calls of a map, and of its namespaces.
+//! The operations of a map, and of its namespaces.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,17 +14,17 @@ use crate::Error;
 use crate::dlht::api::plain;
 use crate::table::{Computed, Decision, Occupied, OnFailure, yield_once};
 
-/// Namespaces are numbered below this (§3.4.2).
+/// The number of namespaces (§3.4.2).
 const NAMESPACES: u16 = 4096;
 
-/// What was put, or a panic that says why it was refused.
+/// Returns the result, or panics with the reason of the refusal.
 #[inline]
 #[track_caller]
 fn asked<K, V, T>(put: Result<T, Refused<K, V>>) -> T {
     plain(put.map_err(Refused::reason))
 }
 
-/// What `try_insert` says.
+/// Converts an outcome to the result of `try_insert`.
 #[inline]
 fn accepted<V>(put: Put<'_, V>) -> Result<(), Occupied<&V>> {
     match put {
@@ -37,7 +37,7 @@ macro_rules! calls {
     ($(#[$doc:meta])* $self:ident: $ty:ty, $map:expr, $namespace:expr) => {
         $(#[$doc])*
         impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> $ty {
-            /// The value of `key`. Never waits; one line of the index and the record.
+            /// Returns the value of `key`. Never waits; reads one line of the index and the record.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([("one".to_owned(), 1)]);
@@ -54,7 +54,7 @@ macro_rules! calls {
                 $map.find($namespace, key, guard).map(|record| &record.value)
             }
 
-            /// Whether `key` is present.
+            /// Returns whether `key` is present.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -67,7 +67,8 @@ macro_rules! calls {
                 $map.find($namespace, key, &$map.pin()).is_some()
             }
 
-            /// What `f` says of the value of `key`, under a guard of this call's own. `f` may use the map.
+            /// Passes the value of `key` to `f`, under a guard of this call, and returns its result. `f` may use the
+            /// map.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
@@ -84,7 +85,7 @@ macro_rules! calls {
                 $map.find($namespace, key, &$map.pin()).map(|record| f(&record.value))
             }
 
-            /// A copy of the value of `key`.
+            /// Returns a copy of the value of `key`.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -98,7 +99,7 @@ macro_rules! calls {
                 $map.find($namespace, key, &$map.pin()).map(|record| record.value.clone())
             }
 
-            /// Inserts `key` only if it is absent; else gives the present value.
+            /// Inserts `key` if it is absent; otherwise returns the present value.
             ///
             /// ```
             /// use icefield::Occupied;
@@ -119,7 +120,7 @@ macro_rules! calls {
                 accepted(asked($map.put_one($namespace, key, value, When::Absent, guard)))
             }
 
-            /// Inserts or replaces; gives the previous value.
+            /// Inserts or replaces; returns the previous value.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -139,7 +140,7 @@ macro_rules! calls {
                 asked($map.put_one($namespace, key, value, When::Always, guard)).replaced()
             }
 
-            /// Inserts or replaces; says nothing of the previous value, and so needs no guard.
+            /// Inserts or replaces, without returning the previous value. Needs no guard.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -151,10 +152,11 @@ macro_rules! calls {
                 asked($map.put_one($namespace, key, value, When::Always, &guard));
             }
 
-            /// [`insert`](Self::insert), with an error where that panics, and the record back.
+            /// Like [`insert`](Self::insert), but returns an error instead of panicking, with the record.
             ///
             /// # Errors
-            /// [`Error::NoMemory`](crate::Error::NoMemory), for the record or for a larger index; the map is as it was.
+            /// Returns [`Error::NoMemory`](crate::Error::NoMemory) if the record or a larger index cannot be allocated;
+            /// the map is unchanged.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -176,7 +178,7 @@ macro_rules! calls {
                 $map.put_one($namespace, key, value, When::Always, guard).map(Put::replaced)
             }
 
-            /// The value of `key`, which is inserted if absent.
+            /// Returns the value of `key`; inserts it if absent.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -196,8 +198,9 @@ macro_rules! calls {
                 $self.get_or_insert_with(key, || value, guard)
             }
 
-            /// The value of `key`; if absent, what `f` makes is inserted. Nothing is locked while `f` runs: should
-            /// another thread insert the key meanwhile, its value is the answer, and that of `f` is dropped.
+            /// Returns the value of `key`; if absent, inserts the value that `f` returns. No lock is held while `f`
+            /// runs. If another thread inserts the key meanwhile, that value is returned and the one from `f` is
+            /// dropped.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, String>::new();
@@ -216,7 +219,7 @@ macro_rules! calls {
                 asked($map.find_or_put($namespace, key, f, guard))
             }
 
-            /// Replaces the value only if `key` is present; gives the previous one.
+            /// Replaces the value if `key` is present; returns the previous one.
             ///
             /// ```
             /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -235,7 +238,7 @@ macro_rules! calls {
                 asked($map.put_one($namespace, key, value, When::Present, guard)).replaced()
             }
 
-            /// Removes `key`; gives the value it had.
+            /// Removes `key`; returns the value that it had.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -252,7 +255,7 @@ macro_rules! calls {
                 $map.take($namespace, key, |_| true, guard).map(|record| &record.value)
             }
 
-            /// [`remove`](Self::remove) that says nothing of the value, and so needs no guard.
+            /// Like [`remove`](Self::remove), without returning the value. Needs no guard.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -267,9 +270,9 @@ macro_rules! calls {
                 $map.take($namespace, key, |_| true, &guard);
             }
 
-            /// Atomic read-modify-write: shows the value to `f` and does what it decides, with the value before. When
-            /// another thread came between, `f` is called again. Nothing is locked while `f` runs: it may use the map,
-            /// but not change this key each time.
+            /// Performs an atomic read-modify-write: passes the value to `f`, executes its decision, and returns the
+            /// value before. If another thread changes the key meanwhile, `f` is called again. No lock is held while
+            /// `f` runs: it may use the map, but must not change this key on every call.
             ///
             /// ```
             /// use icefield::{Computed, Decision};
@@ -295,7 +298,7 @@ macro_rules! calls {
                 plain($map.compute_one($namespace, key, f, guard))
             }
 
-            /// Replaces the value by `new` if it is equal to `current`; `Err` holds what it was instead.
+            /// Replaces the value by `new` if it equals `current`; otherwise returns the present value as `Err`.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -317,8 +320,8 @@ macro_rules! calls {
                 plain($map.exchange_one($namespace, key, current, new, guard))
             }
 
-            /// Calls [`get`](Self::get) for each key in order, memory latencies of bins and of records overlapped
-            /// (§3.3). Both slices have one length.
+            /// Calls [`get`](Self::get) for each key in order, with the memory latencies of bins and records overlapped
+            /// (§3.3). Both slices must have the same length.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -338,8 +341,9 @@ macro_rules! calls {
                 $map.find_all($namespace, keys, found, guard);
             }
 
-            /// Calls [`insert`](Self::insert) for each record in order, memory latencies overlapped (§3.3); what each
-            /// gave. Other threads may come in between. Should memory run out, the records before were inserted.
+            /// Calls [`insert`](Self::insert) for each record in order, with memory latencies overlapped (§3.3), and
+            /// returns the results. Operations of other threads may come in between. If memory runs out, the records
+            /// before the failed one have been inserted.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -358,7 +362,7 @@ macro_rules! calls {
                 $map.put_each($namespace, records, When::Always, guard, Put::replaced)
             }
 
-            /// Calls [`try_insert`](Self::try_insert) for each record in order, likewise.
+            /// Calls [`try_insert`](Self::try_insert) for each record, like [`insert_batch`](Self::insert_batch).
             ///
             /// ```
             /// use icefield::Occupied;
@@ -378,7 +382,7 @@ macro_rules! calls {
                 $map.put_each($namespace, records, When::Absent, guard, accepted)
             }
 
-            /// Calls [`update`](Self::update) for each record in order, likewise.
+            /// Calls [`update`](Self::update) for each record, like [`insert_batch`](Self::insert_batch).
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -396,7 +400,8 @@ macro_rules! calls {
                 $map.put_each($namespace, records, When::Present, guard, Put::replaced)
             }
 
-            /// Calls [`remove`](Self::remove) for each key in order, likewise. Both slices have one length.
+            /// Calls [`remove`](Self::remove) for each key, like [`insert_batch`](Self::insert_batch). Both slices must
+            /// have the same length.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -416,10 +421,10 @@ macro_rules! calls {
                 $map.take_all($namespace, keys, removed, guard);
             }
 
-            /// Runs a mixed batch in order, memory latencies overlapped (§3.3), and tells how many operations have run;
-            /// each holds its answer. [`OnFailure::Stop`] ends it after the first that found its key occupied or
-            /// absent. Other threads may come in between. An operation runs once: one that ran in an earlier batch
-            /// is passed over.
+            /// Runs a mixed batch in order, with memory latencies overlapped (§3.3), and returns how many operations
+            /// have run; each holds its result. With [`OnFailure::Stop`], the batch ends after the first operation that
+            /// finds its key occupied or absent. Operations of other threads may come in between. Each operation runs
+            /// once: one that ran in an earlier batch is skipped.
             ///
             /// ```
             /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -443,7 +448,7 @@ macro_rules! calls {
                 $map.execute_all($namespace, ops, on_failure, guard)
             }
 
-            /// Asks for `key`'s bin, for a call that comes a little later: a hint (§3.3, coroutines).
+            /// Prefetches the bin of `key`, for an operation that follows later (§3.3, coroutines).
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -458,8 +463,8 @@ macro_rules! calls {
                 $map.core.prefetch($map.hash_of($namespace, key));
             }
 
-            /// Prefetches, yields to the executor once, then reads. The guard makes it a future for one thread's
-            /// executor; [`get_cloned_async`](Self::get_cloned_async) is for any.
+            /// Prefetches, yields to the executor once, then returns the value of `key`. Because of the guard, the
+            /// future must stay on one thread; [`get_cloned_async`](Self::get_cloned_async) has no such restriction.
             ///
             /// ```
             /// # fn block_on<F: Future>(future: F) -> F::Output {
@@ -487,8 +492,8 @@ macro_rules! calls {
                 $self.get(key, guard)
             }
 
-            /// [`get_async`](Self::get_async) of a copy, under a guard of its own that it takes when it reads: nothing
-            /// is kept from being freed while it waits, and it may go on in another thread.
+            /// Like [`get_async`](Self::get_async), but returns a copy and pins only while it reads. It holds back no
+            /// reclamation while it waits, and may continue on another thread.
             ///
             /// ```
             /// # fn block_on<F: Future + Send>(future: F) -> F::Output {
@@ -511,7 +516,7 @@ macro_rules! calls {
                 $self.get_cloned(key)
             }
 
-            /// Removes the records for which `f` returns `false`, each by an operation of its own; returns how many it
+            /// Removes the records for which `f` returns `false`, each by a separate operation; returns how many it
             /// removed.
             ///
             /// ```
@@ -529,7 +534,7 @@ macro_rules! calls {
                 removed
             }
 
-            /// Calls `f` with every record, as [`iter`](Self::iter) sees them, until it breaks.
+            /// Calls `f` for every record that [`iter`](Self::iter) would return, until it breaks.
             ///
             /// ```
             /// use std::ops::ControlFlow;
@@ -543,11 +548,12 @@ macro_rules! calls {
             /// ```
             pub fn for_each(&$self, mut f: impl FnMut(&K, &V) -> ControlFlow<()>) {
                 let guard = $map.pin();
-                // Whether it broke is the caller's own doing.
+                // The caller's closure has the information whether it broke.
                 let _ = $self.iter(&guard).try_for_each(|(key, value)| f(key, value));
             }
 
-            /// The records, weakly consistent: every key that is present throughout is seen exactly once.
+            /// Returns an iterator over the records. It is weakly consistent: it returns every key that is present
+            /// throughout exactly once.
             ///
             /// ```
             /// let map = icefield::DlhtMap::from_iter([(1, 10)]);
@@ -563,20 +569,20 @@ macro_rules! calls {
     };
 }
 calls! {
-    /// The calls, on namespace 0.
+    /// Operations on namespace 0.
     self: DlhtMap<K, V, S, A>, self, 0
 }
 calls! {
-    /// The calls of [`DlhtMap`], on this namespace.
+    /// The operations of [`DlhtMap`], on this namespace.
     self: DlhtNamespace<'_, K, V, S, A>, self.map, self.number
 }
 
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Records of their own: equal keys of different namespaces do not conflict (§3.4.2). Namespace 0 is the map
-    /// itself.
+    /// Returns a namespace, whose keys are separate from equal keys of other namespaces (§3.4.2). Namespace 0 is the
+    /// map itself.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]: `number` is not below 4096.
+    /// Returns [`Error::InvalidOption`] if `number` is not below 4096.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -595,7 +601,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         Ok(DlhtNamespace { map: self, number })
     }
 
-    /// Removes every record of every namespace, all at one moment.
+    /// Removes all records of all namespaces at one moment.
     ///
     /// ```
     /// let map = icefield::DlhtMap::from_iter([(1, 10)]);

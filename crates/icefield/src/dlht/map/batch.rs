@@ -1,9 +1,9 @@
 //! Batches (§3.3): operations in order, one at a time, with the latencies of bins and of the records behind them
 //! overlapped.
 //!
-//! While one operation runs, the bins of a hundred later ones are under way, and a few dozen of those that have come
-//! are peeked at: what the key's word leads to is asked for, whatever it is. A peek decides nothing; when an
-//! operation's turn comes, it looks again.
+//! While one operation runs, the bins of the next 64 are being fetched. The bins of the next 24 have arrived and are
+//! peeked at, to prefetch the record that the key's word leads to, without checking it. A peek makes no decision: when
+//! an operation runs, it searches again.
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
@@ -29,11 +29,11 @@ use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::same_length;
 
-/// How far ahead bins are asked for, and records.
+/// How far ahead bins and records are prefetched.
 const RING: usize = 64;
 const STAGE2: usize = 24;
 
-/// Asks for what the word of `hash` leads to, or for the link bucket in which it may be.
+/// Prefetches the record of `hash`, or the link bucket that may contain its word.
 #[inline(always)]
 fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
     match Index::get_quick::<Shared>(isa, line, hash) {
@@ -43,7 +43,7 @@ fn hint<K, V>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
     }
 }
 
-/// The spot of an operation whose turn has come.
+/// The slot access of the operation that runs now.
 pub(super) struct Turn<'a> {
     core: &'a Core<Shared>,
     index: &'a Index,
@@ -85,7 +85,7 @@ struct Finds<'a, 'g, K, V, S, A: RecordAllocator, Q: ?Sized> {
     found: &'a mut [Option<&'g V>],
 }
 
-/// A stretch of it.
+/// A stretch of a batch of gets.
 struct Stretch<'a, 'g, I, K, V, S, A: RecordAllocator, Q: ?Sized> {
     isa: I,
     index: &'a Index,
@@ -171,10 +171,11 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         dispatch(Finds { map: self, namespace, keys, found });
     }
 
-    /// Puts each record when `when` says so, and tells `done` what came of it. Records are taken as they are hinted.
+    /// Puts each record if `when` allows it, and passes each outcome to `done`. Records are taken from the iterator
+    /// when they are hinted.
     ///
     /// # Errors
-    /// No memory for a record: those before it were put, those behind it were not.
+    /// Fails if memory runs out for a record: the records before it were put, those after it were not.
     pub(super) fn put_all<'g>(
         &self,
         namespace: u16,
@@ -210,7 +211,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         })
     }
 
-    /// The answers of [`DlhtMap::put_all`], in order.
+    /// Returns the results of [`DlhtMap::put_all`], in order.
     pub(super) fn put_each<'g, T>(
         &self,
         namespace: u16,
@@ -249,8 +250,8 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }));
     }
 
-    /// Runs operations in order until there is none or one breaks. `hash` is asked once for each, in order and ahead of
-    /// `run`, until it says that there are no more; about `count` are expected.
+    /// Runs operations in order until there are no more or one breaks. `hash` is called once for each operation, in
+    /// order and ahead of `run`, until it returns `None`; `count` is an estimate.
     #[inline]
     pub(super) fn run_all(
         &self,

@@ -1,11 +1,11 @@
-//! The hash of keys of any type: the keyed function of [`crate::base::hash`] behind the standard library's traits.
+//! The hash of keys of any type: the keyed function of [`crate::base::hash`] behind the traits of the standard library.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 
 use crate::base::hash::{Hash, HashKind, random_seed};
 
-/// Makes hashers with one random seed.
+/// Builds hashers that share one random seed.
 ///
 /// ```
 /// use std::hash::BuildHasher;
@@ -45,7 +45,7 @@ pub struct DlhtHasher {
     state: u64,
 }
 
-/// Without the keys, and without the state, which would help to find them.
+/// Omits the keys, and the state, which would help to find them.
 impl fmt::Debug for DlhtHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DlhtHasher").finish_non_exhaustive()
@@ -71,7 +71,7 @@ impl Hasher for DlhtHasher {
     }
     #[inline]
     fn write_u64(&mut self, n: u64) {
-        // The state is a hash already, or zero: mixing it in by addition keeps (a, b) and (b, a) apart.
+        // The state is zero or already a hash, so adding `n` to it distinguishes (a, b) from (b, a).
         self.state = self.hash.word(self.state.rotate_left(32).wrapping_add(n));
     }
     #[inline]

@@ -21,7 +21,7 @@ use crate::table::SCAN_PAGE;
 pub struct DlhtMapIter<'g, K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     map: &'g DlhtMap<K, V, S, A>,
     namespace: u16,
-    /// Held for as long as references are: they are the guard's.
+    /// Keeps the references valid.
     guard: &'g DlhtGuard<'g>,
     page: std::vec::IntoIter<&'g Record<K, V>>,
     next: Option<u64>,

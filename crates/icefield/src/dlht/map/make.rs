@@ -1,4 +1,4 @@
-//! Making maps, and their size.
+//! Construction of maps, and their size.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -18,11 +18,11 @@ use crate::dlht::index::Index;
 use crate::dlht::plan::Plan;
 use crate::table::Stats;
 
-/// Records that `extend` takes from an iterator at a time. What they replaced goes back after each.
+/// The number of records that `extend` puts in one batch. Records that they replaced can be freed after each batch.
 const EXTEND: usize = 1024;
 
 impl<K, V> DlhtMap<K, V> {
-    /// An empty map that grows as needed.
+    /// Creates an empty map that grows as needed.
     ///
     /// ```
     /// assert!(icefield::DlhtMap::<String, String>::new().is_empty());
@@ -32,7 +32,7 @@ impl<K, V> DlhtMap<K, V> {
         Self::with_capacity(0)
     }
 
-    /// An empty map that takes `records` records before its index must grow.
+    /// Creates an empty map that takes `records` records before its index must grow.
     ///
     /// ```
     /// assert!(icefield::DlhtMap::<String, String>::with_capacity(1000).capacity() >= 1000);
@@ -44,7 +44,7 @@ impl<K, V> DlhtMap<K, V> {
 }
 
 impl<K, V, S> DlhtMap<K, V, S> {
-    /// An empty map with a hash function of the caller's.
+    /// Creates an empty map with the given hash function.
     ///
     /// ```
     /// use std::hash::RandomState;
@@ -56,7 +56,7 @@ impl<K, V, S> DlhtMap<K, V, S> {
         Self::with_capacity_and_hasher(0, hash)
     }
 
-    /// [`DlhtMap::with_capacity`] with a hash function of the caller's.
+    /// Like [`DlhtMap::with_capacity`], with the given hash function.
     ///
     /// ```
     /// use std::hash::RandomState;
@@ -70,8 +70,7 @@ impl<K, V, S> DlhtMap<K, V, S> {
 }
 
 impl<K, V, A: RecordAllocator> DlhtMap<K, V, DlhtBuildHasher, A> {
-    /// An empty map that takes its records from `allocator`, and gives them back to it (§3.1). The index is the
-    /// system's.
+    /// Creates an empty map that allocates its records from `allocator` (§3.1). The index is allocated from the system.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32, _, _>::new_in(icefield::Global);
@@ -84,7 +83,8 @@ impl<K, V, A: RecordAllocator> DlhtMap<K, V, DlhtBuildHasher, A> {
 }
 
 impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// An empty map of so many records, with a hash function and an allocator of the caller's.
+    /// Creates an empty map that takes `records` records before its index must grow, with the given hash function and
+    /// allocator.
     ///
     /// ```
     /// use icefield::{DlhtBuildHasher, DlhtMap, Global};
@@ -94,7 +94,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
     /// ```
     #[must_use]
     pub fn with_capacity_and_hasher_in(records: u64, hash: S, allocator: A) -> Self {
-        // Keys of the index are hashes: good ones need no other, and crowded ones get one.
+        // The index's keys are hashes already, so they are used directly. If they crowd, the index switches to a strong
+        // hash function.
         let plan = Plan { hash: DlhtHash::Modulo, ..Plan::default() };
         Self {
             core: plain(Core::new(plan, records)),
@@ -106,7 +107,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         }
     }
 
-    /// Protects what is read from the map until the guard is dropped.
+    /// Protects all data read from the map until the guard is dropped.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -117,7 +118,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         DlhtGuard { guard: self.reclaimer.pin(), reclaimer: &self.reclaimer }
     }
 
-    /// How many records there are, in all namespaces: exact when quiescent.
+    /// Returns the number of records in all namespaces: exact when quiescent.
     ///
     /// ```
     /// assert_eq!(icefield::DlhtMap::from_iter([(1, 10)]).len(), 1);
@@ -126,7 +127,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         self.core.len().saturating_add_signed(self.crowded.sum())
     }
 
-    /// Whether there is no record: exact when quiescent.
+    /// Returns whether the map is empty: exact when quiescent.
     ///
     /// ```
     /// assert!(icefield::DlhtMap::<u32, u32>::new().is_empty());
@@ -135,7 +136,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         self.len() == 0
     }
 
-    /// How many records fit before the index must grow.
+    /// Returns how many records fit before the index must grow.
     ///
     /// ```
     /// assert!(icefield::DlhtMap::<u32, u32>::new().capacity() >= 64);
@@ -144,8 +145,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         self.core.capacity()
     }
 
-    /// Makes room in the index for `additional` more records, moving all to a larger one if need be; returns when they
-    /// have moved. Other calls go on meanwhile.
+    /// Makes room in the index for `additional` more records. If that needs a larger index, returns when all entries
+    /// have been moved there. Other calls do not wait for that.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -156,10 +157,10 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         plain(self.try_reserve(additional));
     }
 
-    /// [`DlhtMap::reserve`], with an error where that panics.
+    /// Like [`DlhtMap::reserve`], but returns an error instead of panicking.
     ///
     /// # Errors
-    /// [`Error::NoMemory`](crate::Error::NoMemory); the map is as it was.
+    /// Returns [`Error::NoMemory`](crate::Error::NoMemory); the map is unchanged.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::new();
@@ -169,7 +170,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         self.core.reserve(self.len().saturating_add(additional))
     }
 
-    /// Moves everything to the smallest index that takes the records there are.
+    /// Moves all entries to the smallest index that takes them.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u32, u32>::with_capacity(100_000);
@@ -180,8 +181,8 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         plain(self.core.shrink());
     }
 
-    /// What the map is made of: its memory is the index and the records themselves, without what an allocator takes for
-    /// its own and what keys and values hold elsewhere.
+    /// Returns statistics of the map. Its memory is that of the index and the records, without the overhead of the
+    /// allocator and without memory that keys and values refer to.
     ///
     /// ```
     /// let stats = icefield::DlhtMap::from_iter([(1, 10)]).stats();
@@ -202,7 +203,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         }
     }
 
-    /// Where records come from.
+    /// Returns the allocator of the records.
     ///
     /// ```
     /// let _global: &icefield::Global = icefield::DlhtMap::<u32, u32>::new().allocator();
@@ -211,7 +212,7 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         &self.allocator
     }
 
-    /// What hashes keys.
+    /// Returns the hash function of the keys.
     ///
     /// ```
     /// let _hasher: &icefield::DlhtBuildHasher = icefield::DlhtMap::<u32, u32>::new().hasher();

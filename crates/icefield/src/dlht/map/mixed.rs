@@ -1,4 +1,4 @@
-//! Batches of several kinds of operations on a map.
+//! Batches of different kinds of operations on a map.
 
 use std::borrow::Borrow;
 use std::cell::RefCell;
@@ -16,8 +16,8 @@ use crate::base::reclaim::Guard;
 use crate::dlht::api::plain;
 use crate::table::OnFailure;
 
-/// One operation of a mixed batch on a [`DlhtMap`], and its answer. Those that look a key up borrow it, as `Q`; those
-/// that put a record own it until they run.
+/// An operation of a mixed batch on a [`DlhtMap`], and its result. Operations that look a key up borrow it, as `Q`;
+/// operations that put a record own it until they run.
 ///
 /// ```
 /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -39,7 +39,7 @@ use crate::table::OnFailure;
 /// ```
 pub struct DlhtMapOp<'q, 'g, K, V, Q: ?Sized = K> {
     ask: Ask<'q, K, V, Q>,
-    /// The value that the key had, once the operation has run.
+    /// The value that the key had, after the operation has run.
     before: Option<&'g V>,
     ran: bool,
 }
@@ -56,7 +56,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self { ask, before: None, ran: false }
     }
 
-    /// [`DlhtMap::get`].
+    /// Creates an operation that calls [`DlhtMap::get`].
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -69,7 +69,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Get(key))
     }
 
-    /// [`DlhtMap::try_insert`].
+    /// Creates an operation that calls [`DlhtMap::try_insert`].
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -83,7 +83,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Put(When::Absent, Some((key, value))))
     }
 
-    /// [`DlhtMap::insert`].
+    /// Creates an operation that calls [`DlhtMap::insert`].
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -96,7 +96,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Put(When::Always, Some((key, value))))
     }
 
-    /// [`DlhtMap::update`].
+    /// Creates an operation that calls [`DlhtMap::update`].
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -109,7 +109,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Put(When::Present, Some((key, value))))
     }
 
-    /// [`DlhtMap::remove`].
+    /// Creates an operation that calls [`DlhtMap::remove`].
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -122,8 +122,8 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         Self::new(Ask::Remove(key))
     }
 
-    /// The value that the key had when the operation's turn came: what was found, replaced, removed, or in the way of
-    /// `try_insert`. `None` before it has run.
+    /// Returns the value that the key had when the operation ran: the value that it found, replaced or removed, or that
+    /// made `try_insert` fail. `None` before the operation has run.
     ///
     /// ```
     /// use icefield::DlhtMapOp;
@@ -133,8 +133,8 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         self.before
     }
 
-    /// Whether the operation has run and found its key occupied or absent, as [`OnFailure::Stop`] sees it; `insert`
-    /// never does.
+    /// Returns whether the operation has run and failed in the sense of [`OnFailure::Stop`]: its key was occupied or
+    /// absent. An `insert` never fails.
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -152,7 +152,7 @@ impl<'q, 'g, K, V, Q: ?Sized> DlhtMapOp<'q, 'g, K, V, Q> {
         self.ran && failed
     }
 
-    /// The record that the operation would have put, had it run: a batch that ended before keeps it.
+    /// Returns the record of an operation that has not run, for example because its batch ended before.
     ///
     /// ```
     /// use icefield::{DlhtMap, DlhtMapOp, OnFailure};
@@ -188,8 +188,8 @@ impl<K, V: fmt::Debug, Q: ?Sized> fmt::Debug for DlhtMapOp<'_, '_, K, V, Q> {
 }
 
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Runs operations in order, and tells how many of the batch have run in the end. One that ran in an earlier batch
-    /// is passed over.
+    /// Runs operations in order, and returns how many operations of the batch have run in the end. Skips those that ran
+    /// in an earlier batch.
     pub(super) fn execute_all<'g, Q: Hash + Eq + ?Sized>(
         &self,
         namespace: u16,
@@ -226,15 +226,15 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         match &op.ask {
             Ask::Get(key) | Ask::Remove(key) => self.hash_of(namespace, *key),
             Ask::Put(_, Some((key, _))) => self.hash_of(namespace, key.borrow()),
-            // It has run.
+            // The operation has run.
             Ask::Put(_, None) => 0,
         }
     }
 
-    /// Runs `op`, unless it has run; whether that was so.
+    /// Runs `op` unless it has run before. Returns whether it ran now.
     ///
     /// # Errors
-    /// No memory for a record, which is dropped.
+    /// Fails if memory runs out for a record, which is dropped.
     #[inline]
     fn run_op<'g, Q: Hash + Eq + ?Sized>(
         &self,
@@ -257,7 +257,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
                 taken.map(|record| &record.value)
             }
             Ask::Put(when, record) => {
-                // There is one: the operation has not run.
+                // The record is there, because the operation has not run.
                 let Some(record) = record.take() else { return Ok(false) };
                 let put = self.put_at(turn, namespace, record, *when, pinned);
                 put.map_err(Refused::reason)?.before()

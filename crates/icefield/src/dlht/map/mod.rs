@@ -1,30 +1,30 @@
-//! Allocator mode (§3.1): keys and values of any type, in records of their own behind the slots.
+//! Allocator mode (§3.1): keys and values of any type, in separately allocated records.
 //!
-//! The index is a table of words from hashes to records ([`record`]), so everything that is true of it is true here: a
-//! get touches a bin and the record, reads never wait, resizes block nobody. Where the paper keeps a key's size and
-//! namespace in the upper bits of the pointer, to spare looking at records of other keys, the slot's whole key word is
-//! the hash here: that spares it better, and leaves pointers whole.
+//! The index is a table of words from hashes to records ([`record`]), so it has the properties of such a table: a get
+//! accesses a bin and the record, reads never wait, and resizes block no operation. The paper keeps a key's size and
+//! namespace in the upper bits of the pointer, to avoid reading records of other keys. Here the slot's key word is the
+//! whole hash, which avoids such reads better and leaves pointers whole.
 //!
-//! Records come from the allocator that the map was given ([`memory`]) and go back to it, also when another thread
-//! reclaims them later: what waits to be reclaimed has a clone of the allocator with it, and everything has been
-//! reclaimed when the map has been dropped. The default, the global allocator, has no clones to keep and costs nothing.
-//! Lists of records with one hash are the allocator's too; the index is the system's.
+//! Records are allocated from the map's allocator ([`memory`]) and freed to it, even if another thread reclaims them
+//! later: an object that waits for reclamation carries a clone of the allocator, and all objects have been reclaimed
+//! when the map has been dropped. The default, the global allocator, needs no clones, so this costs nothing. Lists of
+//! records with equal hashes are also allocated from the allocator; the index is allocated from the system.
 //!
-//! What a reader holds stays, because it is pinned (§3.2.3's epochs, without anybody driving them): a record that was
-//! replaced or removed is freed when everybody who was pinned at that moment has left. A thread is pinned before it
-//! reads a slot's value word, and writers retire what they have taken out of the table, after that.
+//! Pinning protects the data that a reader holds (§3.2.3's epochs, but advanced without the client): a replaced or
+//! removed record is freed after all threads that were pinned at that moment have left. A thread is pinned before it
+//! reads the value word of a slot, and a writer retires a record after taking it out of the table.
 //!
 //! # Operations
 //!
-//! A record never changes; a write makes a new one, and one exchange or one store of the word that leads to it is its
-//! linearization point, as in the table of words. *compute*, *compare_exchange*, *get_or_insert_with*: on condition
-//! that the word is still the one that led to the value shown. It cannot be the same word for other records, because
-//! what the caller has seen is not freed while it is pinned. Nothing is claimed, and no index is held, while user code
-//! of such a call runs.
+//! A record never changes. A write creates a new record, and its linearization point is one exchange or one store of
+//! the word that leads to the record, as in the table of words. *compute*, *compare_exchange* and *get_or_insert_with*
+//! succeed only if the word is still the one that led to the value they saw. An equal word cannot lead to other
+//! records, because records that the caller has seen are not freed while it is pinned. No bin is claimed, and no index
+//! is pinned, while user code of such a call runs.
 //!
-//! Memory is asked for before anything changes. When there is none the record goes back to the caller
-//! ([`DlhtMap::checked_insert`]) or is dropped with a panic, and the map is as it was. Only one removal needs memory:
-//! that of one of three or more keys whose hashes are equal.
+//! Memory is allocated before any change. If there is none, the record is returned to the caller
+//! ([`DlhtMap::checked_insert`]), or the call drops it and panics; the map is unchanged. Only one kind of removal needs
+//! memory: that of one of three or more keys with equal hashes.
 
 mod api;
 mod batch;
@@ -53,17 +53,18 @@ pub use record::Refused;
 
 /// DLHT for keys and values of any type.
 ///
-/// Calls take a guard from [`DlhtMap::pin`]; references that they give are good for as long as it lives. A guard that
-/// lives long holds back the memory of everything that is replaced and removed meanwhile. There is no `IntoIterator`
-/// for `&DlhtMap`, which would have no guard to give references under: [`DlhtMap::iter`] takes one.
+/// Calls take a guard from [`DlhtMap::pin`]. References that they return are valid as long as the guard lives. A guard
+/// that lives long holds back the memory of all records that are replaced and removed meanwhile. `&DlhtMap` has no
+/// `IntoIterator`, because it would have no guard for the references: use [`DlhtMap::iter`].
 ///
-/// A write makes a new record, in memory from the allocator `A` ([`DlhtMap::new_in`]); values that are to change in
-/// place are atomics or locks.
+/// A write creates a new record, in memory from the allocator `A` ([`DlhtMap::new_in`]). Values that must change in
+/// place can be atomics or locks.
 ///
 /// # Panics
-/// Calls panic when they get the guard of another map; those that insert, when there is no memory for a record or for a
-/// larger index ([`DlhtMap::checked_insert`] gives an error instead), and so does `remove` of one of several keys whose
-/// 64-bit hashes are equal. The map is as it was then.
+/// Calls panic if they are given the guard of another map. If memory runs out, calls that insert panic
+/// ([`DlhtMap::checked_insert`] returns an error instead), and so do the constructors, [`DlhtMap::reserve`],
+/// [`DlhtMap::shrink_to_fit`], [`DlhtMap::clear`], and the removal of one of three or more keys with equal 64-bit
+/// hashes. The map is unchanged then, except for the earlier operations of a batch.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<String, Vec<u32>>::new();
@@ -80,18 +81,18 @@ pub use record::Refused;
 pub struct DlhtMap<K, V, S = DlhtBuildHasher, A: RecordAllocator = Global> {
     core: Core<Shared>,
     hash: S,
-    /// Records beyond the first of their hash; the core counts hashes.
+    /// The number of records beyond the first for each hash; the core counts hashes.
     crowded: ShardedCounter,
-    /// Of records and crowds.
+    /// Reclaims records and crowds.
     reclaimer: Reclaimer,
     allocator: A,
     records: PhantomData<*mut (K, V)>,
 }
 
-// SAFETY: owns its records as a map of boxes would; they may be dropped on the thread that drops the map.
+// SAFETY: owns its records like a map of boxes; they may be dropped on the thread that drops the map.
 unsafe impl<K: Send, V: Send, S: Send, A: RecordAllocator> Send for DlhtMap<K, V, S, A> {}
-// SAFETY: gives out `&K` and `&V`, takes in records on one thread and drops them on another; everything else is shared
-// by atomics.
+// SAFETY: gives access to `&K` and `&V`, takes records on one thread and drops them on another; all other state is
+// shared through atomics.
 unsafe impl<K, V, S, A> Sync for DlhtMap<K, V, S, A>
 where
     K: Send + Sync,
@@ -101,7 +102,7 @@ where
 {
 }
 
-/// While this lives, nothing that was got from the map under it goes away. From [`DlhtMap::pin`].
+/// A guard, from [`DlhtMap::pin`], that protects all data obtained from the map under it.
 ///
 /// ```
 /// let map = icefield::DlhtMap::from_iter([(1, "one".to_owned())]);
@@ -114,15 +115,15 @@ where
 #[derive(Debug)]
 pub struct DlhtGuard<'a> {
     guard: Guard<'a>,
-    /// Whose records it keeps.
+    /// The reclaimer of the map that the guard belongs to.
     reclaimer: &'a Reclaimer,
 }
 
 impl DlhtGuard<'_> {
-    /// Ends this thread's epoch (§3.2.3): says that nothing got under this guard is in use any more, which the borrow
-    /// checker sees to, so that what was replaced and removed meanwhile can be freed. For a thread that keeps one guard
-    /// and calls this between requests: the paper's epoch driven by the client. Does nothing while the thread has
-    /// another guard of this map.
+    /// Ends this thread's epoch (§3.2.3): all references obtained under this guard end, as the borrow checker ensures,
+    /// and records that were replaced and removed meanwhile can be freed. This is the paper's client-driven epoch, for
+    /// a thread that keeps one guard and calls this between requests. Does nothing while the thread has another guard
+    /// of this map.
     ///
     /// ```
     /// let map = icefield::DlhtMap::<u64, String>::new();
@@ -134,7 +135,7 @@ impl DlhtGuard<'_> {
     /// }
     /// ```
     ///
-    /// What was got before cannot be used after:
+    /// References obtained before cannot be used afterwards:
     ///
     /// ```compile_fail
     /// let map = icefield::DlhtMap::from_iter([(1, 10)]);

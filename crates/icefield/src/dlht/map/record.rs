@@ -1,9 +1,9 @@
-//! Records in memory of their own, and the words that lead to them.
+//! Separately allocated records, and the words that lead to them.
 //!
-//! A slot's key word is the whole 64-bit hash of a key (with its namespace), its value word leads to the record. Keys
-//! whose hashes are equal in all 64 bits share a slot: its word leads to a crowd then, an immutable list that is
-//! replaced as a whole. So a record of another key is looked at once in 2^64 times, unless somebody's hash function is
-//! broken.
+//! A slot's key word is the whole 64-bit hash of a key and its namespace; its value word leads to the record. Keys
+//! whose hashes are equal in all 64 bits share a slot. Its word then leads to a crowd: an immutable list that is
+//! replaced as a whole. A lookup therefore reads a record of another key once in 2^64 times, unless the hash function
+//! is broken.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
 use crate::{Error, Result};
 
-/// Set in a word that leads to a [`Crowd`].
+/// The bit that marks a word as leading to a [`Crowd`].
 const CROWD: usize = 1;
 
-/// A record. The key comes first: whoever looks compares it before all else.
+/// A record. The key is among the first fields, because a lookup compares it first.
 #[repr(C, align(8))]
 pub(super) struct Record<K, V> {
     pub(super) namespace: u16,
@@ -38,14 +38,13 @@ impl<K, V> Record<K, V> {
     }
 }
 
-/// Where a record is.
 pub(super) type Pointer<K, V> = NonNull<Record<K, V>>;
 
 /// Two or more records with one hash.
 #[repr(align(8))]
 struct Crowd<K, V, A: Allocator>(Vec<Pointer<K, V>, A>);
 
-/// A record that was refused, from [`DlhtMap::checked_insert`](crate::DlhtMap::checked_insert): why, and what it was.
+/// The error of [`DlhtMap::checked_insert`](crate::DlhtMap::checked_insert): the reason of the refusal, and the record.
 ///
 /// ```
 /// let map = icefield::DlhtMap::<u64, String>::new();
@@ -55,16 +54,16 @@ struct Crowd<K, V, A: Allocator>(Vec<Pointer<K, V>, A>);
 /// }
 /// ```
 pub struct Refused<K, V> {
-    /// Why.
+    /// The reason of the refusal.
     pub error: Error,
-    /// The key, given back.
+    /// The key that was refused.
     pub key: K,
-    /// The value, given back.
+    /// The value that was refused.
     pub value: V,
 }
 
 impl<K, V> Refused<K, V> {
-    /// Why; the record is dropped.
+    /// Returns the reason; drops the record.
     pub(super) fn reason(self) -> Error {
         self.error
     }
@@ -104,7 +103,7 @@ impl<'a, K, V, A: Allocator> Fresh<'a, K, V, A> {
     ) -> Result<Self, Refused<K, V>> {
         match room::<Record<K, V>>(allocator) {
             Ok(record) => {
-                // SAFETY: room for one.
+                // SAFETY: room for one record.
                 unsafe { record.write(Record { namespace, key, value }) };
                 Ok(Self { record, allocator })
             }
@@ -121,22 +120,23 @@ impl<'a, K, V, A: Allocator> Fresh<'a, K, V, A> {
         unsafe { &self.record.as_ref().key }
     }
 
-    /// The table has it now.
+    /// Passes ownership of the record to the table.
     pub(super) fn hand_over(self) {
         std::mem::forget(self);
     }
 
-    /// The table will not have it.
+    /// Takes the record back after the table has refused it.
     pub(super) fn refused(self, error: Error) -> Refused<K, V> {
         let (key, value) = self.into_parts();
         Refused { error, key, value }
     }
 
-    /// What it was made of.
+    /// Takes the record apart and frees its memory.
     pub(super) fn into_parts(self) -> (K, V) {
         let (record, allocator) = (self.record, self.allocator);
         std::mem::forget(self);
-        // SAFETY: nobody else has got it, and it is not dropped; its memory goes back once, after it has been read.
+        // SAFETY: the record is owned here and is not dropped; its memory is freed once, after the record has been
+        // read.
         let Record { key, value, .. } = unsafe {
             let parts = record.read();
             give_back(allocator, record);
@@ -148,23 +148,24 @@ impl<'a, K, V, A: Allocator> Fresh<'a, K, V, A> {
 
 impl<K, V, A: Allocator> Drop for Fresh<'_, K, V, A> {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, and nobody else has got it.
+        // SAFETY: made in `new` and still owned here.
         unsafe { free(self.allocator, self.record) };
     }
 }
 
-/// What a word leads to.
+/// Returns the crowd or the record that a word leads to.
 ///
 /// # Safety
-/// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: whoever
-/// calls has been pinned since before it read the word, or has the table for itself. `'a` ends before that does.
+/// The word came from [`word_of`] with the same types, and neither the crowd nor its records have been freed: the
+/// caller has been pinned since before it read the word, or has exclusive access to the table. `'a` ends before that
+/// does.
 #[inline(always)]
 unsafe fn crowd_of<'a, K, V, A: Allocator>(
     word: u64,
 ) -> std::result::Result<&'a Crowd<K, V, A>, Pointer<K, V>> {
     let address = word as usize;
     if address & CROWD != 0 {
-        // SAFETY: a crowd that is alive, by the caller's promise.
+        // SAFETY: a crowd that is alive, by the caller's contract.
         return Ok(unsafe { crowd_pointer(address).as_ref() });
     }
     let record = ptr::with_exposed_provenance_mut::<Record<K, V>>(address);
@@ -172,14 +173,14 @@ unsafe fn crowd_of<'a, K, V, A: Allocator>(
     Err(unsafe { NonNull::new_unchecked(record) })
 }
 
-/// The records that a word leads to.
+/// Returns the records that a word leads to.
 ///
 /// # Safety
 /// As for `crowd_of`.
 pub(super) unsafe fn records_of<'a, K: 'a, V: 'a, A: Allocator + 'a>(
     word: u64,
 ) -> impl Iterator<Item = Pointer<K, V>> + 'a {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     let (one, crowd): (_, &'a [Pointer<K, V>]) = match unsafe { crowd_of::<'a, K, V, A>(word) } {
         Ok(Crowd(records)) => (None, records.as_slice()),
         Err(record) => (Some(record), [].as_slice()),
@@ -187,7 +188,7 @@ pub(super) unsafe fn records_of<'a, K: 'a, V: 'a, A: Allocator + 'a>(
     one.into_iter().chain(crowd.iter().copied())
 }
 
-/// The record of `key` among those that `word` leads to.
+/// Returns the record of `key` among those that `word` leads to.
 ///
 /// # Safety
 /// As for `crowd_of`.
@@ -197,19 +198,19 @@ pub(super) unsafe fn find_in<K: Borrow<Q>, V, A: Allocator, Q: Eq + ?Sized>(
     namespace: u16,
     key: &Q,
 ) -> Option<Pointer<K, V>> {
-    // SAFETY: the caller's promise, for the records too.
+    // SAFETY: the caller's contract, which includes the records.
     let is = |record: &Pointer<K, V>| unsafe { record.as_ref().is(namespace, key) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     match unsafe { crowd_of::<K, V, A>(word) } {
         Err(record) => Some(record).filter(is),
         Ok(Crowd(records)) => records.iter().copied().find(is),
     }
 }
 
-/// The word for the records of `word`, less `without`, with `new`; `None` for no record at all.
+/// Returns a word for the records of `word`, without `without` and with `new`; `None` if no record is left.
 ///
 /// # Errors
-/// No memory for a crowd.
+/// Fails if a crowd cannot be allocated.
 ///
 /// # Safety
 /// As for `crowd_of`.
@@ -219,7 +220,7 @@ pub(super) unsafe fn word_of<K, V, A: RecordAllocator>(
     without: Option<Pointer<K, V>>,
     new: Option<Pointer<K, V>>,
 ) -> Result<Option<u64>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     let old = || word.into_iter().flat_map(|word| unsafe { records_of::<K, V, A>(word) });
     let records = || old().filter(|record| Some(*record) != without).chain(new);
     let mut first = records();
@@ -232,7 +233,7 @@ pub(super) unsafe fn word_of<K, V, A: RecordAllocator>(
     crowd.try_reserve_exact(count).map_err(|_| no_memory(count * size_of::<Pointer<K, V>>()))?;
     crowd.extend(records());
     let room = room(allocator)?;
-    // SAFETY: room for one.
+    // SAFETY: room for one crowd.
     unsafe { room.write(Crowd::<K, V, A>(crowd)) };
     Ok(Some((room.as_ptr().expose_provenance() | CROWD) as u64))
 }
@@ -240,19 +241,19 @@ pub(super) unsafe fn word_of<K, V, A: RecordAllocator>(
 /// Frees the crowd, if `word` leads to one, but not its records.
 ///
 /// # Safety
-/// The word came from [`word_of`], nobody else has seen it or can see it any more, and it is not used again.
+/// The word came from [`word_of`], no other thread has seen it or can see it, and it is not used again.
 pub(super) unsafe fn free_crowd<K, V, A: Allocator>(allocator: &A, word: u64) {
     let address = word as usize;
     if address & CROWD != 0 {
-        // SAFETY: made in `word_of`; the caller is the last to know it.
+        // SAFETY: made in `word_of`; only the caller has the word.
         unsafe { free(allocator, crowd_pointer::<K, V, A>(address)) };
     }
 }
 
-/// Frees the crowd, if `word` leads to one, when everybody who is pinned now has left.
+/// Frees the crowd, if `word` leads to one, after all threads that are pinned now have left.
 ///
 /// # Safety
-/// The word came from [`word_of`], the table does not hold it any more, and this happens once.
+/// The word came from [`word_of`], the table no longer holds it, and it is retired once.
 pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
     guard: &Guard<'_>,
     allocator: &A,
@@ -260,8 +261,8 @@ pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
 ) {
     let address = word as usize;
     if address & CROWD != 0 {
-        // SAFETY: made in `word_of`, unreachable for newcomers, retired once; dropping a list of pointers touches no
-        // record, and the allocator in it may be dropped anywhere.
+        // SAFETY: made in `word_of`, unreachable for threads that pin from now on, retired once. Dropping a list of
+        // pointers accesses no record, and the allocator in it may be dropped on any thread.
         unsafe { retire(guard, allocator, crowd_pointer::<K, V, A>(address)) };
     }
 }
@@ -269,11 +270,11 @@ pub(super) unsafe fn retire_crowd<K, V, A: RecordAllocator>(
 /// # Safety
 /// `address` is that of a crowd.
 unsafe fn crowd_pointer<K, V, A: Allocator>(address: usize) -> NonNull<Crowd<K, V, A>> {
-    // SAFETY: not null, by the caller's promise.
+    // SAFETY: not null, by the caller's contract.
     unsafe { NonNull::new_unchecked(ptr::with_exposed_provenance_mut(address & !CROWD)) }
 }
 
-/// Asks for the record that `word` leads to; a hint, whatever lies there. Of a long one, for its first two lines.
+/// Prefetches the record that `word` leads to, or the first two lines of a long one. A hint: the word is not checked.
 #[inline(always)]
 pub(super) fn hint_record<K, V>(word: u64) {
     const LINE: usize = 64;

@@ -18,7 +18,7 @@ use crate::dlht::mode::Shared;
 use crate::dlht::write::{Outcome, Rule};
 use crate::table::{Computed, Decision};
 
-/// When a new record is put.
+/// The condition under which a record is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Absent,
@@ -26,17 +26,16 @@ pub(super) enum When {
     Always,
 }
 
-/// What putting a record came to.
+/// The outcome of putting a record.
 pub(super) enum Put<'g, V> {
     Inserted,
-    /// It took the place of one with this value.
+    /// It replaced a record with this value.
     Replaced(&'g V),
-    /// Nothing; the value present.
+    /// Nothing changed; the present value.
     Kept(Option<&'g V>),
 }
 
 impl<'g, V> Put<'g, V> {
-    /// The value that was replaced.
     pub(super) fn replaced(self) -> Option<&'g V> {
         match self {
             Put::Replaced(before) => Some(before),
@@ -44,7 +43,6 @@ impl<'g, V> Put<'g, V> {
         }
     }
 
-    /// The value that the key had.
     pub(super) fn before(self) -> Option<&'g V> {
         match self {
             Put::Replaced(before) => Some(before),
@@ -54,14 +52,14 @@ impl<'g, V> Put<'g, V> {
     }
 }
 
-/// Where the word of a hash is looked up and changed: by calls of their own ([`Alone`]), or in a batch.
+/// Access to the slot of a hash: by separate calls of the table ([`Alone`]), or within a batch.
 pub(super) trait Spot {
     fn get(&self) -> Option<u64>;
     fn store(&self, word: u64, rule: Rule) -> Result<Outcome>;
     fn take(&self, expected: u64) -> Outcome;
 }
 
-/// A [`Spot`] that keeps nothing between calls.
+/// A [`Spot`] that keeps no state between calls.
 pub(super) struct Alone<'a> {
     core: &'a Core<Shared>,
     hash: u64,
@@ -82,10 +80,10 @@ impl Spot for Alone<'_> {
     }
 }
 
-/// What a hash led to at one moment.
+/// The state of a hash at one moment.
 struct Seen<K, V> {
     word: Option<u64>,
-    /// The record of the key in question.
+    /// The record of the key, among those of the hash.
     present: Option<Pointer<K, V>>,
 }
 
@@ -99,18 +97,18 @@ impl<K, V> Copy for Seen<K, V> {}
 
 impl<K, V> Seen<K, V> {
     /// # Safety
-    /// Seen under a guard that lives as long as `'g`.
+    /// It was seen under a guard that lives as long as `'g`.
     unsafe fn value<'g>(self) -> Option<&'g V>
     where
         K: 'g,
     {
-        // SAFETY: the caller's promise; records are never changed.
+        // SAFETY: the caller's contract; records never change.
         self.present.map(|record| unsafe { &record.as_ref().value })
     }
 }
 
 impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Refuses the guard of another map: it would protect nothing of this one.
+    /// Panics if the guard belongs to another map, because it would protect nothing of this one.
     #[inline]
     pub(super) fn checked<'g>(&self, guard: &'g DlhtGuard<'_>) -> &'g Guard<'g> {
         assert!(
@@ -122,12 +120,13 @@ impl<K, V, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
 }
 
 impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
-    /// Whether what the hash leads to, which was `seen`, is now that less the record that was there, with `new`. An
-    /// equal word leads to equal records: nothing that was seen under the guard has been freed, so no address has been
-    /// used again. `new` is taken when the table has got it, and the record it replaces retired.
+    /// Replaces the records of the hash, if its word is still the one `seen`: removes the record that was present, and
+    /// adds `new`. Returns whether it did. An equal word means equal records: objects seen under the guard have not
+    /// been freed, so no address has been reused. On success, `new` is taken and the record that it replaces is
+    /// retired.
     ///
     /// # Errors
-    /// No memory; everything is as it was.
+    /// Fails if memory runs out; the map is unchanged.
     fn change(
         &self,
         spot: &impl Spot,
@@ -147,12 +146,12 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
         };
         if !matches!(outcome, Ok(Outcome::Inserted | Outcome::Replaced(_))) {
             if let Some(next) = next {
-                // SAFETY: the table has not taken it.
+                // SAFETY: the table has not taken the word.
                 unsafe { free_crowd::<K, V, A>(allocator, next) };
             }
             return outcome.map(|_| false);
         }
-        // First of all: what follows might panic.
+        // Hand `new` over first, because the calls below may panic.
         let (gone, came) = (present.is_some(), new.take().map(Fresh::hand_over).is_some());
         let crowded = i64::from(came && !gone && old.is_some());
         let less = i64::from(gone && !came && next.is_some());
@@ -160,32 +159,32 @@ impl<K: Send, V: Send, S, A: RecordAllocator> DlhtMap<K, V, S, A> {
             self.crowded.add(crowded - less);
         }
         if let Some(old) = old {
-            // SAFETY: the table held it until now.
+            // SAFETY: the table held the word until now.
             unsafe { retire_crowd::<K, V, A>(guard, allocator, old) };
         }
         if let Some(record) = present {
-            // SAFETY: made by `Fresh`, of this allocator; it has just been taken out of the table, by this thread.
+            // SAFETY: made by `Fresh` with this allocator, and just taken out of the table by this thread.
             unsafe { retire(guard, allocator, record) };
         }
         Ok(true)
     }
 
-    /// Removes every record of every namespace at one moment.
+    /// Removes all records of all namespaces at one moment.
     pub(super) fn clear_all(&self, guard: &DlhtGuard<'_>) -> Result<()> {
         let pinned = self.checked(guard);
         let old = self.core.replace(Entry::Clear)?;
         for bin in 0..old.len() {
             let line = old.bin(bin);
             for &(_, word) in old.read_all(line, Index::header(line)).records() {
-                // SAFETY: every bin is frozen and has been left; this is the one pass over them.
+                // SAFETY: every bin is frozen and has been left; this is the only pass over them.
                 for (nth, record) in unsafe { records_of::<K, V, A>(word) }.enumerate() {
                     if nth > 0 {
                         self.crowded.add(-1);
                     }
-                    // SAFETY: made by `Fresh`, of this allocator; newcomers begin at the next index.
+                    // SAFETY: made by `Fresh` with this allocator; new requests begin at the next index.
                     unsafe { retire(pinned, &self.allocator, record) };
                 }
-                // SAFETY: as for the records, of which it is the list.
+                // SAFETY: as for the records that it lists.
                 unsafe { retire_crowd::<K, V, A>(pinned, &self.allocator, word) };
             }
         }
@@ -217,7 +216,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         let word = self.core.get(self.hash_of(namespace, key))?;
         // SAFETY: read under the guard.
         let record = unsafe { find_in::<K, V, A, Q>(word, namespace, key) }?;
-        // SAFETY: likewise; records are never changed, and `'g` is the guard's.
+        // SAFETY: read under the guard; records never change, and `'g` is the guard's lifetime.
         Some(unsafe { record.as_ref() })
     }
 
@@ -232,7 +231,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         Seen { word, present }
     }
 
-    /// The value of `key`. `'g` is the guard's.
+    /// Returns the value of `key`. `'g` is the guard's lifetime.
     #[inline(always)]
     pub(super) fn value_at<'g, Q: Eq + ?Sized>(
         &self,
@@ -248,11 +247,11 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         unsafe { self.look(spot, namespace, key).value() }
     }
 
-    /// Puts a record of `key` and `value` into the table when `when` says so. `'g` is the guard's, and what was
-    /// replaced is retired under it.
+    /// Puts a record of `key` and `value` into the table if `when` allows it. `'g` is the guard's lifetime; the
+    /// replaced record is retired under the guard.
     ///
     /// # Errors
-    /// No memory; the map is as it was.
+    /// Fails if memory runs out; the map is unchanged.
     pub(super) fn put_one<'g>(
         &self,
         namespace: u16,
@@ -285,7 +284,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
             When::Present if seen.present.is_none() => Some(Put::Kept(None)),
             _ => None,
         };
-        // Before there is memory asked for.
+        // Before any memory is allocated.
         let mut seen = self.look(spot, namespace, &key);
         if let Some(kept) = kept(seen) {
             return Ok(kept);
@@ -310,7 +309,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }
     }
 
-    /// The value of `key`, or that of `f`, which is put when there is none.
+    /// Returns the value of `key`; if there is none, puts the value that `f` returns.
     pub(super) fn find_or_put<'g>(
         &self,
         namespace: u16,
@@ -347,7 +346,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }
     }
 
-    /// Takes the record of `key` out, if `wanted` says so of it.
+    /// Removes the record of `key` if `wanted` returns `true` for it.
     pub(super) fn take<'g, Q: Hash + Eq + ?Sized>(
         &self,
         namespace: u16,
@@ -375,20 +374,20 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     {
         loop {
             let seen = self.look(spot, namespace, key);
-            // SAFETY: seen under the guard, for as long as which it lives.
+            // SAFETY: seen under the guard, which lives for `'g`.
             let record = unsafe { seen.present?.as_ref() };
             if !wanted(record) {
                 return None;
             }
-            // Refused only when a crowd of three or more cannot be copied: there is a slot.
+            // This fails only if a crowd of three or more records cannot be copied: the slot exists already.
             if plain(self.change(spot, seen, &mut None, pinned)) {
                 return Some(record);
             }
         }
     }
 
-    /// Shows the value to `f` and does what it decides, if the value is still the same then. Only the caller's guard is
-    /// held while `f` runs.
+    /// Passes the value to `f` and executes its decision, if the value is still the same then. Only the caller's guard
+    /// is held while `f` runs.
     pub(super) fn compute_one<'g>(
         &self,
         namespace: u16,
@@ -425,7 +424,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
         }
     }
 
-    /// Replaces the value by `new` if it is `current`; else what it is.
+    /// Replaces the value by `new` if it is `current`; otherwise returns the present value.
     pub(super) fn exchange_one<'g>(
         &self,
         namespace: u16,
@@ -457,7 +456,7 @@ impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, A: RecordAllocator> DlhtMap<K
     }
 }
 
-/// The same guard, borrowed for less.
+/// Shortens the lifetime of a guard.
 fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
     guard
 }
@@ -465,13 +464,13 @@ fn shorter<'g>(guard: &'g Guard<'_>) -> &'g Guard<'g> {
 impl<K, V, S, A: RecordAllocator> Drop for DlhtMap<K, V, S, A> {
     fn drop(&mut self) {
         let mut words = Vec::new();
-        // Nobody else is here, so nothing can be refused: a transfer under way is read through.
+        // No other thread uses the map, so no step fails: the scan reads through a transfer in progress.
         let mut next = Some(0);
         while let Some(cursor) = next {
             next = self.core.scan(cursor, usize::MAX, &mut words).ok().flatten();
         }
         for (_, word) in words {
-            // SAFETY: the table is ours alone; each record is in it once, and of this allocator.
+            // SAFETY: exclusive access to the table; each record is in it once and comes from this allocator.
             unsafe {
                 records_of::<K, V, A>(word).for_each(|record| free(&self.allocator, record));
                 free_crowd::<K, V, A>(&self.allocator, word);
