@@ -23,7 +23,7 @@
 //! | [`DashLh`] | Dash, linear hashing | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Iceberg`] | IcebergHT | a directory, or memory | any [`Key`] and [`Value`] |
 //! | [`Plush`] | Plush | a directory, or memory | any [`Key`] and [`Value`] |
-//! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | [`Word`] keys, duplicates allowed; row numbers |
+//! | [`JoinIndex`] | SPAR-HT, for joins | a directory, or memory | [`Word`] keys, duplicates allowed; `u64` payloads |
 //! | [`Dlht`], [`DlhtLocal`] | DLHT, inlined | memory | any [`Word`] |
 //! | [`DlhtSet`] | DLHT, keys only | memory | any [`Word`] |
 //! | [`DlhtMap`] | DLHT, records by reference | memory | keys that are `Eq + Hash`, any values |

@@ -281,7 +281,7 @@ impl<'a, K: Key + ?Sized, V: Value + ?Sized> Op<'a, K, V> {
     }
 }
 
-/// What a mixed batch does after an operation that failed ([`Op::failed`]).
+/// The action of a mixed batch after an operation that failed ([`Op::failed`]).
 ///
 /// ```
 /// let table = icefield::DashEh::<u64, u64>::in_memory()?;
@@ -402,7 +402,7 @@ pub struct Stats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
-    /// Whether the table had been closed cleanly.
+    /// `true` if the table had been closed cleanly.
     pub was_clean: bool,
     /// Number of times that the table has been opened, this time included.
     pub generation: u64,
@@ -668,8 +668,8 @@ pub trait Table: Send + Sync {
         self.get_with(key, Self::Value::own_ref)
     }
 
-    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. A value that is stored
-    /// by reference is copied first. No lock is held while `f` runs, so `f` may call the table.
+    /// Calls `f` with the value of `key` and returns the result, or `None` if the key is absent. `f` may get a copy of
+    /// the value. No lock is held while `f` runs, so `f` may call the table.
     ///
     /// # Errors
     /// As [`Table::get`].
