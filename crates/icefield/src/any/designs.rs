@@ -22,7 +22,7 @@ type AnyBox = Box<dyn Erased>;
 trait Design {
     /// The name in superblocks and commands.
     const NAME: &'static str;
-    /// Whether the design is correct on media that reorder the stores within a line.
+    /// `true` if the design is correct on media that reorder the stores within a line.
     const DISKS: bool;
 
     fn create<K, V>(path: &Path, types: Types<'_>, options: &AnyOptions) -> Result<AnyBox>

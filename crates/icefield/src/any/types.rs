@@ -11,7 +11,7 @@ struct Known {
     /// The number of bytes of a word or fixed-size type; 0 for any length.
     width: usize,
     is_key: bool,
-    /// Whether bytes of the right number are a value of the type.
+    /// Checks that bytes of the right number are a value of the type.
     valid: fn(Raw<'_>) -> bool,
 }
 

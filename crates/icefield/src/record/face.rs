@@ -1,5 +1,5 @@
 //! The public methods and trait implementations of the tables of records (Dash, IcebergHT, Plush), written once. This
-//! is a macro because each type needs inherent methods of its own.
+//! is a macro because inherent methods belong to one type.
 
 /// Implements the public interface of a table. The table provides the private methods that the expansion calls. Dash
 /// and IcebergHT get most of them from [`BatchEngine`](super::batch::BatchEngine); Plush defines the same methods

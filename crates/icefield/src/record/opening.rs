@@ -34,11 +34,11 @@ pub(crate) struct Common {
     pub(crate) hash: HashKind,
     pub(crate) hash_seed: Option<Seed>,
     pub(crate) blob_chunk_bytes: u32,
-    /// Whether reads verify the checksums of blobs.
+    /// `true` if reads verify the checksums of blobs.
     pub(crate) verify: bool,
     pub(crate) faults: Option<Arc<FaultPlan>>,
     pub(crate) stored_types: StoredTypes,
-    /// Whether the design is correct on media that reorder the stores within a line.
+    /// `true` if the design is correct on media that reorder the stores within a line.
     pub(crate) allows_disk: bool,
     /// Set if the table is opened for salvage only.
     pub(crate) mending: Option<Mending>,
@@ -368,9 +368,9 @@ macro_rules! common_options {
                 self.open_on(pm)
             }
 
-            /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing may
-            /// exist yet. The files need not open as a table: missing parts are reconstructed in memory from the other
-            /// files. Nothing at `path` changes. [`SalvageReport`](crate::SalvageReport) lists what was lost.
+            /// Copies everything that can still be read of the table at `path` to a new table at `new`, where nothing
+            /// may exist yet. The files need not open as a table: missing parts are reconstructed in memory from the
+            /// other files. Nothing at `path` changes. [`SalvageReport`](crate::SalvageReport) lists what was lost.
             ///
             /// ```
             #[doc = concat!(" use icefield::", stringify!($public), ";")]
