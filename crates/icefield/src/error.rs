@@ -187,8 +187,7 @@ impl Error {
 const ADVICE: &str =
     "; `icefield check` lists every fault, `icefield salvage` rescues what is readable";
 
-/// Returns a message without [`ADVICE`], for the reports of `check` and `salvage`: there the advice has been followed
-/// already.
+/// Returns a message without [`ADVICE`], for reports that list damage: following the advice produced them.
 pub(crate) fn without_advice(words: impl fmt::Display) -> String {
     let mut words = words.to_string();
     if let Some(at) = words.find(ADVICE) {

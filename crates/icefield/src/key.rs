@@ -188,7 +188,7 @@ pub trait Value: Data {}
 pub trait Word: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// The type's name in superblocks and messages. A table opens only under the name with which it was created.
     const TYPE: &'static str;
-    /// Whether the type can be a key: equal values must have equal words, which floats do not guarantee.
+    /// `true` if the type can be a key: equal values must have equal words, which floats do not guarantee.
     const IS_KEY: bool = true;
     /// Returns the word that represents the value.
     fn to_word(self) -> u64;

@@ -541,8 +541,8 @@ impl fmt::Display for DamagedRecord {
 /// [`Iceberg`](crate::Iceberg), [`Plush`](crate::Plush) and [`Dlht`](crate::Dlht).
 ///
 /// Any number of threads may call a table at once. Every operation on a key is linearizable. On a durable table, the
-/// effect of a returned call survives every crash that the medium covers, and so does every value that a call returned;
-/// only relaxed writes, which Plush offers, wait for a sync.
+/// effect of a returned call survives every crash that the medium covers, and so does every result that a call
+/// returned; only relaxed writes, which Plush offers, wait for a sync.
 ///
 /// The types' inherent methods have the same names, so the trait is needed only for generic code.
 ///

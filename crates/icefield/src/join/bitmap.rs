@@ -45,7 +45,7 @@ impl Bitmap {
         self.len
     }
 
-    /// Returns `true` if there are no bits.
+    /// Returns `true` if the bitmap has no bits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -44,7 +44,7 @@ impl Word for KeyHash {
 
 /// A [`JoinIndex`] with byte keys, from [`JoinOptions::build_with_hash`]. It stores the hashes of the keys. For each
 /// pair with an equal hash, it calls `verify` with the key and the payload; `verify` returns whether the payload's row
-/// has that key. So different keys with equal hashes are told apart.
+/// has that key. So different keys with equal hashes are distinguished.
 ///
 /// ```
 /// use icefield::JoinIndex;

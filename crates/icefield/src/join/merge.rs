@@ -91,7 +91,7 @@ pub(super) struct GroupOut {
     pub(super) bounds: [u64; WIDE_WORDS],
     /// The range of its old records in the base.
     pub(super) old: Range<u64>,
-    /// Whether pairs of the base were left out.
+    /// `true` if pairs of the base were left out.
     pub(super) lost: bool,
 }
 

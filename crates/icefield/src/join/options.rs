@@ -447,7 +447,7 @@ impl<K: Word> JoinOptions<K> {
         let (uuid, limit, threads) = (identity.uuid, *limit, self.thread_count());
         let site = Site { pm, hash, sums, uuid, generation: 1, bits, threads, limit };
         let root: Root = site.build(source)?;
-        // P3 and P4 in one step: the directory is no index before P0.
+        // P3 and P4 in one step: the directory is not an index before P0.
         root.publish(pm, table, sums)?;
         let view = Arc::new(View::fresh(&frame, root)?);
         let region = log::region(pm, root.generation, limit)?;
