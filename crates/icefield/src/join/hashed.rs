@@ -19,7 +19,7 @@ const _: () = assert!(BATCH.is_multiple_of(64));
 /// The bytes whose hash identifies the caller's hash function.
 const TOKEN: &[u8] = b"icefield";
 
-/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a type of its own so that the index cannot be
+/// The hash of a byte key, as a [`HashedJoinIndex`] stores it. It is a separate type so that the index cannot be
 /// opened as an index of numbers.
 ///
 /// ```
